@@ -313,7 +313,7 @@ def bound_table(folder: Path, buckets: int, txn_id: int) -> AcidTable:
         database="default",
         name="alone",
         location=Location.given(folder),
-        columns=tuple(AcidColumn(*column.split()) for column in COLUMNS.split(", ")),
+        columns=tuple(AcidColumn(name, kind) for name, kind in map(str.split, COLUMNS.split(", "))),
         partition_keys=(AcidColumn("ds", "string"),),
         num_buckets=buckets,
         bucket_columns=("id",),

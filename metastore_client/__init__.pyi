@@ -27,6 +27,8 @@ from .model import ColumnInfo as ColumnInfo
 from .model import ColumnStatistics as ColumnStatistics
 from .model import CompactionInfo as CompactionInfo
 from .model import CompactionType as CompactionType
+from .model import ConstraintInfo as ConstraintInfo
+from .model import ConstraintKind as ConstraintKind
 from .model import DataOperationType as DataOperationType
 from .model import HeartbeatResult as HeartbeatResult
 from .model import LockComponent as LockComponent

@@ -19,6 +19,7 @@ from metastore_client.model import (
     ColumnStatistics,
     CompactionInfo,
     CompactionType,
+    ConstraintInfo,
     DataOperationType,
     HeartbeatResult,
     LockInfo,
@@ -79,6 +80,13 @@ class MetastoreClient(Protocol):
 
     def get_table(self, database: str, table: str) -> TableInfo:
         """Raises NoSuchObjectError."""
+        ...
+
+    def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
+        """NOT NULL, CHECK and DEFAULT constraints of a table, ordered by kind, column and name.
+
+        A server without write ids has no such constraints. A missing table has none either.
+        """
         ...
 
     def get_partition_names(self, database: str, table: str) -> list[str]:

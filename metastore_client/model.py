@@ -13,6 +13,8 @@ __all__ = [
     "ColumnStatistics",
     "CompactionInfo",
     "CompactionType",
+    "ConstraintInfo",
+    "ConstraintKind",
     "DataOperationType",
     "HeartbeatResult",
     "LockComponent",
@@ -85,6 +87,14 @@ class CompactionType(enum.IntEnum):
     ABORT_TXN_CLEANUP = 4
 
 
+class ConstraintKind(enum.Enum):
+    """What a constraint says about the rows that a table takes."""
+
+    NOT_NULL = "NOT NULL"
+    CHECK = "CHECK"
+    DEFAULT = "DEFAULT"
+
+
 @dataclass(frozen=True)
 class ColumnInfo:
     """A column: name in lower case, type as Hive writes it (``decimal(10,2)``, ``array<int>``)."""
@@ -135,6 +145,25 @@ class PartitionInfo:
     name: str
     location: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ConstraintInfo:
+    """A constraint of a table that Hive enforces on writes, if ``is_enabled``.
+
+    ``column`` is in lower case, and '' for a CHECK of the whole table. ``expression`` is the SQL text of the
+    condition or of the default value, as Hive keeps it; '' for NOT NULL.
+    """
+
+    kind: ConstraintKind
+    name: str
+    column: str = ""
+    expression: str = ""
+    is_enabled: bool = True
+
+    def order(self) -> tuple[str, str, str]:
+        """What a table's constraints are ordered by."""
+        return (self.kind.value, self.column, self.name)
 
 
 @dataclass(frozen=True)

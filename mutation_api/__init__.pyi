@@ -31,6 +31,7 @@ from .errors import CommitOutcomeUnknownError as CommitOutcomeUnknownError
 from .errors import CompactionError as CompactionError
 from .errors import ConfigurationError as ConfigurationError
 from .errors import ConnectionFailedError as ConnectionFailedError
+from .errors import ConstraintViolationError as ConstraintViolationError
 from .errors import ContradictionError as ContradictionError
 from .errors import CorruptFileError as CorruptFileError
 from .errors import DeltaWriteError as DeltaWriteError

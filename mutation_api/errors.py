@@ -23,6 +23,7 @@
     │   ├─ RecordSequenceError        records of a group are out of order, or one ROW__ID comes twice
     │   ├─ RecordLayoutError          columns are missing, extra, or of a type that does not fit
     │   ├─ RecordValueError           a value that the column, or ORC as Hive reads it, cannot hold
+    │   │   └─ ConstraintViolationError   a row breaks a NOT NULL or CHECK constraint
     │   ├─ DuplicateKeyError          several source rows of a merge would act on one row
     │   ├─ RowIdNotFoundError         an update or delete names a row that the snapshot does not have
     │   ├─ PartitionCreationError     a partition is missing and may not, or could not, be created
@@ -57,6 +58,7 @@ __all__ = [
     "CompactionError",
     "ConfigurationError",
     "ConnectionFailedError",
+    "ConstraintViolationError",
     "ContradictionError",
     "CorruptFileError",
     "DeltaWriteError",
@@ -188,8 +190,8 @@ class CommitOutcomeUnknownError(TransactionError):
 
     Comes when neither the commit's answer nor a later question about it came through.
 
-    What to do: run ``hive-mutate show txns``: if the transaction is listed as open or aborted, nothing of it
-    is visible, and the job may run again once it is aborted; if it is not listed, it is committed.
+    What to do: ``hive-mutate show txns``: if the transaction is listed as open or aborted, nothing of it is
+    visible, and the job may run again once it is aborted; if it is not listed, it is committed.
     """
 
 
@@ -198,9 +200,8 @@ class CompactionError(ClientError):
 
     Comes from ``hive-mutate update compact`` and its like; the rows of the table are as before.
 
-    What to do: run ``hive-mutate show compactions``. If it failed, the log of the metastore or of the job has
-    the reason; if it is waiting, workers must run (``hive.compactor.worker.threads``). The same command waits
-    for it again.
+    What to do: run ``hive-mutate show compactions``. If it failed, the log of the metastore has the reason;
+    if it is waiting, workers must run (``hive.compactor.worker.threads``). The command waits for it again.
     """
 
 
@@ -291,6 +292,13 @@ class RecordValueError(WorkerError):
     """
 
 
+class ConstraintViolationError(RecordValueError):
+    """A row breaks a NOT NULL or CHECK constraint that Hive enforces; nothing is visible.
+
+    What to do: correct the row in the source, or drop the constraint in Hive.
+    """
+
+
 class DuplicateKeyError(WorkerError):
     """Several source rows of a merge would act on one row of the table, or insert one key.
 
@@ -313,11 +321,8 @@ class RowIdNotFoundError(WorkerError):
 class PartitionCreationError(WorkerError):
     """A partition is missing and may not, or could not, be created.
 
-    Comes when rows belong to partitions that the table does not have; the message names them.
-
     What to do: let them be created: ``create_partitions=True`` of ``hive.transaction`` and
-    ``add_sink_table``, ``--create-partitions`` of commands; or correct the partition columns. If creating
-    failed, see the server's reason.
+    ``add_sink_table``, ``--create-partitions`` of commands; or correct the partition columns.
     """
 
 
@@ -394,8 +399,7 @@ class SourcePositionError(InputError):
 
     Comes when the source's log was purged, or source or table was restored from an older backup.
 
-    What to do: ``hive-mutate watermarks`` shows where the table is. If the log is back, run again; if it is
-    lost for good, load the table anew: empty it and remove its watermark, as the message says.
+    What to do: if the log is back, run again; if it is lost, load the table anew, as the message says.
     """
 
 
@@ -404,15 +408,12 @@ class CaptureError(InputError):
 
     Raised when triggers or the log of an incremental update are missing, switched off or altered.
 
-    What to do: ``hive-mutate update repair`` makes the objects again, and the next extraction compares the
-    whole table. Where the table itself is in the way, the message says what to change.
+    What to do: ``hive-mutate update repair``; the next extraction then compares the whole table.
     """
 
 
 class OutstandingChangesError(InputError):
     """Changes were captured and have not been applied; what was asked for would lose them.
-
-    Comes from ``hive-mutate update disable``; nothing was changed.
 
     What to do: run ``hive-mutate update extract`` first, or drop them by ``--discard``.
     """
@@ -424,9 +425,8 @@ class ContradictionError(InputError):
     Comes with ``--strict``: an insert of a key that is there, an update or delete of one that is not. Without
     it too, where two operations on one key have one position, so that nobody knows the later one.
 
-    What to do: if a part of the log is applied again, the first is normal: run without ``--strict``. Else the
-    table was changed by others, or the source skipped operations: compare them. For the second look at the
-    source's files or topics: one log may be there twice, or messages of one key in several partitions.
+    What to do: if a part of the log is applied again, the first is normal: run without ``--strict``. Else
+    compare the table with the source. For the second see whether one log is there twice.
     """
 
 
@@ -435,9 +435,8 @@ class ManifestError(MutationError):
 
     Comes at the commit: a worker's files without its manifests, manifests twice, or files that are gone.
 
-    What to do: in a program with coordinators: close each of them, and give all manifests of one attempt of
-    each writer to ``transaction.add_manifests()``. From Spark's ``apply_changes`` it is a defect: run the job
-    again and report the message.
+    What to do: in a program with coordinators close each, and give all manifests of one attempt of each
+    writer to ``transaction.add_manifests()``. From ``apply_changes`` it is a defect: report the message.
     """
 
 

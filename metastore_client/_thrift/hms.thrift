@@ -298,6 +298,62 @@ struct PartitionsStatsResult {
   1: required map<string, list<ColumnStatisticsObj>> partStats
 }
 
+// -- constraints ----------------------------------------------------------------------------------------------
+
+struct ConstraintsRequest {
+  1: required string catName,
+  2: required string db_name,
+  3: required string tbl_name
+}
+
+struct SQLNotNullConstraint {
+  4: optional string column_name,
+  5: optional string nn_name,
+  6: optional bool enable_cstr
+}
+
+struct SQLDefaultConstraint {
+  4: optional string column_name,
+  5: optional string default_value,
+  6: optional string dc_name,
+  7: optional bool enable_cstr
+}
+
+struct SQLCheckConstraint {
+  4: optional string column_name,
+  5: optional string check_expression,
+  6: optional string dc_name,
+  7: optional bool enable_cstr
+}
+
+struct AllTableConstraintsRequest {
+  1: required string dbName,
+  2: required string tblName,
+  3: required string catName
+}
+
+struct SQLAllTableConstraints {
+  4: optional list<SQLNotNullConstraint> notNullConstraints,
+  5: optional list<SQLDefaultConstraint> defaultConstraints,
+  6: optional list<SQLCheckConstraint> checkConstraints
+}
+
+struct AllTableConstraintsResponse {
+  1: required SQLAllTableConstraints allTableConstraints
+}
+
+struct NotNullConstraintsResponse {
+  1: required list<SQLNotNullConstraint> notNullConstraints
+}
+
+struct DefaultConstraintsResponse {
+  1: required list<SQLDefaultConstraint> defaultConstraints
+}
+
+struct CheckConstraintsResponse {
+  1: required list<SQLCheckConstraint> checkConstraints
+}
+
 // -- transactions ---------------------------------------------------------------------------------------------
 
 struct OpenTxnRequest {
@@ -601,6 +657,13 @@ service Metastore3 extends Metastore {
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: MetaException o3),
   GetValidWriteIdsResponse get_valid_write_ids(1: GetValidWriteIdsRequest rqst)
     throws (1: NoSuchTxnException o1, 2: MetaException o2),
+
+  NotNullConstraintsResponse get_not_null_constraints(1: ConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2),
+  DefaultConstraintsResponse get_default_constraints(1: ConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2),
+  CheckConstraintsResponse get_check_constraints(1: ConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2),
 }
 
 service Metastore4 extends Metastore3 {
@@ -612,6 +675,9 @@ service Metastore4 extends Metastore3 {
     throws (1: InvalidOperationException o1, 2: MetaException o2),
   AlterPartitionsResponse alter_partitions_req(1: AlterPartitionsRequest req)
     throws (1: InvalidOperationException o1, 2: MetaException o2),
+
+  AllTableConstraintsResponse get_all_table_constraints(1: AllTableConstraintsRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2),
 
   void add_write_ids_to_min_history(1: i64 txnId, 2: map<string, i64> writeIds) throws (1: MetaException o2),
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from metastore_client._thrift.gen import Metastore4
+from metastore_client._thrift.gen import Metastore3, Metastore4
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError
-from metastore_client.model import ColumnStatistics, CompactionInfo, CompactionType, PartitionInfo, TableInfo
+from metastore_client.model import (
+    ColumnStatistics,
+    CompactionInfo,
+    CompactionType,
+    ConstraintInfo,
+    PartitionInfo,
+    TableInfo,
+)
 from metastore_client.partition_name import make_partition_name
 from metastore_client.remote.thrift_calls import ThriftCalls, batches
+from metastore_client.remote.thrift_constraints import constraint_infos
 from metastore_client.remote.thrift_statistics import column_statistics
 from metastore_client.remote.thrift_values import (
     CATALOG,
@@ -84,6 +92,27 @@ class TableCalls(ThriftCalls):
     def get_table(self, database: str, table: str) -> TableInfo:
         """See :meth:`MetastoreClient.get_table`."""
         return table_info(self._get_raw_table(database, table))
+
+    def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
+        """See :meth:`MetastoreClient.get_constraints`. One call to 4.x, three to 3.x."""
+        database, table = database.lower(), table.lower()
+        capabilities = self.capabilities()
+        if not capabilities.has_write_ids:
+            return ()
+        if capabilities.has_exclusive_write_lock:
+            of_table = ttypes.AllTableConstraintsRequest(dbName=database, tblName=table, catName=CATALOG)
+            found = self._call("get_all_table_constraints", of_table, service=Metastore4, repeat=True)
+            every = found.allTableConstraints
+            return constraint_infos(
+                every.notNullConstraints or (), every.checkConstraints or (), every.defaultConstraints or ()
+            )
+        request = ttypes.ConstraintsRequest(catName=CATALOG, db_name=database, tbl_name=table)
+        not_null = self._call("get_not_null_constraints", request, service=Metastore3, repeat=True)
+        checks = self._call("get_check_constraints", request, service=Metastore3, repeat=True)
+        defaults = self._call("get_default_constraints", request, service=Metastore3, repeat=True)
+        return constraint_infos(
+            not_null.notNullConstraints, checks.checkConstraints, defaults.defaultConstraints
+        )
 
     def get_partition_names(self, database: str, table: str) -> list[str]:
         """See :meth:`MetastoreClient.get_partition_names`."""

@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from metastore_client.capabilities import Capabilities
-from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
-from metastore_client.model import ColumnInfo, ColumnStatistics, PartitionInfo, TableInfo
+from metastore_client.errors import (
+    AlreadyExistsError,
+    InvalidRequestError,
+    NoSuchObjectError,
+    UnsupportedByServerError,
+)
+from metastore_client.model import ColumnInfo, ColumnStatistics, ConstraintInfo, PartitionInfo, TableInfo
 from metastore_client.partition_name import check_name, make_partition_name
 from metastore_client.row_counts import CountRows, accurate_row_count, with_row_count
 from metastore_client.testing.server_calls import ServerCalls, server_call
@@ -25,6 +30,7 @@ class _Table:
     partitions: dict[str, PartitionInfo] = field(default_factory=dict)
     column_statistics: dict[str, tuple[ColumnStatistics, ...]] = field(default_factory=dict)
     statistics_writers: dict[str, int] = field(default_factory=dict)
+    constraints: tuple[ConstraintInfo, ...] = ()
 
     def parameters(self, partition: str) -> Mapping[str, str] | None:
         """Those of a partition, or of the table (''); None if there is no such partition."""
@@ -109,6 +115,23 @@ class MemoryTables(ServerCalls):
     def get_table(self, database: str, table: str) -> TableInfo:
         """See :meth:`MetastoreClient.get_table`."""
         return self._table(database, table).info
+
+    @server_call
+    def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
+        """See :meth:`MetastoreClient.get_constraints`."""
+        found = self._tables.get((database.lower(), table.lower()))
+        return () if found is None else found.constraints
+
+    def set_constraints(self, database: str, table: str, constraints: Sequence[ConstraintInfo]) -> None:
+        """Give a table these constraints instead of those it has, as CREATE TABLE and ALTER TABLE do.
+
+        Raises UnsupportedByServerError: the release that is played has none.
+        """
+        with self._mutex:
+            if constraints and not self.capabilities().has_write_ids:
+                raise UnsupportedByServerError("Hive 2.3 has no NOT NULL, CHECK and DEFAULT constraints")
+            ordered = sorted(constraints, key=ConstraintInfo.order)
+            self._table(database, table).constraints = tuple(ordered)
 
     @server_call
     def get_partition_names(self, database: str, table: str) -> list[str]:

@@ -57,6 +57,7 @@ class ChangeClassifier:
     """Gives every change of a batch its address, or refuses the batch.
 
     ``missing_columns`` are columns of the table that the change set lacks; only deletes need no such columns.
+    ``defaulted_columns`` are those that it lacks and that have a default; only updates need them.
     ``has_partition_columns`` false: the partition is taken from ROW__ID's field ``partition``. ``valid_ids``
     are those of the transaction's snapshot: write ids of the table, in v1 transaction ids.
     """
@@ -64,6 +65,7 @@ class ChangeClassifier:
     table: AcidTable
     valid_ids: ValidIdList
     missing_columns: tuple[str, ...] = ()
+    defaulted_columns: tuple[str, ...] = ()
     has_partition_columns: bool = True
 
     def classify(
@@ -122,6 +124,13 @@ class ChangeClassifier:
                 RecordLayoutError,
                 f"the change set lacks the columns {', '.join(self.missing_columns)}; "
                 "only a change set of deletes may lack columns",
+            )
+        if self.defaulted_columns:
+            changes.refuse(
+                changes.operations == Operation.UPDATE,
+                RecordLayoutError,
+                f"the change set lacks the columns {', '.join(self.defaulted_columns)}, whose defaults are "
+                "for new rows: an update needs the whole row",
             )
 
     def _partitions(self, changes: Changes) -> pa.Array:

@@ -70,8 +70,12 @@ class ChangeLayout:
     columns: dict[str, str]
 
     def missing(self, table: AcidTable) -> tuple[str, ...]:
-        """Data columns of the table that the change set lacks."""
-        return tuple(c for c in table.column_names if c not in self.columns)
+        """Data columns of the table that the change set lacks, and that have no default."""
+        return tuple(c.name for c in table.columns if c.name not in self.columns and not c.default)
+
+    def defaulted(self, table: AcidTable) -> tuple[str, ...]:
+        """Data columns of the table that the change set lacks, and that have a default for new rows."""
+        return tuple(c.name for c in table.columns if c.name not in self.columns and c.default)
 
 
 def match_columns(
@@ -79,7 +83,8 @@ def match_columns(
 ) -> ChangeLayout:
     """Find the table's columns among the change set's, in any order and case, and check their types.
 
-    Data columns may be missing; then only deletes are allowed, which the classifier checks. All partition
+    Data columns may be missing: with a default, then updates are not allowed; without, then only deletes are,
+    which the classifier checks. All partition
     columns together may be missing if ROW__ID has the field ``partition``.
 
     Raises: RecordLayoutError, which lists every column in question.

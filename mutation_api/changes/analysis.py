@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+import pyarrow as pa
+
 from mutation_api.changes.clauses import E
 
 __all__ = ["Analyser", "Analysis", "Conjunct", "Equality", "T"]
@@ -63,6 +65,10 @@ class Analyser(Protocol[E, T]):
 
     def source_column(self, name: str) -> E:
         """The expression of a column of the source."""
+        ...
+
+    def literal(self, value: pa.Scalar) -> E:
+        """The expression of a value."""
         ...
 
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> E:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic
 
+from mutation_api.change_set.default_columns import default_columns
 from mutation_api.change_set.pandas_index import index_advice
 from mutation_api.changes.analysis import Analyser, Conjunct, Equality, T
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, E, Match
@@ -85,6 +86,7 @@ class _Resolver(Generic[E, T]):
     def resolve(self) -> ResolvedMerge[E, T]:
         self._check_clauses()
         self._check_keys()
+        clauses = tuple(map(self._with_defaults, self.clauses))
         analyser = self.analyser
         on = self.on
         if on is None:
@@ -96,7 +98,7 @@ class _Resolver(Generic[E, T]):
                     analyser.condition(clause.condition, clause.match.sides, f"the condition of {clause}")
                 )
         values = []
-        for clause in self.clauses:
+        for clause in clauses:
             found = {}
             for name, value in self._assignments(clause).items():
                 if clause.takes_all:
@@ -118,7 +120,7 @@ class _Resolver(Generic[E, T]):
         return ResolvedMerge(
             self.keys,
             on,
-            self.clauses,
+            clauses,
             tuple(values),
             ordered,
             frozenset(needed - evaluated - self._kept(values) - self.table.placing_columns),
@@ -183,7 +185,8 @@ class _Resolver(Generic[E, T]):
             return {}
         if clause.assignments is None:
             present = self.analyser.source
-            missing = [name for name in names if name not in present]
+            defaulted = {each.name for each in self.table.columns if each.default}
+            missing = [name for name in names if name not in present and name not in defaulted]
             if missing and self.options.missing_is_error:
                 raise RecordLayoutError(
                     f"table {self.table.full_name}: the source lacks the columns {', '.join(missing)}, which "
@@ -197,6 +200,17 @@ class _Resolver(Generic[E, T]):
                 f"{', '.join(unknown)}; its columns are {', '.join(names)}"
             )
         return clause.assignments
+
+    def _with_defaults(self, clause: Clause[E]) -> Clause[E]:
+        """An insert with the defaults of the columns that it would leave NULL."""
+        if clause.action is not Action.INSERT or not any(each.default for each in self.table.columns):
+            return clause
+        assigned = self._assignments(clause)
+        defaults = default_columns(self.table, assigned)
+        if not defaults:
+            return clause
+        values = {name: self.analyser.literal(value) for name, value in defaults.items()}
+        return replace(clause, assignments={**assigned, **values})
 
     def _check_extra(self, used: set[str]) -> None:
         """Refuse extra columns of the source, except those that conditions or assignments read."""

@@ -1,10 +1,10 @@
 """``hive-mutate doctor``: show what the server is, and which tables of a database can be changed.
 
-Prints the server's release, capabilities and settings. Then prints each table with the layout of its files,
-or with the reason why it cannot be changed. One reason is that this user cannot reach, read or write its
-directory: to check this, a hidden empty file is created there and removed. Nothing else is changed. The exit
-code is 0 if all tables can be changed, else 1; so it is for a database that does not exist. Name DB.TABLE to
-check one table only.
+Prints the server's release, capabilities and settings. Then prints each table with the layout of its files
+and the constraints that its rows must keep, or with the reason why it cannot be changed. One reason is that
+this user cannot reach, read or write its directory: to check this, a hidden empty file is created there and
+removed. Nothing else is changed. The exit code is 0 if all tables can be changed, else 1; so it is for a
+database that does not exist. Name DB.TABLE to check one table only.
 
 With --replication it says whether what is written there will reach the replicas that Hive's REPL DUMP and
 REPL LOAD keep: each setting of the metastore and each property of the database that is needed, what was
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from metastore_client.model import ConstraintInfo, ConstraintKind
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.upkeep.doctor import DoctorReport, TableReport, examine
 from mutation_api.upkeep.replication import (
@@ -68,8 +69,15 @@ def _line(table: TableReport) -> str:
         trouble = "" if table.trouble is None else f"; {table.trouble}"
         can = "can be changed" if table.version.has_row_ids else "can be inserted into"
         hive = table.version.hive_release
-        return f"{table.table}: {can} (layout of Hive {hive}: {table.version.value}){but}{trouble}"
+        rules = "".join(f"\n    {_constraint_text(each)}" for each in table.constraints)
+        return f"{table.table}: {can} (layout of Hive {hive}: {table.version.value}){but}{trouble}{rules}"
     return f"{table.table}: NO: {table.reason}"
+
+
+def _constraint_text(constraint: ConstraintInfo) -> str:
+    """As in CREATE TABLE: ``s NOT NULL``, ``v CHECK (v > 0)``, ``d DEFAULT 'x'``, ``CHECK (v > w)``."""
+    shown = f"({constraint.expression})" if constraint.kind is ConstraintKind.CHECK else constraint.expression
+    return " ".join(filter(None, (constraint.column, constraint.kind.value, shown)))
 
 
 def _json(report: DoctorReport) -> str:
@@ -79,6 +87,7 @@ def _json(report: DoctorReport) -> str:
             "layout": None if t.version is None else t.version.value,
             "reason": t.reason,
             "trouble": t.trouble,
+            "constraints": [_constraint_text(each) for each in t.constraints],
         }
         for t in report.tables
     ]

@@ -6,6 +6,7 @@ same; where types differ, the values get the table's own type.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.change_set.default_columns import default_columns
 from mutation_api.change_set.layout import ROW_ID_FIELDS, ChangeLayout, GivenColumn, match_columns
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.reader.split_rows import full_row_id_type
@@ -72,17 +74,23 @@ class PartLayout:
             )
         layout = match_columns(table, [GivenColumn.of_field(f) for f in fields], operation_column)
         found = cls(table, layout, operation, is_bare)
-        if operation == UPDATE and found.missing:
+        if operation == UPDATE and (lacking := (*found.missing, *layout.defaulted(table))):
             raise RecordLayoutError(
-                f"table {table.full_name}: an update needs the whole new row; it lacks "
-                f"{', '.join(found.missing)}"
+                f"table {table.full_name}: an update needs the whole new row; it lacks {', '.join(lacking)}"
             )
         return found
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Columns of the table that the part lacks; then it may only delete."""
-        return tuple(c.name for c in self.table.all_columns if c.name not in self.layout.columns)
+        """Columns of the table that the part lacks and that have no default; then it may only delete."""
+        return tuple(
+            c.name for c in self.table.all_columns if c.name not in self.layout.columns and not c.default
+        )
+
+    @functools.cached_property
+    def _defaults(self) -> dict[str, pa.Scalar]:
+        """Values of the columns that new rows lack, and that have a default."""
+        return {} if self.operation == DELETE else default_columns(self.table, self.layout.columns)
 
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with our names: OPERATION unless it is constant, ROW__ID if it is there, and columns.
@@ -100,6 +108,7 @@ class PartLayout:
             arrays[ROW_ID_COLUMN] = self._row_ids(plain_array(given))
         for name, given_name in self.layout.columns.items():
             arrays[name] = plain_array(batch.column(given_name))
+        arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in self._defaults.items()}
         return pa.RecordBatch.from_pydict(arrays)
 
     def plain_schema(self, given: pa.Schema) -> pa.Schema:
@@ -107,6 +116,13 @@ class PartLayout:
         return self.plain(_empty(given)).schema
 
     def _check_complete(self, operations: pa.Array) -> None:
+        defaulted = self.layout.defaulted(self.table)
+        updates = pc.equal(pc.utf8_lower(operations), UPDATE)
+        if defaulted and pc.any(updates, min_count=0).as_py():
+            raise RecordLayoutError(
+                f"table {self.table.full_name}: an update needs the whole new row; the change set lacks "
+                f"{', '.join(defaulted)}, whose defaults are for new rows"
+            )
         if not self.missing:
             return
         deletes = pc.equal(pc.utf8_lower(operations), DELETE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.event import Operation
 from mutation_api.change_set.address import ADDRESS_COLUMNS, OPERATION, ChangeAddresser, ChangeFields
 from mutation_api.change_set.classify import ChangeClassifier
+from mutation_api.change_set.default_columns import default_columns
 from mutation_api.change_set.layout import ChangeLayout, GivenColumn, match_columns
 from mutation_api.orc.format.stored_values import hollow, nulled
 from mutation_api.table.acid_table import AcidTable
@@ -32,6 +34,7 @@ class LocalPlan:
         addresser: finds the addresses by the columns that they depend on.
         inspector: converts rows to the table's types.
         row_type: type of converted rows; None if the change set lacks columns, so that it can only delete.
+        defaults: values of the columns that the change set lacks and that have a default.
     """
 
     table: AcidTable
@@ -39,6 +42,7 @@ class LocalPlan:
     addresser: ChangeAddresser
     inspector: RecordInspector
     row_type: pa.StructType | None
+    defaults: Mapping[str, pa.Scalar]
 
     def addressed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The addresses and rows of a batch: ADDRESS_COLUMNS, and the data columns with the table's types.
@@ -52,6 +56,7 @@ class LocalPlan:
         """
         count = batch.num_rows
         columns = {name: _plain(batch.column(given)) for name, given in self.layout.columns.items()}
+        columns |= {name: pa.repeat(value, count) for name, value in self.defaults.items()}
         operations = _plain(batch.column(self.layout.operation)).cast(pa.string())
         given_deletes = _mask(pc.equal(pc.utf8_lower(operations), Operation.DELETE.name.lower()))
         fields = self.addresser.fields
@@ -109,21 +114,24 @@ def plan_changes(
         table,
         valid_ids,
         missing_columns=missing,
+        defaulted_columns=layout.defaulted(table),
         has_partition_columns=len(partition_columns) == len(table.partition_keys),
     )
+    defaults = default_columns(table, layout.columns)
+    types = {name: schema.field(given).type for name, given in layout.columns.items()}
+    types |= {name: value.type for name, value in defaults.items()}
     bucket_columns = [name.lower() for name in table.bucket_columns]
     fields = ChangeFields(
         tuple(layout.row_id_fields),
         partition_columns,
         has_writers=not table.is_bucketed,
-        columns=tuple(c for c in table.column_names if c in bucket_columns and c in layout.columns),
+        columns=tuple(c for c in table.column_names if c in bucket_columns and c in types),
     )
     inspector = RecordInspector(table)
     row_type = None
     if not missing:
-        types = [schema.field(layout.columns[name]).type for name in table.column_names]
-        row_type = inspector.rows([_plain(pa.nulls(0, each)) for each in types]).type
-    return LocalPlan(table, layout, ChangeAddresser(classifier, fields), inspector, row_type)
+        row_type = inspector.rows([_plain(pa.nulls(0, types[name])) for name in table.column_names]).type
+    return LocalPlan(table, layout, ChangeAddresser(classifier, fields), inspector, row_type, defaults)
 
 
 def _plain(array: pa.Array) -> pa.Array:

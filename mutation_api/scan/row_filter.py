@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.scan.expressions import (
+from mutation_api.expressions.evaluation import (
     bindable,
     checked_expression,
     columns_read,
@@ -30,7 +30,7 @@ from mutation_api.table.partition_columns import partition_scalars
 
 __all__ = ["RowFilter"]
 
-dataset = lazy_loader.load("pyarrow.dataset", suppress_warning=True)  # as in scan/expressions.py
+dataset = lazy_loader.load("pyarrow.dataset", suppress_warning=True)  # as in expressions/evaluation.py
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import TransactionStateError
 from mutation_api.storage.location import Location
 
-__all__ = ["AcidColumn", "AcidTable", "TableRole"]
+__all__ = ["AcidColumn", "AcidTable", "CheckConstraint", "TableRole"]
 
 
 class TableRole(enum.Enum):
@@ -25,10 +25,23 @@ class TableRole(enum.Enum):
 
 @dataclass(frozen=True)
 class AcidColumn:
-    """A column: name in lower case, Hive type text."""
+    """A column: name in lower case, Hive type text, and the constraints that Hive enforces on it.
+
+    ``default`` is the SQL text of the value of rows that lack the column; '' stands for NULL.
+    """
 
     name: str
     type: str
+    not_null: bool = False
+    default: str = ""
+
+
+@dataclass(frozen=True)
+class CheckConstraint:
+    """A condition in Hive's SQL that must not be false for any row."""
+
+    name: str
+    condition: str
 
 
 @dataclass(frozen=True)
@@ -44,7 +57,7 @@ class AcidTable:
     the names of all partitions that have its values, if there are several; they can be read, but not written.
     All three hold exceptions only. ``null_partition_text`` is the server's name of the partition of NULL.
     ``time_zone`` is the zone of Hive's own processes, which the v1 hash of timestamp bucket columns depends
-    on.
+    on. ``checks`` are the CHECK constraints that Hive enforces, of columns and of the table.
     """
 
     database: str
@@ -66,6 +79,7 @@ class AcidTable:
     ambiguous_partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     null_partition_text: str = DEFAULT_PARTITION_NAME
     time_zone: str | None = None
+    checks: tuple[CheckConstraint, ...] = ()
 
     @property
     def full_name(self) -> str:

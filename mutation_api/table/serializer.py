@@ -17,7 +17,7 @@ import zlib
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
+from mutation_api.table.acid_table import AcidColumn, AcidTable, CheckConstraint, TableRole
 
 __all__ = ["AcidTableSerializer"]
 
@@ -25,6 +25,12 @@ _VERSION = 1
 _FORM = re.compile(r"AcidTable:([0-9]+):([A-Za-z0-9_=-]*):([0-9a-f]{8})")
 _START = re.compile(r"AcidTable:([0-9]+):")
 _SHOWN_CHARACTERS = 60
+_ROWS_OF_FIELDS: dict[str, type] = {
+    "columns": AcidColumn,
+    "partition_keys": AcidColumn,
+    "checks": CheckConstraint,
+}
+"""Fields of AcidTable that are tuples of a class whose fields are plain values."""
 
 
 class AcidTableSerializer:
@@ -34,8 +40,8 @@ class AcidTableSerializer:
     def encode(table: AcidTable) -> str:
         """Write a table as text."""
         fields = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}
-        fields["columns"] = [[column.name, column.type] for column in table.columns]
-        fields["partition_keys"] = [[key.name, key.type] for key in table.partition_keys]
+        for name in _ROWS_OF_FIELDS:
+            fields[name] = [dataclasses.astuple(each) for each in fields[name]]
         fields["partition_spellings"] = dict(table.partition_spellings)
         fields["ambiguous_partitions"] = {c: [*names] for c, names in table.ambiguous_partitions.items()}
         fields["location"] = str(table.location)
@@ -56,8 +62,8 @@ class AcidTableSerializer:
         payload = _payload(text)
         try:
             fields = json.loads(zlib.decompress(base64.urlsafe_b64decode(payload)))
-            fields["columns"] = tuple(AcidColumn(*column) for column in fields["columns"])
-            fields["partition_keys"] = tuple(AcidColumn(*key) for key in fields["partition_keys"])
+            for name, kind in _ROWS_OF_FIELDS.items():
+                fields[name] = tuple(kind(*values) for values in fields[name])
             fields["bucket_columns"] = tuple(fields["bucket_columns"])
             fields["location"] = Location.parse(fields["location"])
             locations = fields["partition_locations"].items()

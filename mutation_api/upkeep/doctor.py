@@ -10,11 +10,17 @@ from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
+from metastore_client.model import ConstraintInfo
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import probed_partitions, split_full_name
 from mutation_api.client.tables.databases import HOW_TO_FIND_DATABASES, has_database
-from mutation_api.client.tables.descriptors import check_location, check_partition_directories, describe
+from mutation_api.client.tables.descriptors import (
+    check_location,
+    check_partition_directories,
+    describe,
+    with_constraints,
+)
 from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.storage.side_by_side import side_by_side
@@ -44,13 +50,15 @@ class TableReport:
     """One table: the layout in which it can be written, or the reason why it cannot.
 
     If both are set, ``reason`` names the partitions that cannot be written. ``trouble``: what keeps the
-    server's compactor from compacting a table that can be written, and what to do.
+    server's compactor from compacting a table that can be written, and what to do. ``constraints``: those
+    that Hive and this library enforce on its rows.
     """
 
     table: str
     version: AcidVersion | None
     reason: str | None
     trouble: str | None = None
+    constraints: tuple[ConstraintInfo, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,7 @@ class _Candidate:
     table: AcidTable
     partitions: Sequence[str]
     trouble: str | None
+    constraints: tuple[ConstraintInfo, ...]
 
 
 def _described(metastore: MetastoreClient, database: str, name: str) -> _Candidate | TableReport:
@@ -126,8 +135,11 @@ def _described(metastore: MetastoreClient, database: str, name: str) -> _Candida
         properties = metastore.get_database_parameters(database)
         version = check_mutable(info, capabilities, TableRole.SINK, properties)
         table = describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
+        constraints = metastore.get_constraints(database, name)
+        table = with_constraints(table, constraints)
         trouble = compactor_trouble(info.parameters, capabilities)
-        return _Candidate(table, probed_partitions(metastore, table), trouble)
+        enforced = tuple(each for each in constraints if each.is_enabled)
+        return _Candidate(table, probed_partitions(metastore, table), trouble, enforced)
     except TableNotMutableError as error:
         return TableReport(table_name, None, str(error))
     except NoSuchObjectError:
@@ -145,7 +157,7 @@ def _looked_at(found: _Candidate | TableReport) -> TableReport:
         refused = check_partition_directories(table, found.partitions)
     except TableNotMutableError as error:
         return TableReport(table.full_name, None, str(error))
-    return TableReport(table.full_name, table.version, refused, found.trouble)
+    return TableReport(table.full_name, table.version, refused, found.trouble, found.constraints)
 
 
 def _yes_or_no(value: bool) -> str:

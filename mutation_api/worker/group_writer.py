@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mutation_api.acid.event import Operation
 from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import DeltaWriteError
@@ -18,6 +19,7 @@ from mutation_api.storage.side_by_side import Background, side_by_side
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.writer_options import WriterOptions
 from mutation_api.worker.attempt_staging import AttemptStaging
+from mutation_api.worker.constraint_checks import ConstraintChecks
 from mutation_api.worker.idle_memory import give_back
 from mutation_api.worker.mutator import FinishedFile, Mutator, MutatorGroup
 from mutation_api.worker.validators import GroupingValidator, SequenceValidator
@@ -47,6 +49,7 @@ class GroupWriter:
         self._options = options
         self._row_type = row_type
         self._grouping = GroupingValidator(table.full_name)
+        self._constraints = ConstraintChecks(table)
         self._sequence: SequenceValidator | None = None
         self._mutator: Mutator | None = None
         self._group_count = 0
@@ -76,6 +79,7 @@ class GroupWriter:
             GroupRevisitedError: the group is complete already.
             RecordSequenceError: the records are out of order, or one ROW__ID occurs twice.
             RecordValueError: ORC cannot hold a value.
+            ConstraintViolationError: a new row breaks a constraint of the table.
             DeltaWriteError: a file could not be written, or this user may not write to the partition.
         """
         if self._grouping.enter(partition_name, bucket_id):
@@ -89,6 +93,8 @@ class GroupWriter:
         assert self._mutator is not None
         assert self._sequence is not None
         self._sequence.check(operations, row_ids)
+        if rows is not None and self._constraints:
+            self._constraints.check(operations != Operation.DELETE, rows, str(self._mutator.group))
         self._mutator.write(operations, row_ids, rows)
 
     def finish(self) -> tuple[DeltaManifest, ...]:

@@ -14,8 +14,9 @@ from metastore_client.errors import (
     InvalidRequestError,
     MetastoreError,
     NoSuchObjectError,
+    UnsupportedByServerError,
 )
-from metastore_client.model import ColumnInfo, CompactionType, TableInfo
+from metastore_client.model import ColumnInfo, CompactionType, ConstraintInfo, ConstraintKind, TableInfo
 from metastore_client.partition_name import (
     DEFAULT_PARTITION_NAME,
     make_partition_name,
@@ -24,6 +25,7 @@ from metastore_client.partition_name import (
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from tests.fixtures.fix_judge import FIXTURES
 from tests.fixtures.fix_metastore import CAPABILITIES, acid_table_info
 from tests.fixtures.fix_newest import HIVE_4
 
@@ -422,3 +424,43 @@ def test_a_compaction_is_queued_once(
     (queued,) = [c for c in metastore.show_compactions() if c.database == database]
     assert (queued.table, queued.partition, queued.type) == ("t", "ds=a", CompactionType.MAJOR)
     assert queued.state == "initiated"
+
+
+CONSTRAINTS = (
+    ConstraintInfo(ConstraintKind.CHECK, "c1", "", "v > 0"),
+    ConstraintInfo(ConstraintKind.CHECK, "c2", "", "v < 9", is_enabled=False),
+    ConstraintInfo(ConstraintKind.DEFAULT, "", "d", "'x'"),
+    ConstraintInfo(ConstraintKind.NOT_NULL, "", "v"),
+)
+
+
+def test_constraints_come_with_their_table(
+    metastore: MetastoreClient, line: str, database: str, request: pytest.FixtureRequest
+) -> None:
+    """Those that Hive enforces on writes, disabled ones too; Hive 2.3 and a missing table have none."""
+    name = f"{database}.t"
+    assert metastore.get_constraints(database, "t") == ()
+    if isinstance(metastore, InMemoryMetastore):
+        metastore.create_table(acid_table_info(database, "t"))
+        if line == "2.3":
+            with pytest.raises(UnsupportedByServerError):
+                metastore.set_constraints(database, "t", CONSTRAINTS)
+        else:
+            metastore.set_constraints(database, "T", CONSTRAINTS)
+    elif line == "2.3":
+        metastore.create_table(acid_table_info(database, "t"))
+    else:
+        request.getfixturevalue(FIXTURES[line]).sql(
+            f"create table {name} (V int not null enable, d string default 'x', "
+            "constraint c1 check (v > 0), constraint c2 check (v < 9) disable novalidate) "
+            "stored as orc tblproperties ('transactional'='true')"
+        )
+    found = [
+        replace(
+            each,
+            name=each.name if each.kind is ConstraintKind.CHECK else "",
+            expression=each.expression.strip("()").replace("`", ""),
+        )
+        for each in metastore.get_constraints(database, "T")
+    ]
+    assert found == ([] if line == "2.3" else list(CONSTRAINTS))

@@ -30,6 +30,7 @@ ALLOWED = {
         "mutation_api.storage.location",
         "metastore_client.partition_name",
     },
+    "mutation_api.expressions": {"mutation_api.types", "mutation_api.table.acid_table"},
     "mutation_api.bucketing": {"mutation_api.types", "mutation_api.acid", "mutation_api.table"},
     "mutation_api.orc.format": {"mutation_api.types", "mutation_api.storage"},
     "mutation_api.orc.write": {
@@ -64,6 +65,7 @@ ALLOWED = {
         "mutation_api.table",
     },
     "mutation_api.worker": {
+        "mutation_api.expressions",
         "mutation_api.types",
         "mutation_api.acid",
         "mutation_api.storage",
@@ -84,6 +86,7 @@ ALLOWED = {
         "metastore_client",
     },
     "mutation_api.client": {
+        "mutation_api.expressions",
         "mutation_api.types",
         "mutation_api.acid",
         "mutation_api.table",
@@ -93,6 +96,7 @@ ALLOWED = {
         "metastore_client",
     },
     "mutation_api.scan": {
+        "mutation_api.expressions",
         "mutation_api.types",
         "mutation_api.acid",
         "mutation_api.storage",
@@ -114,6 +118,7 @@ ALLOWED = {
         "metastore_client",
     },
     "mutation_api.change_set": {
+        "mutation_api.expressions",
         "mutation_api.types",
         "mutation_api.acid",
         "mutation_api.storage",
@@ -166,11 +171,12 @@ ALLOWED = {
         "mutation_api.local",
         "mutation_api.spark",
         "mutation_api.client",
-        "mutation_api.scan.expressions",
+        "mutation_api.expressions",
         "mutation_api.scan.file_format",
         "metastore_client",
     },
     "mutation_api.hive": {
+        "mutation_api.expressions",
         "mutation_api.types",
         "mutation_api.acid",
         "mutation_api.storage",

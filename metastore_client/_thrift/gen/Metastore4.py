@@ -52,6 +52,14 @@ class Iface(metastore_client._thrift.gen.Metastore3.Iface):
         """
         pass
 
+    def get_all_table_constraints(self, request):
+        """
+        Parameters:
+         - request
+
+        """
+        pass
+
     def add_write_ids_to_min_history(self, txnId, writeIds):
         """
         Parameters:
@@ -226,6 +234,42 @@ class Client(metastore_client._thrift.gen.Metastore3.Client, Iface):
             raise result.o2
         raise TApplicationException(TApplicationException.MISSING_RESULT, "alter_partitions_req failed: unknown result")
 
+    def get_all_table_constraints(self, request):
+        """
+        Parameters:
+         - request
+
+        """
+        self.send_get_all_table_constraints(request)
+        return self.recv_get_all_table_constraints()
+
+    def send_get_all_table_constraints(self, request):
+        self._oprot.writeMessageBegin('get_all_table_constraints', TMessageType.CALL, self._seqid)
+        args = get_all_table_constraints_args()
+        args.request = request
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_get_all_table_constraints(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = get_all_table_constraints_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        if result.o1 is not None:
+            raise result.o1
+        if result.o2 is not None:
+            raise result.o2
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "get_all_table_constraints failed: unknown result")
+
     def add_write_ids_to_min_history(self, txnId, writeIds):
         """
         Parameters:
@@ -332,6 +376,7 @@ class Processor(metastore_client._thrift.gen.Metastore3.Processor, Iface, TProce
         self._processMap["create_table_req"] = Processor.process_create_table_req
         self._processMap["alter_table_req"] = Processor.process_alter_table_req
         self._processMap["alter_partitions_req"] = Processor.process_alter_partitions_req
+        self._processMap["get_all_table_constraints"] = Processor.process_get_all_table_constraints
         self._processMap["add_write_ids_to_min_history"] = Processor.process_add_write_ids_to_min_history
         self._processMap["add_write_notification_log"] = Processor.process_add_write_notification_log
         self._processMap["add_write_notification_log_in_batch"] = Processor.process_add_write_notification_log_in_batch
@@ -472,6 +517,35 @@ class Processor(metastore_client._thrift.gen.Metastore3.Processor, Iface, TProce
             msg_type = TMessageType.EXCEPTION
             result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
         oprot.writeMessageBegin("alter_partitions_req", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_get_all_table_constraints(self, seqid, iprot, oprot):
+        args = get_all_table_constraints_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = get_all_table_constraints_result()
+        try:
+            result.success = self._handler.get_all_table_constraints(args.request)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except MetaException as o1:
+            msg_type = TMessageType.REPLY
+            result.o1 = o1
+        except NoSuchObjectException as o2:
+            msg_type = TMessageType.REPLY
+            result.o2 = o2
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("get_all_table_constraints", msg_type, seqid)
         result.write(oprot)
         oprot.writeMessageEnd()
         oprot.trans.flush()
@@ -1145,6 +1219,155 @@ alter_partitions_req_result.thrift_spec = (
 )
 
 
+class get_all_table_constraints_args(object):
+    """
+    Attributes:
+     - request
+
+    """
+
+
+    def __init__(self, request=None,):
+        self.request = request
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.request = AllTableConstraintsRequest()
+                    self.request.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('get_all_table_constraints_args')
+        if self.request is not None:
+            oprot.writeFieldBegin('request', TType.STRUCT, 1)
+            self.request.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(get_all_table_constraints_args)
+get_all_table_constraints_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'request', [AllTableConstraintsRequest, None], None, ),  # 1
+)
+
+
+class get_all_table_constraints_result(object):
+    """
+    Attributes:
+     - success
+     - o1
+     - o2
+
+    """
+
+
+    def __init__(self, success=None, o1=None, o2=None,):
+        self.success = success
+        self.o1 = o1
+        self.o2 = o2
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.STRUCT:
+                    self.success = AllTableConstraintsResponse()
+                    self.success.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 1:
+                if ftype == TType.STRUCT:
+                    self.o1 = MetaException.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.o2 = NoSuchObjectException.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('get_all_table_constraints_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.STRUCT, 0)
+            self.success.write(oprot)
+            oprot.writeFieldEnd()
+        if self.o1 is not None:
+            oprot.writeFieldBegin('o1', TType.STRUCT, 1)
+            self.o1.write(oprot)
+            oprot.writeFieldEnd()
+        if self.o2 is not None:
+            oprot.writeFieldBegin('o2', TType.STRUCT, 2)
+            self.o2.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(get_all_table_constraints_result)
+get_all_table_constraints_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [AllTableConstraintsResponse, None], None, ),  # 0
+    (1, TType.STRUCT, 'o1', [MetaException, None], None, ),  # 1
+    (2, TType.STRUCT, 'o2', [NoSuchObjectException, None], None, ),  # 2
+)
+
+
 class add_write_ids_to_min_history_args(object):
     """
     Attributes:
@@ -1175,11 +1398,11 @@ class add_write_ids_to_min_history_args(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.writeIds = {}
-                    (_ktype425, _vtype426, _size424) = iprot.readMapBegin()
-                    for _i428 in range(_size424):
-                        _key429 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val430 = iprot.readI64()
-                        self.writeIds[_key429] = _val430
+                    (_ktype467, _vtype468, _size466) = iprot.readMapBegin()
+                    for _i470 in range(_size466):
+                        _key471 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val472 = iprot.readI64()
+                        self.writeIds[_key471] = _val472
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1200,9 +1423,9 @@ class add_write_ids_to_min_history_args(object):
         if self.writeIds is not None:
             oprot.writeFieldBegin('writeIds', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.writeIds))
-            for kiter431, viter432 in self.writeIds.items():
-                oprot.writeString(kiter431.encode('utf-8') if sys.version_info[0] == 2 else kiter431)
-                oprot.writeI64(viter432)
+            for kiter473, viter474 in self.writeIds.items():
+                oprot.writeString(kiter473.encode('utf-8') if sys.version_info[0] == 2 else kiter473)
+                oprot.writeI64(viter474)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()

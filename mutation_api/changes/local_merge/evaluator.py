@@ -21,7 +21,7 @@ from mutation_api.changes.local_merge.expressions import ArrowMerge
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import Alternatives
 from mutation_api.errors import RecordValueError
-from mutation_api.scan.expressions import evaluate, evaluate_each
+from mutation_api.expressions.evaluation import evaluate, evaluate_each
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_columns import partition_scalars, partition_type
 

@@ -14,7 +14,13 @@ from mutation_api.changes.analysis import Analysis, Conjunct, Equality
 from mutation_api.changes.clauses import SOURCE, TARGET
 from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.errors import RecordLayoutError
-from mutation_api.scan.expressions import Path, checked_expression, named_column, paths_read, result_type
+from mutation_api.expressions.evaluation import (
+    Path,
+    checked_expression,
+    named_column,
+    paths_read,
+    result_type,
+)
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 
@@ -76,6 +82,10 @@ class ArrowAnalyser:
     def source_column(self, name: str) -> pc.Expression:
         """The column of the source."""
         return pc.field(SOURCE, name)
+
+    def literal(self, value: pa.Scalar) -> pc.Expression:
+        """The expression of a value."""
+        return pc.scalar(value)
 
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> pc.Expression:
         """An expression that reads the keys of both sides; :meth:`conjuncts` gives its meaning."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any
 
+import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -17,6 +18,7 @@ from mutation_api.changes.clauses import SOURCE, TARGET, text_of
 from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.spark.jvm import analyzed_plan, jvm_of, spark_context
+from mutation_api.spark.literals import spark_literal
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.versions import ANSI, lenient_part, unlogged_errors
 
@@ -54,6 +56,10 @@ class ExpressionAnalyser:
     def source_column(self, name: str) -> Expression:
         """The Column of the source."""
         return sf.col(quoted(SOURCE, name))
+
+    def literal(self, value: pa.Scalar) -> Expression:
+        """The Column of a value."""
+        return spark_literal(value)
 
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> Expression:
         """The condition that the key columns of both sides are equal."""

@@ -17,6 +17,7 @@ from mutation_api.client.tables.descriptors import (
     check_location,
     check_partition_directories,
     describe,
+    with_constraints,
     with_partition_locations,
     with_partition_names,
 )
@@ -110,8 +111,9 @@ class Catalog:
 
         Args:
             spec: which table, and what for.
-            under_lock: ask for a sink's database, too. Otherwise it is asked only if the table has a mark
-                of a replication, since the call costs each small transaction some 2 %.
+            under_lock: ask for a sink's database and constraints, too. Otherwise the database is asked only
+                if the table has a mark of a replication, since the call costs each small transaction some
+                2 %.
 
         Raises:
             TableNotMutableError: it or its database does not exist, or it breaks a rule.
@@ -132,6 +134,8 @@ class Catalog:
             time_zone=self._time_zone,
             null_partition_text=self._null_partition_text if info.partition_keys else DEFAULT_PARTITION_NAME,
         )
+        if spec.role is TableRole.SINK and under_lock:
+            table = with_constraints(table, self._metastore.get_constraints(spec.database, spec.name))
         return OpenTable(spec, info, table)
 
     @functools.cached_property

@@ -9,22 +9,25 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 
-from metastore_client.model import ColumnInfo, PartitionInfo, TableInfo
+from metastore_client.model import ColumnInfo, ConstraintInfo, ConstraintKind, PartitionInfo, TableInfo
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.tables.preconditions import bucketing_version_of, compression_of
 from mutation_api.commit.staging import PROBE_PREFIX
-from mutation_api.errors import TableNotMutableError, listed
+from mutation_api.errors import ConfigurationError, TableNotMutableError, listed
+from mutation_api.expressions.hive_sql import hive_condition
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.permissions import refused
-from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
+from mutation_api.table.acid_table import AcidColumn, AcidTable, CheckConstraint, TableRole
 from mutation_api.table.partition import canonical_partition_name, parse_partition_name
+from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = [
     "check_location",
     "check_partition_directories",
     "describe",
+    "with_constraints",
     "with_partition_locations",
     "with_partition_names",
 ]
@@ -59,6 +62,34 @@ def describe(
         time_zone=time_zone,
         null_partition_text=null_partition_text,
     )
+
+
+def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo]) -> AcidTable:
+    """The descriptor with the constraints that Hive enforces; disabled ones are left out.
+
+    Raises TableNotMutableError: a CHECK cannot be evaluated here, so rows might break it.
+    """
+    enforced = [each for each in constraints if each.is_enabled]
+    not_null = {each.column for each in enforced if each.kind is ConstraintKind.NOT_NULL}
+    defaults = {each.column: each.expression for each in enforced if each.kind is ConstraintKind.DEFAULT}
+    checks = [
+        CheckConstraint(each.name, each.expression) for each in enforced if each.kind is ConstraintKind.CHECK
+    ]
+    types = {column.name: parse_hive_type(column.type) for column in table.columns} if checks else {}
+    for check in checks:
+        try:
+            hive_condition(check.condition, types, f"CHECK {check.name} ({check.condition})")
+        except ConfigurationError as error:
+            raise TableNotMutableError(
+                f"table {table.full_name} cannot be written: {error}. Write the condition with comparisons, "
+                f"AND, OR, IN, BETWEEN, LIKE or CASE, or drop it: ALTER TABLE {table.full_name} DROP "
+                f"CONSTRAINT {check.name}"
+            ) from error
+    columns = tuple(
+        dataclasses.replace(each, not_null=each.name in not_null, default=defaults.get(each.name, ""))
+        for each in table.columns
+    )
+    return dataclasses.replace(table, columns=columns, checks=tuple(checks))
 
 
 def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:

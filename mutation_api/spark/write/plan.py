@@ -33,6 +33,7 @@ from mutation_api.change_set.address import (
     ChangeFields,
 )
 from mutation_api.change_set.classify import ADDRESS_TYPE, ChangeClassifier
+from mutation_api.change_set.default_columns import default_columns
 from mutation_api.change_set.layout import (
     OPERATION_COLUMN_DEFAULT,
     ChangeLayout,
@@ -41,6 +42,7 @@ from mutation_api.change_set.layout import (
     writer_count,
 )
 from mutation_api.spark.jvm import raw_bytes, spark_context
+from mutation_api.spark.literals import spark_literal
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.task_choice import to_tasks
 from mutation_api.spark.write.change_splitter import CHANGES, SPLIT_DDL, TASK, ChangeSplitter
@@ -157,17 +159,21 @@ def plan_changes(
         table,
         valid_ids,
         missing_columns=layout.missing(table),
+        defaulted_columns=layout.defaulted(table),
         has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
     )
     partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
-    data_columns = tuple(c for c in table.column_names if c in layout.columns)
+    defaults = default_columns(table, layout.columns)
+    data_columns = tuple(c for c in table.column_names if c in layout.columns or c in defaults)
+    values = {name: _wall_clock(schema, given) for name, given in layout.columns.items()}
+    values |= {name: spark_literal(value) for name, value in defaults.items()}
     is_written = ~sf.lower(sf.col(quoted(layout.operation))).eqNullSafe("delete")
     parts = [
         sf.col(quoted(layout.operation)),
         *_row_id_parts(layout),
-        *(_wall_clock(schema, layout.columns[name]) for name in partition_columns),
+        *(values[name] for name in partition_columns),
         *([_writer(schema, layout, writers)] if writers else []),
-        *(sf.when(is_written, _wall_clock(schema, layout.columns[name])) for name in data_columns),
+        *(sf.when(is_written, values[name]) for name in data_columns),
     ]
     # pyspark takes a dot in a column's name for a field of a struct, so columns travel under plain names.
     plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
+from metastore_client.model import ConstraintInfo, ConstraintKind
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.acid.version import AcidVersion
+from mutation_api.cli.doctor import _text
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
 from mutation_api.upkeep.compactor_rules import compactor_trouble
 from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, examine
@@ -97,3 +99,27 @@ def test_a_server_that_cannot_be_asked_is_an_error() -> None:
         examine(metastore, "default")
     with pytest.raises(ConfigurationError, match="not the full name of a table"):
         examine(metastore, "a.b")
+
+
+def test_constraints_of_a_table_are_shown(tmp_path: Path) -> None:
+    """Those that are enforced; a CHECK that only Hive evaluates is a reason not to write."""
+    metastore = InMemoryMetastore(warehouse=tmp_path, capabilities=HIVE_4_1)
+    metastore.create_table(table_info("ruled"))
+    check = ConstraintInfo(ConstraintKind.CHECK, "ck", "", "`id` > 0")
+    others = [
+        ConstraintInfo(ConstraintKind.NOT_NULL, "nn", "id"),
+        ConstraintInfo(ConstraintKind.DEFAULT, "df", "msg", "'x'"),
+        ConstraintInfo(ConstraintKind.NOT_NULL, "off", "msg", is_enabled=False),
+    ]
+    metastore.set_constraints("default", "ruled", [check, *others])
+    report = examine(metastore, "default")
+    assert _text(report).splitlines()[-3:] == [
+        "    CHECK (`id` > 0)",
+        "    msg DEFAULT 'x'",
+        "    id NOT NULL",
+    ]
+    odd = ConstraintInfo(ConstraintKind.CHECK, "odd", "msg", "md5(msg) <> 'x'")
+    metastore.set_constraints("default", "ruled", [odd, *others])
+    (table,) = examine(metastore, "default").tables
+    assert table.version is None
+    assert "CHECK odd" in str(table.reason)

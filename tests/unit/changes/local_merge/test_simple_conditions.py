@@ -18,7 +18,7 @@ from mutation_api.changes.local_merge.simple_conditions import (
     resolved_condition,
 )
 from mutation_api.errors import LocalEngineError, RecordLayoutError
-from mutation_api.scan.expressions import evaluate
+from mutation_api.expressions.evaluation import evaluate
 
 TYPES = {
     "op": pa.string(),

@@ -19,7 +19,7 @@ from mutation_api.changes.local_merge.simple_conditions import resolved_conditio
 from mutation_api.changes.spark_merge.expressions import ExpressionAnalyser
 from mutation_api.changes.spark_merge.short_names import with_sides
 from mutation_api.errors import LocalEngineError, RecordLayoutError
-from mutation_api.scan.expressions import evaluate
+from mutation_api.expressions.evaluation import evaluate
 from mutation_api.spark.versions import unlogged_errors
 
 pytestmark = pytest.mark.slow

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.errors import RecordLayoutError, listed
-from mutation_api.scan.expression_parts import Path, named_paths, with_small_integers, with_typed_sets
+from mutation_api.expressions.parts import Path, named_paths, with_small_integers, with_typed_sets
 
 acero = lazy_loader.load("pyarrow.acero", suppress_warning=True)  # it imports pandas, if that is installed
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from mutation_api.errors import RecordLayoutError
-from mutation_api.scan.expressions import columns_read, evaluate, paths_read, result_type
+from mutation_api.expressions.evaluation import columns_read, evaluate, paths_read, result_type
 
 SCHEMA = pa.schema(
     [

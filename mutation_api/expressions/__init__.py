@@ -1,0 +1,1 @@
+"""Conditions and values: Arrow expressions over rows, and Hive's SQL as Arrow expressions."""

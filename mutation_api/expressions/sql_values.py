@@ -1,0 +1,200 @@
+"""Values in Hive's SQL as Arrow expressions with their types: constants, and what Hive compares with what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr as Tree
+
+__all__ = [
+    "NotTranslatedError",
+    "Value",
+    "as_decimal",
+    "as_double",
+    "boolean",
+    "check_arithmetic",
+    "check_divisor",
+    "comparison",
+    "constant",
+    "number",
+    "refused",
+    "written_date",
+    "written_timestamp",
+]
+
+_INT, _BIGINT = pa.int32(), pa.int64()
+_DIGITS_OF = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
+_COMPARISONS = {
+    "EQ": pc.equal,
+    "NEQ": pc.not_equal,
+    "LT": pc.less,
+    "LTE": pc.less_equal,
+    "GT": pc.greater,
+    "GTE": pc.greater_equal,
+}
+"""Class of sqlglot's expression -> Arrow's function."""
+
+
+class NotTranslatedError(Exception):
+    """Only Hive knows what a part of the text means."""
+
+
+def refused(tree: Tree, why: str = "only Hive knows what it means") -> NotTranslatedError:
+    """The error for a part of the text."""
+    return NotTranslatedError(f"{tree.sql(dialect='hive')}: {why}")
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression with its type.
+
+    ``is_char``: a char(n), which is compared without its padding. ``constant``: the value that was written
+    out, if it is one; a number as it is, a text of SQL as ``str``.
+    """
+
+    expression: pc.Expression
+    type: pa.DataType
+    is_char: bool = False
+    constant: object = None
+
+    @property
+    def is_float(self) -> bool:
+        return bool(pa.types.is_floating(self.type))
+
+    @property
+    def is_integer(self) -> bool:
+        return bool(pa.types.is_integer(self.type))
+
+    @property
+    def is_number(self) -> bool:
+        return self.is_float or self.is_integer or bool(pa.types.is_decimal(self.type))
+
+    @property
+    def is_text(self) -> bool:
+        return bool(pa.types.is_string(self.type))
+
+
+def boolean(expression: pc.Expression) -> Value:
+    return Value(expression, pa.bool_())
+
+
+def constant(value: object, kind: pa.DataType | None = None) -> Value:
+    scalar = pa.scalar(value, kind)
+    return Value(pc.scalar(scalar), scalar.type, constant=value)
+
+
+def number(text: str, tree: Tree) -> Value:
+    """As Hive: a number with an exponent is a double, one with a point a decimal, others int or bigint."""
+    try:
+        if "e" in text.lower():
+            return constant(float(text))
+        if "." not in text and abs(int(text)) < 2**63:
+            return constant(int(text), _INT if abs(int(text)) < 2**31 else _BIGINT)
+        return constant(Decimal(text))
+    except (ArithmeticError, ValueError, pa.ArrowException):
+        raise refused(tree) from None
+
+
+def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
+    """The comparison of that class of sqlglot. Raises NotTranslatedError."""
+    is_equality, are_numbers = name in ("EQ", "NEQ"), first.is_number and second.is_number
+    if is_equality and are_numbers and first.is_integer != second.is_integer:
+        raise refused(tree, "Hive takes NULL for unequal where a whole number cannot equal the other number")
+    one, two = _comparable(first, second, tree)
+    return _COMPARISONS[name](one, two)
+
+
+def _comparable(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc.Expression]:
+    """Both sides as Hive compares them; it converts none of them with a loss."""
+    if first.is_number and second.is_number:
+        return _numbers(first, second, tree)
+    if first.is_text and second.is_text:
+        if (first.is_char or second.is_char) and any(
+            isinstance(each.constant, str) and each.constant.endswith(" ") for each in (first, second)
+        ):
+            raise refused(tree, "Hive releases differ in blanks at the end")
+        return first.expression, second.expression
+    for one, other, is_swapped in ((first, second, False), (second, first, True)):
+        if (
+            isinstance(other.constant, str)
+            and (moment := _as_moment(one.type, other.constant, tree)) is not None
+        ):
+            pair = one.expression, pc.scalar(moment)
+            return (pair[1], pair[0]) if is_swapped else pair
+    if first.type == second.type and (
+        pa.types.is_boolean(first.type) or pa.types.is_date32(first.type) or pa.types.is_timestamp(first.type)
+    ):
+        return first.expression, second.expression
+    raise refused(tree, f"it compares {first.type} with {second.type}")
+
+
+def _numbers(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc.Expression]:
+    if not (first.is_float or second.is_float):
+        return first.expression, second.expression
+    if first.constant is None and second.constant is None:
+        raise refused(tree, "it compares floating-point numbers of two columns, in which releases differ")
+    return as_double(first), as_double(second)
+
+
+def _as_moment(kind: pa.DataType, text: str, tree: Tree) -> date | datetime | None:
+    """The text as the date or timestamp with which it is compared."""
+    if pa.types.is_date32(kind):
+        return written_date(text, tree)
+    return written_timestamp(text, tree) if pa.types.is_timestamp(kind) else None
+
+
+def written_date(text: str, tree: Tree) -> date:
+    if not _DATE.fullmatch(text):
+        raise refused(tree, f"{text!r} is not written as 2024-05-01")
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise refused(tree, f"{text!r} is no date") from None
+
+
+def written_timestamp(text: str, tree: Tree) -> datetime:
+    if not _TIMESTAMP.fullmatch(text):
+        raise refused(tree, f"{text!r} is not written as 2024-05-01 10:00:00")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise refused(tree, f"{text!r} is no timestamp") from None
+
+
+def check_arithmetic(tree: Tree, *values: Value) -> None:
+    """Refuse what is no number, and small types whose overflow depends on the release."""
+    for each in values:
+        if not each.is_number or pa.types.is_float32(each.type):
+            raise refused(tree)
+    if all(each.is_integer and each.type.bit_width < _INT.bit_width for each in values):
+        raise refused(tree, "it is of a type smaller than int")
+
+
+def check_divisor(tree: Tree, divisor: Value) -> None:
+    if not isinstance(divisor.constant, int | float | Decimal) or not divisor.constant:
+        raise refused(tree, "it divides by something that may be zero")
+
+
+def as_double(value: Value) -> pc.Expression:
+    if isinstance(value.constant, int | float | Decimal):
+        return pc.scalar(float(value.constant))
+    if pa.types.is_decimal(value.type):
+        raise NotTranslatedError("a column of decimals beside floating-point numbers: only Hive rounds it so")
+    return value.expression.cast(pa.float64(), safe=False)
+
+
+def as_decimal(value: Value) -> Value:
+    if pa.types.is_decimal(value.type):
+        return value
+    kind = pa.decimal128(_DIGITS_OF[value.type], 0)
+    return Value(value.expression.cast(kind), kind)
