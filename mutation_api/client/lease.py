@@ -45,6 +45,7 @@ from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdLi
 from mutation_api.client.clock import Clock
 from mutation_api.client.failure import client_error
 from mutation_api.client.heartbeat import Heartbeat
+from mutation_api.client.late_aborts import abort_later
 from mutation_api.client.lock import Lock, Marks
 from mutation_api.errors import ClientError, TransactionError
 
@@ -185,10 +186,13 @@ class Lease:
             self._end_quietly(txn_id)
 
     def abort(self) -> None:
-        """Stop beating and abort. A transaction that is already over is accepted. Raises MetastoreError."""
+        """Stop beating and abort. A transaction that is already over is accepted.
+
+        Raises MetastoreError: not aborted; if the server was out of reach, the abort is tried again later.
+        """
         self.stop()
         try:
-            _abort(self._metastore, self.txn_id)
+            self._abort(self.txn_id)
         finally:
             self.release()
 
@@ -334,9 +338,18 @@ class Lease:
 
     def _end_quietly(self, txn_id: int) -> None:
         try:
-            _abort(self._metastore, txn_id)
+            self._abort(txn_id)
         except MetastoreError as error:
-            _log.warning("could not abort transaction %d, it will time out: %s", txn_id, error)
+            _log.warning("could not abort transaction %d: %s", txn_id, error)
+
+    def _abort(self, txn_id: int) -> None:
+        try:
+            self._metastore.abort_txn(txn_id)
+        except NoSuchTxnError:
+            _log.debug("transaction %d was already over", txn_id)
+        except MetastoreUnavailableError:
+            abort_later(self._metastore, txn_id, self._clock, self._settings.txn_timeout_seconds)
+            raise
 
 
 def _shared(components: Iterable[LockComponent]) -> tuple[LockComponent, ...]:
@@ -346,14 +359,6 @@ def _shared(components: Iterable[LockComponent]) -> tuple[LockComponent, ...]:
 
 def _full_name(component: LockComponent) -> str:
     return f"{component.database}.{component.table}"
-
-
-def _abort(metastore: MetastoreClient, txn_id: int) -> None:
-    """Abort. A transaction that is already over is accepted."""
-    try:
-        metastore.abort_txn(txn_id)
-    except NoSuchTxnError:
-        _log.debug("transaction %d was already over", txn_id)
 
 
 def _is_overtaken(writers: frozenset[int], txn_id: int, after: OpenTxns) -> bool:

@@ -18,6 +18,7 @@ from metastore_client.hive_site import parse_duration_seconds
 from mutation_api.client.client_session import ClientSession
 from mutation_api.client.clock import Clock
 from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.late_aborts import close_after_aborts
 from mutation_api.client.lease import LeaseSettings
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.lock import Marks, WriteLock
@@ -261,7 +262,7 @@ class MutatorClient:
 
     def _close_metastore(self, metastore: MetastoreClient) -> None:
         if self._owns_metastore:
-            metastore.close()
+            close_after_aborts(metastore)
 
 
 _told: set[str] = set()

@@ -236,8 +236,8 @@ class Transaction(OfOneProcess):
 
         Raises:
             TransactionStateError: it is committed, its outcome is unknown, or it is of another process.
-            ConnectionFailedError: the metastore could not be reached; without heartbeats the transaction
-                times out there.
+            ConnectionFailedError: the metastore could not be reached; the abort is tried again in the
+                background until the transaction times out there.
         """
         self.check_process()
         with self._mutex:
@@ -399,7 +399,7 @@ class Transaction(OfOneProcess):
         try:
             self._begun_lease().abort()
         except MetastoreError as error:
-            _log.warning("could not abort transaction %s, it will time out: %s", self._txn_id(), error)
+            _log.warning("could not abort transaction %s: %s", self._txn_id(), error)
 
     def _remove_staging(self) -> None:
         for name in self._sinks():

@@ -16,6 +16,7 @@ from mutation_api.client.builder import (
     MetastoreTarget,
     MutatorClientBuilder,
 )
+from mutation_api.client.late_aborts import close_after_aborts
 from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.client.lock import WriteLock
 from mutation_api.client.mutator_client import MutatorClient
@@ -186,7 +187,7 @@ class Hive:
             user.close()
         self._users = []
         if self._owns_metastore:
-            self._metastore.close()
+            close_after_aborts(self._metastore)
 
     def __enter__(self) -> Hive:
         """Return itself."""
