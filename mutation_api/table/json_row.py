@@ -8,7 +8,7 @@ decimal                 text without trailing zeros, as Hive 2.3 prints it: ``"1
 string, varchar, char   text; char with its padding
 date                    ``"2015-11-19"``
 timestamp               ``"2015-11-19T12:34:56.789"``, trailing zeros of the fraction dropped
-binary                  hexadecimal digits
+binary                  base64, as files of changes have it
 array                   array
 map                     object if the keys are text, else an array of ``[key, value]``
 struct                  object
@@ -18,6 +18,7 @@ uniontype               ``[tag, value]``, tag = position of the alternative
 
 from __future__ import annotations
 
+import base64
 import datetime
 import math
 from collections.abc import Callable
@@ -76,6 +77,10 @@ def _timestamp(value: str | datetime.datetime) -> str:
     return text.rstrip("0") if "." in text else text
 
 
+def _binary(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
 def _array(array: pa.Array, hive_type: HiveType) -> list[Any]:
     offsets, values = rebased_list(array)
     return _lists(array, offsets, json_values(values, hive_type.children[0]))
@@ -120,7 +125,7 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "decimal": _decimal,
     "date": datetime.date.isoformat,
     "timestamp": _timestamp,
-    "binary": bytes.hex,
+    "binary": _binary,
 }
 _NESTED: dict[str, Callable[[pa.Array, HiveType], list[Any]]] = {
     "array": _array,
