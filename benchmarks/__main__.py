@@ -35,6 +35,7 @@ BENCHMARKS = {
     "merge": "benchmarks.merge",
     "small_work": "benchmarks.small_work",
     "wide_tables": "benchmarks.wide_tables",
+    "many_deltas": "benchmarks.many_deltas",
     "ingest": "benchmarks.ingest",
     "json_logs": "benchmarks.json_logs",
     "incremental": "benchmarks.incremental",

@@ -73,7 +73,8 @@ class MergeReport:
     empty if the table is not partitioned. The commit will create ``new_partitions``. ``written`` is None for
     a dry run, and if the merge changed nothing. Only a dry run has ``preview``: the writer's groups, locks of
     others, samples. ``counts_by`` holds the counts by the values of the source's column ``count_by``; rows
-    without a source row count under None.
+    without a source row count under None. ``compactions_due`` holds partitions with very many delta
+    directories, and how many; '' stands for an unpartitioned table.
     """
 
     table: str
@@ -84,6 +85,7 @@ class MergeReport:
     written: ApplySummary | None = None
     preview: Preview | None = None
     counts_by: Mapping[object, MergeCounts] = field(default_factory=dict)
+    compactions_due: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -167,6 +169,7 @@ class MergeReport:
             "biggest_buckets": [dict(vars(share)) for share in self.biggest_buckets],
             "locks": [dict(vars(lock)) for lock in self.locks],
             "samples": [row.to_dict() for row in self.samples],
+            "compactions_due": dict(self.compactions_due),
         }
 
     def __str__(self) -> str:
@@ -180,6 +183,7 @@ class MergeReport:
         lines += self._partition_lines()
         lines += self._new_partition_lines()
         lines += self._size_lines()
+        lines += self._compaction_lines()
         lines += [f"  lock: {lock}" for lock in self.locks]
         lines += [f"  {row}" for row in self.samples]
         return "\n".join(lines)
@@ -217,6 +221,19 @@ class MergeReport:
         if len(self.groups) > 1:
             lines.append(f"  biggest: {self.biggest_buckets[0]} of the rows")
         return lines
+
+    def _compaction_lines(self) -> list[str]:
+        if not self.compactions_due:
+            return []
+        most = max(self.compactions_due, key=lambda name: self.compactions_due[name])
+        others = len(self.compactions_due) - 1
+        also = f" and {others:,} more partitions" if others else ""
+        return [
+            f"  compaction is due: {most or 'the table'} has {self.compactions_due[most]:,} delta directories"
+            f"{also}, through which each read and merge has to go: ALTER TABLE {self.table} "
+            + ("PARTITION (…) " if most else "")
+            + "COMPACT 'major' in Hive"
+        ]
 
 
 def _added(counts: Iterable[tuple[_Group, str, int]]) -> dict[_Group, MergeCounts]:

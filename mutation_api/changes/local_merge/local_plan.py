@@ -17,6 +17,7 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.altered_keys import altered_keys_error
 from mutation_api.changes.clauses import Action, Match
+from mutation_api.changes.compaction_due import with_compactions_due
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.changes.keyed_rows.differences import differs
 from mutation_api.changes.keyed_rows.key_columns import key_in_type
@@ -132,13 +133,14 @@ class LocalMergePlan:
                 )
         new -= known | {None, ""}
         check_may_create(self.table, new)
-        return MergeReport.of(
+        report = MergeReport.of(
             self.table.full_name,
             groups,
             is_dry_run=is_dry_run,
             new_partitions=new,
             counts_by=values,
         )
+        return with_compactions_due(report, self.table)
 
     def changes(self) -> pa.RecordBatchReader:
         """The change set for :func:`mutation_api.local.apply.apply_arrow`; CHANGE_COLUMN is its operation."""

@@ -18,6 +18,7 @@ from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import OpenTransaction
 from mutation_api.changes.altered_keys import altered_keys_error
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
+from mutation_api.changes.compaction_due import with_compactions_due
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
@@ -184,13 +185,14 @@ class MergePlan:
         known = {p.name for p in self.transaction.partitions(self.table.full_name)}
         new = {row[_NEW_PARTITION] for row in groups} - known - {None, ""}
         check_may_create(self.table, new)
-        return MergeReport.of(
+        report = MergeReport.of(
             self.table.full_name,
             [(row[_PARTITION], row[_KIND], row["count"]) for row in groups],
             is_dry_run=is_dry_run,
             new_partitions=new,
             counts_by=[(row[_COUNTED], row[_KIND], row["count"]) for row in groups] if by else (),
         )
+        return with_compactions_due(report, self.table)
 
     def changes(self) -> DataFrame:
         """The change set for :func:`mutation_api.apply_changes`."""

@@ -30,6 +30,7 @@ from mutation_api import (
     first_by,
     open_table,
 )
+from mutation_api.changes.compaction_due import DUE_DIRECTORIES
 from mutation_api.changes.local_merge.merge import LocalMerge, local_merge
 from mutation_api.local.apply import apply_arrow
 from mutation_api.local.local_options import LocalOptions
@@ -285,3 +286,16 @@ def test_a_source_that_is_too_large(client: MutatorClient) -> None:
     refused = pytest.raises(ConfigurationError, match=r"the source would take more .*memory_bytes=…")
     with client.new_transaction() as transaction, refused:
         upsert(transaction, source, local=LocalOptions(memory_bytes=1 << 20))
+
+
+def test_the_report_says_when_compaction_is_due(client: MutatorClient) -> None:
+    """After so many deltas that merges take long; a compaction is Hive's to make."""
+    found = []
+    for number in range(DUE_DIRECTORIES // 2 + 1):
+        with client.new_transaction() as transaction:
+            source = table([{**ROWS[0], "name": str(number)}])
+            found.append(upsert(transaction, source).execute())
+    assert not any(report.compactions_due for report in found[:-1])
+    day = f"day={D1}"
+    assert found[-1].compactions_due == {day: DUE_DIRECTORIES + 1}
+    assert f"compaction is due: {day} has {DUE_DIRECTORIES + 1} delta directories" in str(found[-1])
