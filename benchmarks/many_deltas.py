@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
     case = {
         "case": "a merge of one row",
         "text": (
-            f"after {MERGES[MANY]} merges {1000 * times[0]:.0f} ms, after {MERGES[FEW]} {1000 * times[1]:.0f}: "
-            f"{ratio['wall']['median']:.1f} times, aim {AIM_RATIO}; the report "
+            f"after {MERGES[MANY]} merges {1000 * times[0]:.0f} ms, after {MERGES[FEW]} "
+            f"{1000 * times[1]:.0f}: {ratio['wall']['median']:.1f} times, aim {AIM_RATIO}; the report "
             + ("says that compaction is due." if is_said else "does not say when compaction is due.")
         ),
         "contestants": {result.name: as_figures(result) for result in results},

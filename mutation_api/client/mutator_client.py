@@ -22,6 +22,7 @@ from mutation_api.client.late_aborts import close_after_aborts
 from mutation_api.client.lease import LeaseSettings
 from mutation_api.client.listener import LockFailureListener
 from mutation_api.client.lock import Marks, WriteLock
+from mutation_api.client.one_process import NotPickled
 from mutation_api.client.past_snapshot import AsOf, PastSnapshot
 from mutation_api.client.snapshot import Snapshot
 from mutation_api.client.tables.catalog import Catalog, TableSpec, split_full_name
@@ -67,7 +68,7 @@ class ClientOptions:
     clock: Clock
 
 
-class MutatorClient:
+class MutatorClient(NotPickled):
     """Transactions and snapshots over the tables of one metastore. Made by MutatorClientBuilder.
 
     A context manager: connects on entry, closes on exit.
@@ -78,6 +79,8 @@ class MutatorClient:
         specs: the tables, one entry each.
         options: everything else.
     """
+
+    WHAT = "a client"
 
     def __init__(
         self,

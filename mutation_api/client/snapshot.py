@@ -16,6 +16,7 @@ from mutation_api.client.client_session import ClientSession
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.lease import Lease
 from mutation_api.client.lock import lock_components
+from mutation_api.client.one_process import NotPickled
 from mutation_api.client.tables.catalog import OpenTable, TableSpec
 from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
 from mutation_api.table.acid_table import AcidTable
@@ -25,8 +26,10 @@ __all__ = ["Snapshot"]
 _log = logging.getLogger(__name__)
 
 
-class Snapshot:
+class Snapshot(NotPickled):
     """The tables as they are when it is opened, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
+
+    WHAT = "a snapshot"
 
     def __init__(self, session: ClientSession, specs: tuple[TableSpec, ...]) -> None:
         self._session = session

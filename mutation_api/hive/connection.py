@@ -20,6 +20,7 @@ from mutation_api.client.late_aborts import close_after_aborts
 from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.client.lock import WriteLock
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.one_process import NotPickled
 from mutation_api.client.past_snapshot import AsOf
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
@@ -98,7 +99,7 @@ class _Options:
         return builder
 
 
-class Hive:
+class Hive(NotPickled):
     """A connection to a metastore. Made by :func:`connect`.
 
     Args:
@@ -106,6 +107,8 @@ class Hive:
         options: see :func:`connect`.
         owns_metastore: whether :meth:`close` closes the client.
     """
+
+    WHAT = "a connection"
 
     def __init__(self, metastore: MetastoreClient, options: _Options, *, owns_metastore: bool) -> None:
         self._metastore = metastore

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.one_process import NotPickled
 from mutation_api.client.past_snapshot import AsOf, PastSnapshot
 from mutation_api.client.snapshot import Snapshot
 from mutation_api.errors import TransactionStateError
@@ -15,7 +16,7 @@ from mutation_api.local.local_options import LocalOptions
 __all__ = ["HiveSnapshot"]
 
 
-class HiveSnapshot:
+class HiveSnapshot(NotPickled):
     """The tables as they are when its block begins. Made by ``Hive.snapshot``.
 
     Its read lock keeps Hive from removing the files. Other transactions change the tables meanwhile.
@@ -26,6 +27,8 @@ class HiveSnapshot:
         local: memory and threads.
         as_of: the point in the past; None: now.
     """
+
+    WHAT = "a snapshot"
 
     def __init__(
         self,

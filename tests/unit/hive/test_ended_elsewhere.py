@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import multiprocessing
 import os
 import pickle
@@ -156,3 +157,14 @@ def test_it_cannot_be_pickled(metastore: InMemoryMetastore) -> None:
         for thing in (tx, tx.table(TABLE)):
             with pytest.raises(TransactionStateError, match=r"cannot be pickled .*descriptor of a table"):
                 pickle.dumps(thing)
+
+
+def test_connections_cannot_be_pickled(metastore: InMemoryMetastore) -> None:
+    """Nor what belongs to one: the error says what to do in the other process."""
+    with connect(metastore) as hive, hive.snapshot("default.t") as snapshot:
+        client = MutatorClientBuilder().metastore(metastore).add_sink_table("default.t").build()
+        for thing in (hive, snapshot, snapshot.table("default.t"), client):
+            with pytest.raises(TransactionStateError, match=r"cannot be pickled .*connect in each process"):
+                pickle.dumps(thing)
+            with pytest.raises(TransactionStateError, match="cannot be pickled"):
+                copy.deepcopy(thing)
