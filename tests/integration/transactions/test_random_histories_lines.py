@@ -25,6 +25,8 @@ from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.worker.coordinator import MutatorCoordinator
+from tests.fixtures.fix_hive_elsewhere import KINDS
+from tests.fixtures.fix_judge import new_database, started
 from tests.integration.storages.remote_table import check_nothing_is_left, text_for_judge
 from tests.integration.transactions.history import Found, History, Model, Row, RowId, Step, in_order
 from tests.integration.upkeep.soundness import check_sound
@@ -287,3 +289,35 @@ def test_random_histories_agree_elsewhere(
 ) -> None:
     """The same with the warehouse on HDFS and on S3."""
     _run(hive_elsewhere, database_elsewhere, seed)
+
+
+DEFAULTS = {
+    "hive.acid.direct.insert.enabled": "true",
+    "hive.compactor.crud.query.based": "true",
+    "hive.vectorized.execution.enabled": "true",
+}
+"""Settings of Hive 4.1 that its judge has otherwise; compaction by query is its default since 4.0."""
+ZONES = (
+    ("3.1", "America/St_Johns", {}),
+    ("4.1", "Asia/Kolkata", DEFAULTS),
+    ("4.1", "Pacific/Apia", DEFAULTS),
+)
+
+
+@pytest.fixture(scope="module")
+def judge_in_zone(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[HiveJudge]:
+    """A judge of a line of ZONES."""
+    line, zone, settings = request.param
+    with started(KINDS[line], request, tmp_path_factory, settings, zone=zone) as judge:
+        yield judge
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(5001, 5009))
+@pytest.mark.parametrize("judge_in_zone", ZONES, indirect=True, ids=lambda each: each[1])
+def test_random_histories_agree_in_other_zones(judge_in_zone: HiveJudge, seed: int) -> None:
+    """The same with Hive's processes in other zones, and with the settings that a user's Hive 4 has."""
+    with new_database(judge_in_zone) as database:
+        _run(judge_in_zone, database, seed)
