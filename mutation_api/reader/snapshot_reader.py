@@ -7,6 +7,7 @@ neither events nor ROW__IDs: their files are read one after the other.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 
@@ -112,7 +113,9 @@ def read_split(
         raise RecordLayoutError(
             f"table {table.full_name}: nothing to read: neither columns nor ROW__ID are selected"
         )
-    options = options or ReadOptions()
+    options = dataclasses.replace(
+        options or ReadOptions(), prints_shortest_numbers=table.prints_shortest_numbers
+    )
     if only is not None:
         _check_keys(table, only, options)
     placement = Placement(table, split.partition_name, split.bucket_id) if checks_placement else None

@@ -44,6 +44,7 @@ class AcidTable:
     the names of all partitions that have its values, if there are several; they can be read, but not written.
     All three hold exceptions only. ``null_partition_text`` is the server's name of the partition of NULL.
     ``goes_by_position``: the setting ``orc.force.positional.evolution`` that holds for the table; None: none.
+    ``prints_shortest_numbers``: its Hive runs on Java 19 or later (``types.java_float_text``).
     ``was_altered``: Hive's ALTER TABLE may have changed how rows are bucketed, and it moves none.
     ``time_zone`` is the zone of Hive's own processes, which the v1 hash of timestamp bucket columns depends
     on.
@@ -70,6 +71,7 @@ class AcidTable:
     was_altered: bool = False
     time_zone: str | None = None
     goes_by_position: bool | None = None
+    prints_shortest_numbers: bool = False
 
     @property
     def full_name(self) -> str:

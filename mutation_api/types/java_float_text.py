@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Callable
+from decimal import Decimal
 
 import pyarrow as pa
 
@@ -20,6 +22,7 @@ __all__ = ["doubles_of_java", "java_texts"]
 _EXPLICIT_BITS = 52
 _MAX_SMALL_EXPONENT, _MIN_SMALL_EXPONENT = 62, -21
 _POWERS_OF_5 = 27
+_UNBOUNDED = 1 << 16
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
@@ -28,23 +31,25 @@ _TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
 """What String.trim drops."""
 
 
-def java_texts(array: pa.Array, *, is_float: bool) -> pa.Array:
+def java_texts(array: pa.Array, *, is_float: bool, is_shortest: bool = False) -> pa.Array:
     """Texts of numbers, each distinct one printed once.
 
     Args:
         array: n values, float32 or float64.
         is_float: print as Float.toString does, otherwise as Double.toString.
+        is_shortest: print a double as JDK 19 and later do: the shortest text of at least two digits.
 
     Returns:
         n strings; null where the number is null.
     """
     bits = array.cast(pa.float64()).view(pa.int64()).dictionary_encode()
     doubles = bits.dictionary.view(pa.float64()).to_pylist()
-    texts = pa.array([_text(value, is_float=is_float) for value in doubles], pa.string())
+    digits_of = _shortest_digits if is_shortest else _float_digits if is_float else _double_digits
+    texts = pa.array([_text(value, digits_of) for value in doubles], pa.string())
     return texts.take(bits.indices)
 
 
-def _text(value: float, *, is_float: bool) -> str:
+def _text(value: float, digits_of: Callable[[float], tuple[str, int]]) -> str:
     if math.isnan(value):
         return "NaN"
     sign = "-" if math.copysign(1.0, value) < 0 else ""
@@ -52,8 +57,25 @@ def _text(value: float, *, is_float: bool) -> str:
         return f"{sign}Infinity"
     if value == 0:
         return f"{sign}0.0"
-    digits, exponent = _digits(*_unpacked(abs(value), is_float=is_float))
-    return sign + _laid_out(digits, exponent)
+    return sign + _laid_out(*digits_of(abs(value)))
+
+
+def _float_digits(value: float) -> tuple[str, int]:
+    return _digits(*_unpacked(value, is_float=True))
+
+
+def _double_digits(value: float) -> tuple[str, int]:
+    return _digits(*_unpacked(value, is_float=False))
+
+
+def _shortest_digits(value: float) -> tuple[str, int]:
+    """Of one digit Java makes two, the closest: 4.9E-324 where Python prints 5e-324."""
+    shortest = Decimal(repr(value))
+    if len(shortest.normalize().as_tuple().digits) == 1:
+        two = f"{value:.1e}"
+        shortest = Decimal(two) if float(two) == value else shortest
+    digits = "".join(map(str, shortest.as_tuple().digits)).rstrip("0")
+    return digits, shortest.adjusted() + 1
 
 
 def _unpacked(value: float, *, is_float: bool) -> tuple[int, int, int]:
@@ -115,16 +137,19 @@ def _divided_digits(
         m2 -= 1
     if m2 < 0:
         b2, s2, m2 = b2 - m2, s2 - m2, 0
-    fits_long = _is_small(bits + b2, b5) and _is_small(s2 + 1, s5 + 1)
+    width = max(_width(bits + b2, b5), _width(s2 + 1, s5 + 1))
     rest, divisor, half = (mantissa >> trailing) * 5**b5 << b2, 5**s5 << s2, 5**b5 << m2
     tens = divisor * 10
     digits: list[int] = []
     is_first = True
     while True:
         quotient, rest = divmod(rest, divisor)
-        rest, half = rest * 10, half * 10
-        is_low = rest < half
-        is_high = rest + half > tens or (not fits_long and rest + half == tens)
+        rest, half = rest * 10, _wrapped(half * 10, width)
+        # Java's sum may exceed its int or long, and then compares as negative.
+        total = _wrapped(rest + half, width)
+        is_low, is_high = rest < half, total > tens or (width == _UNBOUNDED and total == tens)
+        if half <= 0 and not is_first:
+            is_low = is_high = True
         if is_first and quotient == 0 and not is_high:
             estimate -= 1
         else:
@@ -134,7 +159,7 @@ def _divided_digits(
         is_first = False
         if is_done:
             break
-    over = rest * 2 - tens
+    over = _wrapped(_wrapped(rest * 2, width) - tens, width)
     rounds_up = is_high and (not is_low or over > 0 or (over == 0 and digits[-1] % 2 == 1))
     text = "".join(map(str, digits))
     if not rounds_up:
@@ -143,10 +168,17 @@ def _divided_digits(
     return raised[: len(text)], estimate + 1 + len(raised) - len(text)
 
 
-def _is_small(bits_of_2: int, power_of_5: int) -> bool:
-    """Whether a number times a power of five takes less than 64 bits, by Java's estimate."""
+def _width(bits_of_2: int, power_of_5: int) -> int:
+    """Bits of the numbers with which Java divides, by its estimate of what they take; _UNBOUNDED for big ones."""
     of_5 = (5**power_of_5).bit_length() if 0 < power_of_5 < _POWERS_OF_5 else 3 * power_of_5
-    return bits_of_2 + of_5 < 64
+    return next((width for width in (32, 64) if bits_of_2 + of_5 < width), _UNBOUNDED)
+
+
+def _wrapped(value: int, width: int) -> int:
+    """The number as Java's int or long holds it."""
+    if width == _UNBOUNDED:
+        return value
+    return (value + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
 
 
 def _estimated_exponent(exponent: int, mantissa: int) -> int:

@@ -133,6 +133,7 @@ class Catalog:
             time_zone=self._time_zone,
             null_partition_text=self._null_partition_text if info.partition_keys else DEFAULT_PARTITION_NAME,
             positional_evolution=self._positional_evolution,
+            prints_shortest_numbers=self._metastore.capabilities().prints_shortest_numbers,
         )
         return OpenTable(spec, info, table)
 

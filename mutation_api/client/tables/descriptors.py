@@ -49,6 +49,7 @@ def describe(
     time_zone: str | None,
     null_partition_text: str = DEFAULT_PARTITION_NAME,
     positional_evolution: str = "",
+    prints_shortest_numbers: bool = False,
 ) -> AcidTable:
     """The descriptor of a table that passed ``check_mutable``, still without its partitions.
 
@@ -71,6 +72,7 @@ def describe(
         null_partition_text=null_partition_text,
         was_altered=_ALTERED in table.parameters,
         goes_by_position=_goes_by_position(table, version, positional_evolution),
+        prints_shortest_numbers=prints_shortest_numbers,
     )
 
 

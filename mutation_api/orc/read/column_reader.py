@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.errors import RecordValueError, TableNotMutableError
-from mutation_api.orc.read.type_changes import converted, cut
+from mutation_api.orc.read.type_changes import converted, cut, texts_of_floats
 from mutation_api.types.calendar import proleptic_from_hybrid_days
 from mutation_api.types.hive_type import HiveType, arrow_type
 from mutation_api.types.plain_array import (
@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 BATCH_ROWS_DEFAULT = 65_536
+_TEXTS = ("string", "varchar", "char")
 
 
 class TimestampForm(enum.Enum):
@@ -64,7 +65,8 @@ class ReadOptions:
 
     ``truncate_nanoseconds`` lets MICROSECONDS drop digits; without it such a value is an error.
     ``batch_rows`` bounds the rows of one batch. The reader sets ``is_proleptic``, the calendar of the file's
-    days, and ``release``, the major version of the Hive whose conversions of values are wanted.
+    days, ``release``, the major version of the Hive whose conversions of values are wanted, and
+    ``prints_shortest_numbers``, whether that Hive's Java is 19 or later.
     """
 
     timestamp_form: TimestampForm = TimestampForm.NANOSECONDS
@@ -72,6 +74,7 @@ class ReadOptions:
     batch_rows: int = BATCH_ROWS_DEFAULT
     is_proleptic: bool = False
     release: int = 2
+    prints_shortest_numbers: bool = False
 
 
 def column_type(hive_type: HiveType, form: TimestampForm) -> pa.DataType:
@@ -126,12 +129,14 @@ def _misfit(array: pa.Array, hive_type: HiveType) -> TableNotMutableError:
 def _read_primitive(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa.Array:
     if array.type == arrow_type(hive_type) and hive_type.kind not in ("varchar", "char"):
         return array
-    if pa.types.is_string(array.type) and hive_type.kind in ("string", "varchar", "char"):
+    if pa.types.is_string(array.type) and hive_type.kind in _TEXTS:
         return cut(array, hive_type)
     if pa.types.is_nested(array.type):
         raise _misfit(array, hive_type)
     if pa.types.is_date32(array.type):
         array = _dates(array, options)
+    if options.prints_shortest_numbers and pa.types.is_floating(array.type) and hive_type.kind in _TEXTS:
+        return cut(texts_of_floats(array, options.release, is_shortest=True), hive_type)
     return converted(array, hive_type, options.release)
 
 

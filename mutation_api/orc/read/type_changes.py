@@ -21,7 +21,7 @@ from mutation_api.types.calendar import proleptic_from_hybrid_days, proleptic_fr
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.types.java_float_text import doubles_of_java, java_texts
 
-__all__ = ["converted", "cut", "timestamps_of_texts"]
+__all__ = ["converted", "cut", "texts_of_floats", "timestamps_of_texts"]
 
 _INT_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 
@@ -155,9 +155,10 @@ def _texts_of_integers(array: pa.Array, _release: int) -> pa.Array:
     return array.cast(pa.string())
 
 
-def _texts_of_floats(array: pa.Array, release: int) -> pa.Array:
+def texts_of_floats(array: pa.Array, release: int, *, is_shortest: bool = False) -> pa.Array:
     """As Java prints them; NaN is NULL. Only Hive 3 prints a float as such, the others print its double."""
-    texts = java_texts(array, is_float=pa.types.is_float32(array.type) and release == 3)
+    is_float = pa.types.is_float32(array.type) and release == 3
+    texts = java_texts(array, is_float=is_float, is_shortest=is_shortest)
     return pc.if_else(pc.is_nan(array), pa.scalar(None, pa.string()), texts)
 
 
@@ -228,7 +229,7 @@ CHANGES: dict[tuple[str, str], _Converter] = {
     ("decimal", "double"): _number_of_decimal,
     ("string", "double"): _double_of_text,
     **{(one, text): _as_text(_texts_of_integers) for one in INTEGER_KINDS for text in _TEXTS},
-    **{(one, text): _as_text(_texts_of_floats) for one in ("float", "double") for text in _TEXTS},
+    **{(one, text): _as_text(texts_of_floats) for one in ("float", "double") for text in _TEXTS},
     **{("decimal", text): _as_text(_texts_of_decimals) for text in _TEXTS},
     **{("date", text): _as_text(_texts_of_dates) for text in _TEXTS},
     **{("timestamp", text): _as_text(_texts_of_timestamps) for text in _TEXTS},

@@ -115,6 +115,7 @@ class _Examination:
             _OPTIONS,
             is_proleptic=version.counts_days_proleptic,
             release=version.hive_release,
+            prints_shortest_numbers=self._table.prints_shortest_numbers,
         )
         source = OrcInput(self._storage, file.location, file.length, options)
         if source.stripe_count == 0:

@@ -65,7 +65,7 @@ def test_only_buckets_of_the_keys_are_read(
 def test_rows_in_other_buckets_than_their_key_tells_are_not_overlooked(
     table: LiveTable, spark: SparkSession, hive: Hive23, collected_keys: int
 ) -> None:
-    """Another program has altered the table, and nothing tells of it: what is read is checked, and refused."""
+    """Another program altered the table, and nothing tells of it: what is read is checked, and refused."""
     with connect_metastore(hive.uri) as metastore:
         raw = metastore._get_raw_table(*table.full_name.split("."))
         raw.sd.numBuckets = 8
