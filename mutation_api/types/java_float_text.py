@@ -169,7 +169,7 @@ def _divided_digits(
 
 
 def _width(bits_of_2: int, power_of_5: int) -> int:
-    """Bits of the numbers with which Java divides, by its estimate of what they take; _UNBOUNDED for big ones."""
+    """Bits of the numbers with which Java divides, by its estimate of what they take, or _UNBOUNDED."""
     of_5 = (5**power_of_5).bit_length() if 0 < power_of_5 < _POWERS_OF_5 else 3 * power_of_5
     return next((width for width in (32, 64) if bits_of_2 + of_5 < width), _UNBOUNDED)
 

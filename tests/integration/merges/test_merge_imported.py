@@ -77,4 +77,4 @@ def test_rows_of_an_imported_table_are_changed(
         with hive.snapshot(name) as snapshot:
             ours = snapshot.table(name).scan().to_arrow().to_pydict()
     assert dict(zip(ours["id"], ours["v"], strict=True)) == expected
-    assert bool(refused) == (hive_line.line >= "4")
+    assert not refused or hive_line.line >= "4"  # there it depends on which buckets a task of EXPORT read
