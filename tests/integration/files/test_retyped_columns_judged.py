@@ -190,8 +190,11 @@ def comparable(value: Any, kind: str) -> Any:
     return value.rstrip(" ") if kind == "char" else value
 
 
+@pytest.mark.parametrize("cascade", [None, "", " cascade"])
 @ALL_LINES
-def test_values_are_those_that_hive_shows(hive_line: HiveJudge, line_database: str) -> None:
+def test_values_are_those_that_hive_shows(
+    hive_line: HiveJudge, line_database: str, cascade: str | None
+) -> None:
     """Of random values, read by us and by both of Hive's readers; an update of another column keeps them."""
     name = f"{line_database}.t"
     seed = random.randrange(10**9)
@@ -206,16 +209,18 @@ def test_values_are_those_that_hive_shows(hive_line: HiveJudge, line_database: s
     columns = [f"c{number}" for number in range(len(pairs))]
     listed = ", ".join(f"{column} {old}" for column, (old, _) in zip(columns, pairs, strict=True))
     hive_line.sql(
-        f"create table {name} (id int, note string, {listed}) clustered by (id) into 1 buckets "
+        f"create table {name} (id int, note string, {listed}) "
+        f"{'' if cascade is None else 'partitioned by (ds string) '}clustered by (id) into 1 buckets "
         "stored as orc tblproperties ('transactional'='true')"
     )
     data = {"id": pa.array(range(ROWS), pa.int32()), "note": pa.array(["a"] * ROWS)}
     data |= {column: values_of(rng, old) for column, (old, _) in zip(columns, pairs, strict=True)}
     with connect(hive_line.uri) as hive:
-        with hive.transaction(name) as tx:
-            tx.table(name).append(pa.table(data))
+        with hive.transaction(name, create_partitions=True) as tx:
+            where = {} if cascade is None else {"ds": pa.array(["a"] * ROWS)}
+            tx.table(name).append(pa.table(data | where))
         for column, (_, new) in zip(columns, pairs, strict=True):
-            hive_line.sql(f"alter table {name} change {column} {column} {new}")
+            hive_line.sql(f"alter table {name} change {column} {column} {new}{cascade or ''}")
         expected = {row.values[0]: row.values for row in hive_line.table_rows(name, row_ids=False)}
         with hive.snapshot(name) as snapshot:
             ours = snapshot.table(name).scan().to_arrow().sort_by("id").to_pydict()
