@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import random
 import shutil
@@ -266,3 +267,28 @@ def test_another_change_is_refused(hive_line: HiveJudge, line_database: str) -> 
         with pytest.raises(TableNotMutableError, match=rf"table {name}_int, column 'v': .* string .* int"):
             merge.execute()
         tx.abort()
+
+
+@pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)
+def test_values_within_others(hive_line: HiveJudge, line_database: str) -> None:
+    """In structs, arrays and maps, where Hive 3.1 and 4.1 allow the change."""
+    name = f"{line_database}.t"
+    hive_line.sql(
+        f"create table {name} (id int, s struct<a:float,b:int,c:timestamp>, l array<double>, "
+        "m map<string,decimal(4,3)>) clustered by (id) into 1 buckets stored as orc "
+        "tblproperties ('transactional'='true')"
+    )
+    hive_line.sql(
+        f"insert into {name} select 1, named_struct('a', cast(0.1 as float), 'b', 7, 'c', "
+        "cast('2020-01-02 03:04:05' as timestamp)), array(cast(2e23 as double), cast(1e7 as double), cast(null as double)), "
+        "map('x', cast('1.125' as decimal(4,3)))"
+    )
+    for change in ("s struct<a:string,b:bigint,c:string,d:int>", "l array<string>", "m map<string,string>"):
+        column = change.partition(" ")[0]
+        hive_line.sql(f"alter table {name} change {column} {change}")
+    (shown,) = (row.values for row in hive_line.table_rows(name, row_ids=False))
+    with connect(hive_line.uri) as hive, hive.snapshot(name) as snapshot:
+        (ours,) = snapshot.table(name).scan().to_arrow().to_pylist()
+    assert ours["s"] == json.loads(shown[1])
+    assert ours["l"] == json.loads(shown[2])
+    assert dict(ours["m"]) == json.loads(shown[3])
