@@ -280,7 +280,8 @@ def test_values_within_others(hive_line: HiveJudge, line_database: str) -> None:
     )
     hive_line.sql(
         f"insert into {name} select 1, named_struct('a', cast(0.1 as float), 'b', 7, 'c', "
-        "cast('2020-01-02 03:04:05' as timestamp)), array(cast(2e23 as double), cast(1e7 as double), cast(null as double)), "
+        "cast('2020-01-02 03:04:05' as timestamp)), "
+        "array(cast(2e23 as double), cast(1e7 as double), cast(null as double)), "
         "map('x', cast('1.125' as decimal(4,3)))"
     )
     for change in ("s struct<a:string,b:bigint,c:string,d:int>", "l array<string>", "m map<string,string>"):
