@@ -1,7 +1,8 @@
-"""Differences between servers as named properties; probed, never derived from a version text."""
+"""Differences between servers as named properties; probed, or where no call tells, by the version."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 __all__ = ["Capabilities"]
@@ -11,7 +12,7 @@ __all__ = ["Capabilities"]
 class Capabilities:
     """What one server can do.
 
-    ``version`` is the server's own text (2.3 and 3.1 both report "3.0") and is for messages only.
+    ``version`` is the server's own text (2.3 and 3.1 both report "3.0").
     """
 
     version: str
@@ -43,6 +44,15 @@ class Capabilities:
     def answers_from_statistics(self) -> bool:
         """Its Hive answers queries on ACID tables from statistics, so these must be right (4.0 and later)."""
         return self.has_exclusive_write_lock
+
+    @property
+    def prints_shortest_numbers(self) -> bool:
+        """Its Hive needs Java 21, whose texts of doubles are the shortest that name them (4.2 and later).
+
+        Java before 19 prints some with more digits. No call tells of it, so the version does.
+        """
+        found = re.match(r"([0-9]+)\.([0-9]+)", self.version)
+        return found is not None and (int(found[1]), int(found[2])) >= (4, 2)
 
     @property
     def line(self) -> str:

@@ -117,6 +117,7 @@ class MetastoreConfig:
         login: how to authenticate on bare TCP; None: no authentication. With a login framing does not apply.
         protections: protections that the login may negotiate for the bytes after it; under TLS none is added.
         origin: whence the addresses are, for messages, as ``read from FILE``; '' if nobody said.
+        site: all keys of the hive-site.xml, for what a server does not tell of its settings.
     """
 
     addresses: tuple[Address, ...]
@@ -135,6 +136,7 @@ class MetastoreConfig:
     login: SaslLogin | None = None
     protections: Protection = ANY_PROTECTION
     origin: str = field(default="", repr=False, compare=False)
+    site: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.addresses:
@@ -186,6 +188,7 @@ class MetastoreConfig:
             http=http,
             login=None if http else read_login(values),
             protections=Protection.AUTHENTICATION if tls else read_protections(values),
+            site=dict(values),
         )
 
     @classmethod

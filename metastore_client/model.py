@@ -137,7 +137,11 @@ class TableInfo:
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """A partition; ``values`` are unescaped texts in partition-key order, ``name`` the escaped path form."""
+    """A partition; ``values`` are unescaped texts in partition-key order, ``name`` the escaped path form.
+
+    ``num_buckets`` and ``bucket_columns`` are the partition's own, which may differ from its table's; None if
+    they are not known. ``num_buckets`` <= 0 means not bucketed.
+    """
 
     database: str
     table: str
@@ -145,6 +149,8 @@ class PartitionInfo:
     name: str
     location: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+    num_buckets: int | None = None
+    bucket_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,7 @@ from .streams.hive_batches import HiveBatches as HiveBatches
 from .streams.hive_batches import hive_batches as hive_batches
 from .table.acid_table import AcidColumn as AcidColumn
 from .table.acid_table import AcidTable as AcidTable
+from .table.acid_table import CheckConstraint as CheckConstraint
 from .table.acid_table import TableRole as TableRole
 from .table.serializer import AcidTableSerializer as AcidTableSerializer
 from .table.snapshot_view import SnapshotView as SnapshotView

@@ -48,7 +48,8 @@ class ThriftMetastoreClient(TableCalls, TransactionCalls):
     """
 
     def get_config_value(self, name: str, default: str) -> str:
-        """See :meth:`MetastoreClient.get_config_value`."""
+        """See :meth:`MetastoreClient.get_config_value`; hive-site.xml has what the server does not tell."""
+        default = self.config.site.get(name, default)
         try:
             return str(self._call("get_config_value", name, default, repeat=True))
         except InvalidRequestError:  # the server does not report this key to clients

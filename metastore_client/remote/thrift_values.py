@@ -169,6 +169,8 @@ def partition_info(raw: Any, keys: Sequence[str]) -> PartitionInfo:
         name=make_partition_name(keys, raw.values),
         location=raw.sd.location or "",
         parameters=dict(raw.parameters or {}),
+        num_buckets=raw.sd.numBuckets,
+        bucket_columns=tuple(raw.sd.bucketCols or ()),
     )
 
 

@@ -170,11 +170,6 @@ class AcidVersion(enum.Enum):
         return (*_COMPRESSIONS, "zstd") if self.is_hive_4 else _COMPRESSIONS
 
     @property
-    def widens_floats_by_text(self) -> bool:
-        """A float becomes the double of its text (0.1), otherwise of its exact value (0.100000001…)."""
-        return self.calendar is FileCalendar.PROLEPTIC
-
-    @property
     def ignores_case_of_events(self) -> bool:
         """The names of event fields may be lower case, as compaction by query writes them."""
         return self.is_hive_4

@@ -1,8 +1,9 @@
 """Placement: check that rows lie in the bucket that their values hash to. Pure, vectorised.
 
 A read of some buckets alone, because the others can hold no wanted row, relies on it. Hive promises it, and
-keeps the promise no longer once ALTER TABLE has changed the type of a bucket column (4.1.0 allows it and
-moves no row: -1 as int hashes unlike -1 as bigint), or once somebody has put files there by hand.
+keeps the promise no longer once ALTER TABLE has changed CLUSTERED BY, the number of buckets or the type of a
+bucket column: it moves no row, and -1 as int hashes unlike -1 as bigint. Of a table that was altered
+(``AcidTable.was_altered``) all buckets are read. The check finds files that somebody has put there by hand.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ _UNHASHED_KINDS = ("float", "double", "timestamp")
 def tells_bucket(table: AcidTable, key_columns: Set[str]) -> bool:
     """Whether the values of these columns (lower case) determine the bucket of a row.
 
-    They do not if Hive itself puts rows into other buckets (``keeps_misplaced_rows``).
+    They do not if rows may lie in other buckets (``keeps_misplaced_rows``).
     """
     bucket_columns = {name.lower() for name in table.bucket_columns}
-    if not bucket_columns or not bucket_columns <= key_columns or table.version.keeps_misplaced_rows:
+    if not bucket_columns or not bucket_columns <= key_columns or table.keeps_misplaced_rows:
         return False
     kinds = {parse_hive_type(c.type).kind for c in table.columns if c.name in bucket_columns}
     return kinds.isdisjoint(_UNHASHED_KINDS)
@@ -76,7 +77,8 @@ class Placement:
         return (
             f"table {table.full_name}{partition}: {count:,} of {total:,} rows in {path} lie in bucket "
             f"{self.bucket_id} but hash to others; for example {values} hashes to bucket {expected} of "
-            f"{table.num_buckets}. The type of a bucket column was changed, or files were added by hand. "
+            f"{table.num_buckets}. Files were added by hand, or another program than Hive altered the table. "
             "Hive itself misses such rows when it reads a single bucket. Read all buckets "
-            "(prune_buckets=False, or --all-buckets), and rewrite the table when you can"
+            "(prune_buckets=False, or --all-buckets) to see or delete them; to update them, rewrite the "
+            "table first (INSERT OVERWRITE … SELECT)"
         )

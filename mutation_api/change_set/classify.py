@@ -175,7 +175,7 @@ class ChangeClassifier:
                 assert writers is not None
                 np.copyto(buckets, writers.to_numpy(zero_copy_only=False), where=changes.inserts)
             return buckets
-        stays_put = self.table.version.keeps_misplaced_rows
+        stays_put = self.table.keeps_misplaced_rows
         hashed = changes.inserts if stays_put else changes.operations != Operation.DELETE
         if hashed.any():
             rows = pa.record_batch(dict(changes.columns)).filter(pa.array(hashed))

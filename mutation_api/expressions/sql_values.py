@@ -69,26 +69,32 @@ class Value:
 
     @property
     def is_float(self) -> bool:
+        """Whether it is a float or double."""
         return bool(pa.types.is_floating(self.type))
 
     @property
     def is_integer(self) -> bool:
+        """Whether it is a tinyint, smallint, int or bigint."""
         return bool(pa.types.is_integer(self.type))
 
     @property
     def is_number(self) -> bool:
+        """Whether it is an integer, a float or a decimal."""
         return self.is_float or self.is_integer or bool(pa.types.is_decimal(self.type))
 
     @property
     def is_text(self) -> bool:
+        """Whether it is a string, varchar or char."""
         return bool(pa.types.is_string(self.type))
 
 
 def boolean(expression: pc.Expression) -> Value:
+    """A condition as a value."""
     return Value(expression, pa.bool_())
 
 
 def constant(value: object, kind: pa.DataType | None = None) -> Value:
+    """A Python value; without ``kind`` it has the type that Arrow gives it."""
     scalar = pa.scalar(value, kind)
     return Value(pc.scalar(scalar), scalar.type, constant=value)
 
@@ -154,6 +160,7 @@ def _as_moment(kind: pa.DataType, text: str, tree: Tree) -> date | datetime | No
 
 
 def written_date(text: str, tree: Tree) -> date:
+    """The date that a text of SQL names. Raises NotTranslatedError: it is written otherwise, or is none."""
     if not _DATE.fullmatch(text):
         raise refused(tree, f"{text!r} is not written as 2024-05-01")
     try:
@@ -163,6 +170,7 @@ def written_date(text: str, tree: Tree) -> date:
 
 
 def written_timestamp(text: str, tree: Tree) -> datetime:
+    """The timestamp that a text of SQL names. Raises NotTranslatedError: as :func:`written_date`."""
     if not _TIMESTAMP.fullmatch(text):
         raise refused(tree, f"{text!r} is not written as 2024-05-01 10:00:00")
     try:
@@ -181,11 +189,13 @@ def check_arithmetic(tree: Tree, *values: Value) -> None:
 
 
 def check_divisor(tree: Tree, divisor: Value) -> None:
+    """Refuse a divisor that may be zero: Hive then gives NULL, Arrow fails."""
     if not isinstance(divisor.constant, int | float | Decimal) or not divisor.constant:
         raise refused(tree, "it divides by something that may be zero")
 
 
 def as_double(value: Value) -> pc.Expression:
+    """A number as the double that Hive compares and computes with. Raises NotTranslatedError: a decimal."""
     if isinstance(value.constant, int | float | Decimal):
         return pc.scalar(float(value.constant))
     if pa.types.is_decimal(value.type):
@@ -194,6 +204,7 @@ def as_double(value: Value) -> pc.Expression:
 
 
 def as_decimal(value: Value) -> Value:
+    """An integer or decimal as a decimal that holds all values of its type."""
     if pa.types.is_decimal(value.type):
         return value
     kind = pa.decimal128(_DIGITS_OF[value.type], 0)

@@ -113,7 +113,8 @@ def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: S
     if events and bucket_id >= table.num_buckets and not has_base and not table.version.splits_updates:
         raise DirectoryStateError(
             f"table {table.full_name}: {events[0].location} belongs to bucket {bucket_id}, but the table has "
-            f"{table.num_buckets} buckets, so Hive 2.3 never reads the file: its rows are silently lost"
+            f"{table.num_buckets} buckets, so Hive 2.3 never reads the file: its rows are silently lost. If "
+            "it had more buckets once, ALTER TABLE … CLUSTERED BY (…) INTO … BUCKETS brings them back"
         )
     merged = [f for f in events if f.kind is EventFileKind.DELETE_DELTA or not table.version.splits_updates]
     if not merged or table.version.numbers_files_through:

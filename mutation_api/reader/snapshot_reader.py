@@ -7,6 +7,7 @@ neither events nor ROW__IDs: their files are read one after the other.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 
@@ -96,7 +97,8 @@ def read_split(
     Raises:
         RecordLayoutError: the table does not have a column, nothing is to be read, ROW__IDs of an insert-only
             table are wanted, or keys have another type than their column.
-        CorruptFileError: a file is damaged, not an ACID file, unsorted, or of types that do not fit.
+        CorruptFileError: a file is damaged, not an ACID file, or unsorted.
+        TableNotMutableError: a column has another type than when a file was written, and is not converted.
         DirectoryStateError: a file is gone, or holds events that it must not hold, or misplaced rows.
         RecordValueError: a timestamp does not fit the wanted form.
     """
@@ -111,11 +113,22 @@ def read_split(
         raise RecordLayoutError(
             f"table {table.full_name}: nothing to read: neither columns nor ROW__ID are selected"
         )
-    options = options or ReadOptions()
+    options = dataclasses.replace(
+        options or ReadOptions(), prints_shortest_numbers=table.prints_shortest_numbers
+    )
     if only is not None:
         _check_keys(table, only, options)
     placement = Placement(table, split.partition_name, split.bucket_id) if checks_placement else None
-    wanted = Wanted(table.columns, selected, options, only, placement, row_ids)
+    wanted = Wanted(
+        table.columns,
+        selected,
+        options,
+        only,
+        placement,
+        row_ids,
+        table.full_name,
+        table.matches_columns_by_position,
+    )
     schema = snapshot_schema(version, selected, row_ids=row_ids, options=options)
     for rows in _rows(table, split, valid, wanted):
         yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)

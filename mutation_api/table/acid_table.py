@@ -56,6 +56,9 @@ class AcidTable:
     location of partitions outside their default directory. ``ambiguous_partitions`` maps a canonical name to
     the names of all partitions that have its values, if there are several; they can be read, but not written.
     All three hold exceptions only. ``null_partition_text`` is the server's name of the partition of NULL.
+    ``goes_by_position``: the setting ``orc.force.positional.evolution`` that holds for the table; None: none.
+    ``prints_shortest_numbers``: its Hive runs on Java 19 or later (``types.java_float_text``).
+    ``was_altered``: Hive's ALTER TABLE may have changed how rows are bucketed, and it moves none.
     ``time_zone`` is the zone of Hive's own processes, which the v1 hash of timestamp bucket columns depends
     on. ``checks`` are the CHECK constraints that Hive enforces, of columns and of the table.
     """
@@ -78,8 +81,11 @@ class AcidTable:
     partition_locations: Mapping[str, Location] = field(default_factory=dict)
     ambiguous_partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     null_partition_text: str = DEFAULT_PARTITION_NAME
+    was_altered: bool = False
     time_zone: str | None = None
     checks: tuple[CheckConstraint, ...] = ()
+    goes_by_position: bool | None = None
+    prints_shortest_numbers: bool = False
 
     @property
     def full_name(self) -> str:
@@ -113,8 +119,23 @@ class AcidTable:
 
     @property
     def bucket_limit(self) -> int:
-        """Bucket ids are below this; without bucketing, the number of buckets that a ROW__ID can hold."""
-        return self.num_buckets if self.is_bucketed else MAX_BUCKETS
+        """Bucket ids are below this; without bucketing, the number of buckets that a ROW__ID can hold.
+
+        So also if the table had more buckets once. Only Hive 2 leaves files of others unread.
+        """
+        has_others = self.was_altered and self.version.uses_write_ids
+        return self.num_buckets if self.is_bucketed and not has_others else MAX_BUCKETS
+
+    @property
+    def matches_columns_by_position(self) -> bool:
+        """Columns of a file are the table's in order, whatever their names; otherwise they go by name."""
+        asked = self.goes_by_position
+        return self.version.matches_columns_by_position if asked is None else asked
+
+    @property
+    def keeps_misplaced_rows(self) -> bool:
+        """Rows may lie in a bucket other than their hash says; an update leaves them there."""
+        return self.was_altered or self.version.keeps_misplaced_rows
 
     def bind(self, txn_id: int, write_id: int | None = None) -> AcidTable:
         """A copy to be written under transaction ``txn_id``, in v2 with this write id."""

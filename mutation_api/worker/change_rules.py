@@ -242,7 +242,7 @@ def check_partitions_kept(changes: Changes, given: pa.StringArray, judged: Mask)
 def check_buckets_kept(changes: Changes, computed: NDArray[np.integer]) -> None:
     """Check that the new values of updates belong to the bucket of their ROW__ID.
 
-    If Hive itself misplaces rows (``keeps_misplaced_rows``), nothing is checked: an update leaves its row in
+    If rows may be misplaced (``keeps_misplaced_rows``), nothing is checked: an update leaves its row in
     its bucket, whatever the hash.
 
     Args:
@@ -252,13 +252,15 @@ def check_buckets_kept(changes: Changes, computed: NDArray[np.integer]) -> None:
     Raises:
         BucketIdError: an update would move its row.
     """
-    if changes.table.version.keeps_misplaced_rows:
+    if changes.table.keeps_misplaced_rows:
         return
     changes.refuse(
         (changes.operations == Operation.UPDATE) & (changes.bucket_ids != computed),
         BucketIdError,
-        f"an update cannot move its row to another bucket (it changes {_clustered_by(changes.table)}); "
-        "delete the old row and insert the new one",
+        "an update cannot move its row to another bucket: the new values hash to another one, since it "
+        f"changes {_clustered_by(changes.table)}, or since Hive put the row there (IMPORT and LOAD DATA "
+        "leave files as they are); delete the old row and insert the new one. If Hive put it there, you may "
+        "also let Hive rewrite the table (INSERT OVERWRITE … SELECT)",
         {"computed bucket": computed},
     )
 

@@ -100,7 +100,7 @@ def merge_into(
             source and table. The option bounds the driver's memory and does not change the result.
         prune_buckets: if the keys determine a row's bucket, read only the buckets of the source's keys. If a
             row lies in a bucket other than its hash says, the merge is refused. Buckets that are not read are
-            not checked. False reads all buckets.
+            not checked. False reads all buckets, and so does a table that Hive's ALTER TABLE changed.
         count_by: a column of the source. The report also counts rows by its values. It need not be a column
             of the table.
 

@@ -14,12 +14,13 @@ from metastore_client.partition_name import DEFAULT_PARTITION_NAME, DEFAULT_PART
 from mutation_api.client.lock import LockedTable, WriteLock
 from mutation_api.client.tables.databases import HOW_TO_FIND_DATABASES, has_database
 from mutation_api.client.tables.descriptors import (
+    POSITIONAL_EVOLUTION,
     check_location,
     check_partition_directories,
     describe,
     with_constraints,
-    with_partition_locations,
     with_partition_names,
+    with_partitions,
 )
 from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.client.tables.replica import marks_of_replica
@@ -133,6 +134,8 @@ class Catalog:
             create_partitions=spec.create_partitions,
             time_zone=self._time_zone,
             null_partition_text=self._null_partition_text if info.partition_keys else DEFAULT_PARTITION_NAME,
+            positional_evolution=self._positional_evolution,
+            prints_shortest_numbers=self._metastore.capabilities().prints_shortest_numbers,
         )
         if spec.role is TableRole.SINK and under_lock:
             table = with_constraints(table, self._metastore.get_constraints(spec.database, spec.name))
@@ -141,6 +144,10 @@ class Catalog:
     @functools.cached_property
     def _null_partition_text(self) -> str:
         return self._metastore.get_config_value(DEFAULT_PARTITION_SETTING, DEFAULT_PARTITION_NAME).strip()
+
+    @functools.cached_property
+    def _positional_evolution(self) -> str:
+        return self._metastore.get_config_value(POSITIONAL_EVOLUTION, "")
 
     def _what_is_missing(self, spec: TableSpec) -> str:
         if has_database(self._metastore, spec.database):
@@ -214,7 +221,7 @@ class Catalog:
             return opened
         spec, names = opened.spec, opened.partition_names
         infos = tuple(self._metastore.get_partitions_by_names(spec.database, spec.name, names))
-        return replace(opened, table=with_partition_locations(opened.table, infos), partitions=infos)
+        return replace(opened, table=with_partitions(opened.table, infos), partitions=infos)
 
 
 def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[str]:

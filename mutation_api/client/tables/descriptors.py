@@ -24,13 +24,23 @@ from mutation_api.table.partition import canonical_partition_name, parse_partiti
 from mutation_api.types.hive_type import parse_hive_type
 
 __all__ = [
+    "POSITIONAL_EVOLUTION",
     "check_location",
     "check_partition_directories",
     "describe",
     "with_constraints",
-    "with_partition_locations",
     "with_partition_names",
+    "with_partitions",
 ]
+
+POSITIONAL_EVOLUTION = "orc.force.positional.evolution"
+"""Setting, and property of a table: columns of a file are the table's in order, whatever their names."""
+
+_ALTERED = "last_modified_time"
+"""Parameter that Hive's ALTER TABLE adds to a table, or to a partition, for good; whatever it changes.
+
+Source: updateModifiedParameters of Hive's DDL; seen on 2.3.10, 3.1.3 and 4.1.0.
+"""
 
 
 def describe(
@@ -41,6 +51,8 @@ def describe(
     create_partitions: bool,
     time_zone: str | None,
     null_partition_text: str = DEFAULT_PARTITION_NAME,
+    positional_evolution: str = "",
+    prints_shortest_numbers: bool = False,
 ) -> AcidTable:
     """The descriptor of a table that passed ``check_mutable``, still without its partitions.
 
@@ -61,6 +73,9 @@ def describe(
         compression=compression_of(table),
         time_zone=time_zone,
         null_partition_text=null_partition_text,
+        was_altered=_ALTERED in table.parameters,
+        goes_by_position=_goes_by_position(table, version, positional_evolution),
+        prints_shortest_numbers=prints_shortest_numbers,
     )
 
 
@@ -92,6 +107,16 @@ def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo]) ->
     return dataclasses.replace(table, columns=columns, checks=tuple(checks))
 
 
+def _goes_by_position(table: TableInfo, version: AcidVersion, setting: str) -> bool | None:
+    """What is asked for this table; None: nothing, so the release decides.
+
+    Hive 2.3 and 3.1 obey the table's property before the setting, Hive 4 the setting alone (measured).
+    """
+    own = "" if version.is_hive_4 else table.parameters.get(POSITIONAL_EVOLUTION, "")
+    text = (own.strip() or setting.strip()).lower()
+    return text == "true" if text else None
+
+
 def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
     """The descriptor with the partitions whose names are not spelled canonically.
 
@@ -116,8 +141,13 @@ def _nulls(name: str, null_text: str) -> tuple[bool, ...]:
     return tuple(text == null_text for text in parse_partition_name(name))
 
 
-def with_partition_locations(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
-    """The descriptor with the locations of those partitions that lie elsewhere than their name says.
+def with_partitions(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
+    """The descriptor with what its partitions tell: which lie elsewhere than their name says, and whether
+    rows may be bucketed otherwise than the table says.
+
+    Each partition has a bucket count of its own. No release goes by it when it reads or writes: new rows are
+    bucketed as the table says, and an INSERT into the partition makes its count the table's. So the count
+    tells only that the table was altered.
 
     Raises TableNotMutableError: a location cannot be parsed.
     """
@@ -125,7 +155,17 @@ def with_partition_locations(table: AcidTable, partitions: Sequence[PartitionInf
     return dataclasses.replace(
         table,
         partition_locations={name: path for name, path in found.items() if path != table.location / name},
+        was_altered=table.was_altered or any(_was_altered(table, p) for p in partitions),
     )
+
+
+def _was_altered(table: AcidTable, partition: PartitionInfo) -> bool:
+    if _ALTERED in partition.parameters:
+        return True
+    if partition.num_buckets is None:
+        return False
+    own = (max(partition.num_buckets, 0), tuple(name.lower() for name in partition.bucket_columns))
+    return own != (max(table.num_buckets, 0), table.bucket_columns)
 
 
 def check_location(table: AcidTable) -> None:

@@ -1,12 +1,10 @@
-"""Columns of an ORC file as the table's columns: what Hive 2.3 shows when file and table differ.
+"""Columns of an ORC file as the table's columns: what Hive shows when file and table differ.
 
-A table's columns may have changed since a file was written, and a file may hold properties that Arrow's types
-do not express: day numbers of the hybrid calendar. Reading follows Hive: integers widen, a value that no
-longer fits the column's type is NULL, decimals are rounded half up, char and varchar are cut, and char has no
-blanks at its end, as Hive compares it. Other conversions (Hive has some, e.g. text to numbers) are refused,
-because a wrong value would go unnoticed.
+A table's columns may have changed since a file was written (:mod:`.type_changes`), and a file may hold
+properties that Arrow's types do not express: day numbers of the hybrid calendar. Char and varchar are cut,
+and char has no blanks at its end, as Hive compares it.
 
-Source: ORC's SchemaEvolution and ConvertTreeReaderFactory; compared with Hive 2.3.10 reading the same files.
+Source: ORC's SchemaEvolution; compared with Hive reading the same files.
 """
 
 from __future__ import annotations
@@ -15,13 +13,13 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.errors import CorruptFileError, RecordValueError
+from mutation_api.errors import RecordValueError, TableNotMutableError
+from mutation_api.orc.read.type_changes import converted, cut, texts_of_floats
 from mutation_api.types.calendar import proleptic_from_hybrid_days
-from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
+from mutation_api.types.hive_type import HiveType, arrow_type
 from mutation_api.types.plain_array import (
     dense_union,
     list_offsets,
@@ -41,8 +39,7 @@ __all__ = [
 ]
 
 BATCH_ROWS_DEFAULT = 65_536
-
-_INT_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
+_TEXTS = ("string", "varchar", "char")
 
 
 class TimestampForm(enum.Enum):
@@ -68,14 +65,16 @@ class ReadOptions:
 
     ``truncate_nanoseconds`` lets MICROSECONDS drop digits; without it such a value is an error.
     ``batch_rows`` bounds the rows of one batch. The reader sets ``is_proleptic``, the calendar of the file's
-    days, and ``widens_floats_by_text``, how Hive turns floats into doubles.
+    days, ``release``, the major version of the Hive whose conversions of values are wanted, and
+    ``prints_shortest_numbers``, whether that Hive's Java is 19 or later.
     """
 
     timestamp_form: TimestampForm = TimestampForm.NANOSECONDS
     truncate_nanoseconds: bool = False
     batch_rows: int = BATCH_ROWS_DEFAULT
     is_proleptic: bool = False
-    widens_floats_by_text: bool = False
+    release: int = 2
+    prints_shortest_numbers: bool = False
 
 
 def column_type(hive_type: HiveType, form: TimestampForm) -> pa.DataType:
@@ -113,82 +112,44 @@ def read_column(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> p
         n values of ``column_type(hive_type, options.timestamp_form)``.
 
     Raises:
-        CorruptFileError: the file's type cannot be read as the table's; the message has both.
+        TableNotMutableError: the file's type is not read as the table's; the message has both.
         RecordValueError: a timestamp does not fit the wanted form.
     """
-    return _READERS[hive_type.kind](array, hive_type, options)
+    return _READERS.get(hive_type.kind, _read_primitive)(array, hive_type, options)
 
 
-def _misfit(array: pa.Array, hive_type: HiveType) -> CorruptFileError:
-    return CorruptFileError(f"the file holds {array.type}, which cannot be read as {hive_type.text}")
+def _misfit(array: pa.Array, hive_type: HiveType) -> TableNotMutableError:
+    return TableNotMutableError(
+        f"the file holds {array.type} and the table says {hive_type.text}: the column's type was changed "
+        "after the file was written, and values of one are not read as the other. Change the type back, or "
+        "leave the column out"
+    )
 
 
-def _read_same(array: pa.Array, hive_type: HiveType, _options: ReadOptions) -> pa.Array:
-    if array.type != arrow_type(hive_type):
-        raise _misfit(array, hive_type)
-    return array
-
-
-def _read_integer(array: pa.Array, hive_type: HiveType, _options: ReadOptions) -> pa.Array:
-    target = arrow_type(hive_type)
-    if array.type == target:
+def _read_primitive(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa.Array:
+    if array.type == arrow_type(hive_type) and hive_type.kind not in ("varchar", "char"):
         return array
-    if not pa.types.is_signed_integer(array.type):
+    if pa.types.is_string(array.type) and hive_type.kind in _TEXTS:
+        return cut(array, hive_type)
+    if pa.types.is_nested(array.type):
         raise _misfit(array, hive_type)
-    if array.type.bit_width > target.bit_width:
-        low, high = np.iinfo(target.to_pandas_dtype()).min, np.iinfo(target.to_pandas_dtype()).max
-        fits = pc.and_(pc.greater_equal(array, int(low)), pc.less_equal(array, int(high)))
-        array = pc.if_else(fits, array, pa.scalar(None, array.type))
-    return array.cast(target)
-
-
-def _read_float(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa.Array:
-    target = arrow_type(hive_type)
-    if array.type == target:
-        return array
-    if not (pa.types.is_signed_integer(array.type) or pa.types.is_floating(array.type)):
-        raise _misfit(array, hive_type)
-    if options.widens_floats_by_text and pa.types.is_float32(array.type):
-        array = array.cast(pa.string())
-    return array.cast(target, safe=False)
-
-
-def _read_decimal(array: pa.Array, hive_type: HiveType, _options: ReadOptions) -> pa.Array:
-    target = arrow_type(hive_type)
-    if array.type == target:
-        return array
-    if pa.types.is_signed_integer(array.type):
-        array = array.cast(pa.decimal128(_INT_DIGITS[str(array.type)], 0))
-    if not pa.types.is_decimal(array.type):
-        raise _misfit(array, hive_type)
-    wide = array.cast(pa.decimal256(76, max(array.type.scale, hive_type.scale)))
-    rounded = pc.round(wide, hive_type.scale, "half_towards_infinity")
-    whole_digits = hive_type.precision - hive_type.scale
-    limit = pa.scalar(10**whole_digits, pa.decimal256(40, 0))
-    fits = pc.less(pc.abs(rounded), limit.cast(pa.decimal256(76, wide.type.scale)))
-    return pc.if_else(fits, rounded, pa.scalar(None, rounded.type)).cast(target)
-
-
-def _read_text(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa.Array:
-    if pa.types.is_signed_integer(array.type) or pa.types.is_date32(array.type):
-        dates = pa.types.is_date32(array.type)
-        array = (_read_date(array, HiveType("date"), options) if dates else array).cast(pa.string())
-    if not pa.types.is_string(array.type):
-        raise _misfit(array, hive_type)
-    if hive_type.kind == "string":
-        return array
-    cut = _cut(array, hive_type.length)
-    return pc.utf8_rtrim(cut, " ") if hive_type.kind == "char" else cut
-
-
-def _cut(array: pa.Array, length: int) -> pa.Array:
-    longest = pc.max(pc.binary_length(array)).as_py() or 0  # bytes: at least as many as code points
-    return pc.utf8_slice_codeunits(array, 0, length) if longest > length else array
+    if pa.types.is_date32(array.type):
+        array = _dates(array, options)
+    if options.prints_shortest_numbers and pa.types.is_floating(array.type) and hive_type.kind in _TEXTS:
+        return cut(texts_of_floats(array, options.release, is_shortest=True), hive_type)
+    return converted(array, hive_type, options.release)
 
 
 def _read_date(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa.Array:
-    if not pa.types.is_date32(array.type):
-        raise _misfit(array, hive_type)
+    return (
+        _dates(array, options)
+        if pa.types.is_date32(array.type)
+        else _read_primitive(array, hive_type, options)
+    )
+
+
+def _dates(array: pa.Array, options: ReadOptions) -> pa.Array:
+    """Day numbers of Arrow's calendar."""
     if options.is_proleptic:
         return array
     stored = pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
@@ -204,7 +165,7 @@ def _read_timestamp(array: pa.Array, hive_type: HiveType, options: ReadOptions) 
     if array.type == form.arrow:
         return array
     if array.type != pa.timestamp("ns"):
-        raise _misfit(array, hive_type)
+        return _read_primitive(array, hive_type, options)
     return _timestamp_text(array) if form is TimestampForm.TEXT else _microseconds(array, options)
 
 
@@ -270,15 +231,6 @@ def _read_union(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> p
 
 
 _READERS: dict[str, Callable[[pa.Array, HiveType, ReadOptions], pa.Array]] = {
-    "boolean": _read_same,
-    "binary": _read_same,
-    **dict.fromkeys(INTEGER_KINDS, _read_integer),
-    "float": _read_float,
-    "double": _read_float,
-    "decimal": _read_decimal,
-    "string": _read_text,
-    "varchar": _read_text,
-    "char": _read_text,
     "date": _read_date,
     "timestamp": _read_timestamp,
     "array": _read_array,
@@ -286,3 +238,4 @@ _READERS: dict[str, Callable[[pa.Array, HiveType, ReadOptions], pa.Array]] = {
     "struct": _read_struct,
     "uniontype": _read_union,
 }
+"""By kind of the table's column; the other kinds are read as they are, or converted."""

@@ -79,7 +79,7 @@ def read_events(
     options = dataclasses.replace(
         wanted.options,
         is_proleptic=version.counts_days_proleptic,
-        widens_floats_by_text=version.widens_floats_by_text,
+        release=version.hive_release,
     )
     source = OrcInput(storage, file.location, file.length, options)
     if source.stripe_count == 0:
@@ -121,7 +121,7 @@ def _read_acid(
     source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, *, drops_rows: bool
 ) -> Iterator[tuple[EventKeys, _Stripe]]:
     stored = event_fields(source, version)
-    in_file = names_in_file([f.name for f in source.schema.field(ROW).type], wanted, version)
+    in_file = names_in_file([f.name for f in source.schema.field(ROW).type], wanted)
     columns = FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
     names = [*(stored[name] for name in _KEY_FIELDS), *columns.early_names]
@@ -143,7 +143,7 @@ def _read_plain(
             f"{file.location} is an ACID file among files of plain rows; Hive would read its events as rows: "
             "move it away"
         )
-    in_file = names_in_file(source.schema.names, wanted, version)
+    in_file = names_in_file(source.schema.names, wanted)
     columns = FileColumns(source, file, wanted, in_file, None)
     # The first column if no other is read: without columns pyarrow does not report the number of rows.
     names = columns.early_names or source.schema.names[:1]

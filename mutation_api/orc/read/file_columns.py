@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mutation_api.acid.version import AcidVersion
 from mutation_api.bucketing.placement import Placement
-from mutation_api.errors import CorruptFileError, RecordValueError
+from mutation_api.errors import CorruptFileError, RecordValueError, TableNotMutableError
 from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.orc.read.orc_input import OrcInput
-from mutation_api.storage.location import Location
+from mutation_api.orc.read.type_changes import timestamps_of_texts
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.types.plain_array import struct_fields
@@ -42,6 +41,8 @@ class Wanted:
     ``only``: the keys of the wanted rows; their columns need not be among ``columns``.
     ``placement``: the bucket check for every row, wanted or not; only if ``only`` has the bucket columns.
     ``row_ids``: whether the rows' ROW__IDs are returned.
+    ``table_name``: for messages. ``by_position``: the columns of a file are the table's in order, whatever
+    their names; otherwise they go by name.
     """
 
     table_columns: tuple[AcidColumn, ...]
@@ -50,6 +51,8 @@ class Wanted:
     only: KeyFilter | None
     placement: Placement | None
     row_ids: bool
+    table_name: str = ""
+    by_position: bool = False
 
     @functools.cached_property
     def key_columns(self) -> tuple[AcidColumn, ...]:
@@ -91,16 +94,14 @@ class FileColumns:
         """Columns of some of a stripe's rows, in the wanted form."""
         stored = {f.name: array for f, array in self._stored(columns, batch)}
         arrays = {c.name: stored[self.in_file[c.name]] for c in columns if c.name in self.in_file}
-        options, file = self.wanted.options, self.file.location
-        return {c.name: _column(arrays.get(c.name), c, batch.num_rows, options, file) for c in columns}
+        return {c.name: self._column(arrays.get(c.name), c, batch.num_rows) for c in columns}
 
     def read_late(self, index: int, positions: NDArray[np.int64], stripe_rows: int) -> dict[str, pa.Array]:
         """The late columns of a stripe's rows at these positions; it has ``stripe_rows``."""
         columns = self.wanted.late_columns
         names = self._names(columns)
         if not names:
-            options, file = self.wanted.options, self.file.location
-            return {c.name: _column(None, c, len(positions), options, file) for c in columns}
+            return {c.name: self._column(None, c, len(positions)) for c in columns}
         return self.read(columns, self.source.read_rows(index, names, positions, stripe_rows))
 
     def stripes_without_keys(self) -> frozenset[int]:
@@ -121,6 +122,27 @@ class FileColumns:
         prefix = "" if self.struct is None else f"{self.struct}."
         return [f"{prefix}{self.in_file[c.name]}" for c in columns if c.name in self.in_file]
 
+    def _column(self, array: pa.Array | None, column: AcidColumn, count: int) -> pa.Array:
+        hive_type = parse_hive_type(column.type)
+        options = self.wanted.options
+        if array is None:
+            return pa.nulls(count, column_type(hive_type, options.timestamp_form))
+        try:
+            if pa.types.is_string(array.type) and self._holds_timestamps(column):
+                array = timestamps_of_texts(array)
+            return read_column(array, hive_type, options)
+        except (CorruptFileError, RecordValueError, TableNotMutableError) as error:
+            where = f"table {self.wanted.table_name}, " if self.wanted.table_name else ""
+            raise type(error)(f"{where}column {column.name!r}: {error} ({self.file.location})") from error
+
+    def _holds_timestamps(self, column: AcidColumn) -> bool:
+        """Whether texts of a column that is none of timestamps are the form in which those are read."""
+        if parse_hive_type(column.type).kind == "timestamp" or column.name not in self.in_file:
+            return False
+        schema = self.source.schema
+        fields = schema if self.struct is None else schema.field(self.struct).type
+        return bool(pa.types.is_timestamp(fields.field(self.in_file[column.name]).type))
+
     def _stored(
         self, columns: Sequence[AcidColumn], batch: pa.RecordBatch
     ) -> Iterator[tuple[pa.Field, pa.Array]]:
@@ -131,27 +153,15 @@ class FileColumns:
             yield from zip(rows.type, struct_fields(rows), strict=True)
 
 
-def names_in_file(names: Sequence[str], wanted: Wanted, version: AcidVersion) -> dict[str, str]:
+def names_in_file(names: Sequence[str], wanted: Wanted) -> dict[str, str]:
     """Column of the table -> column of the file, for the wanted columns that the file has.
 
-    By position or by name (case-sensitive), depending on the version. Hive's SQL often writes ``_col0``,
+    By position or by name (case-sensitive), as Hive does for the table. Hive's SQL often writes ``_col0``,
     ``_col1``, … instead of names; those always go by position.
     """
     nameless = all(_NAMELESS_COLUMN.fullmatch(name) for name in names)
-    if version.matches_columns_by_position or nameless:
+    if wanted.by_position or nameless:
         by_name = dict(zip((c.name for c in wanted.table_columns), names, strict=False))
     else:
         by_name = {name: name for name in names}
     return {c.name: by_name[c.name] for c in (*wanted.columns, *wanted.key_columns) if c.name in by_name}
-
-
-def _column(
-    array: pa.Array | None, column: AcidColumn, count: int, options: ReadOptions, file: Location
-) -> pa.Array:
-    hive_type = parse_hive_type(column.type)
-    if array is None:
-        return pa.nulls(count, column_type(hive_type, options.timestamp_form))
-    try:
-        return read_column(array, hive_type, options)
-    except (CorruptFileError, RecordValueError) as error:
-        raise type(error)(f"{file}, column {column.name!r}: {error}") from error

@@ -73,7 +73,7 @@ def snapshot(
         without_keys: return the other rows instead, those that have none of the keys.
         prune_buckets: if the keys include the bucket columns, do not read buckets to which no key hashes. The
             rows of the other buckets are then checked: if one lies in a bucket other than its hash says,
-            DirectoryStateError is raised. False reads all buckets.
+            DirectoryStateError is raised. False reads all buckets; so they are of a table that was altered.
         truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
             three. False refuses a value that has them, since written back it would be another one.
         batch_rows: rows of one batch.

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from mutation_api.acid.version import AcidVersion
-
 __all__ = ["misspelled"]
 
 _NAMELESS = re.compile(r"_col[0-9]+")
 
 
 def misspelled(
-    in_file: Sequence[str], in_table: Sequence[str], version: AcidVersion
+    in_file: Sequence[str], in_table: Sequence[str], *, by_position: bool
 ) -> Iterator[tuple[str, str]]:
     """Columns that Hive reads as NULL, or as another column, because of their names.
 
@@ -27,10 +25,10 @@ def misspelled(
         return
     known = set(in_table)
     for name in in_file:
-        if name not in known and name.lower() in known and not version.matches_columns_by_position:
+        if name not in known and name.lower() in known and not by_position:
             yield f"column {name!r}", f"{name.lower()!r}: Hive reads NULL from the other spelling"
             return
-    if version.matches_columns_by_position:
+    if by_position:
         both = zip((n.lower() for n in in_file), in_table, strict=False)
         for found, expected in both:
             if found != expected and found in known and expected in {n.lower() for n in in_file}:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from mutation_api.acid.event import EVENT_FIELDS, ROW, Operation, event_schema
 from mutation_api.acid.merge_events import EventKeys
 from mutation_api.acid.row_id import RecordIdentifier
-from mutation_api.errors import CorruptFileError, MutationError, RecordValueError
+from mutation_api.errors import CorruptFileError, MutationError, RecordValueError, TableNotMutableError
 from mutation_api.orc.format.tail import OrcTail, read_tail
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
@@ -114,7 +114,8 @@ class _Examination:
         options = dataclasses.replace(
             _OPTIONS,
             is_proleptic=version.counts_days_proleptic,
-            widens_floats_by_text=version.widens_floats_by_text,
+            release=version.hive_release,
+            prints_shortest_numbers=self._table.prints_shortest_numbers,
         )
         source = OrcInput(self._storage, file.location, file.length, options)
         if source.stripe_count == 0:
@@ -197,7 +198,7 @@ class _Examination:
             has_row,
             self._file,
             table.version,
-            bucket_limit=table.num_buckets if table.num_buckets > 0 else 2**31,
+            bucket_limit=_bucket_limit(table),
             any_bucket=self._any_bucket and self._file.kind is EventFileKind.DELETE_DELTA,
         ):
             self._add_broken(broken, keys, position)
@@ -208,10 +209,11 @@ class _Examination:
         self, source: OrcInput, options: ReadOptions, row_type: pa.DataType, struct: str | None
     ) -> FileColumns:
         table = self._table
-        wanted = Wanted(table.columns, table.columns, options, None, None, True)
+        by_position = table.matches_columns_by_position
+        wanted = Wanted(table.columns, table.columns, options, None, None, True, table.full_name, by_position)
         names = [field.name for field in row_type]
-        in_file = names_in_file(names, wanted, table.version)
-        for found, expected in misspelled(names, table.column_names, table.version):
+        in_file = names_in_file(names, wanted)
+        for found, expected in misspelled(names, table.column_names, by_position=by_position):
             self._add("column-names", found, expected)
         return FileColumns(source, self._file, wanted, in_file, struct)
 
@@ -222,7 +224,7 @@ class _Examination:
             return
         try:
             values = columns.read(self._table.columns, batch)
-        except (CorruptFileError, RecordValueError) as error:
+        except (CorruptFileError, RecordValueError, TableNotMutableError) as error:
             self._add("column-type", _short(error, self._file), "values of the table's types", position)
             return
         if self._hashes is None or keys is None:
@@ -293,3 +295,10 @@ class _Examination:
             rule_name,
             Finding(rule_name, self._partition, self._file.location, found, expected, row, row_id),
         )
+
+
+def _bucket_limit(table: AcidTable) -> int:
+    """Buckets that are read are below it; without a metastore ``num_buckets`` is the caller's."""
+    if table.was_altered:
+        return table.bucket_limit
+    return table.num_buckets if table.num_buckets > 0 else 2**31

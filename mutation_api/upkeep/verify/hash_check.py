@@ -23,7 +23,7 @@ class HashCheck:
     def __init__(self, table: AcidTable, resolver: BucketIdResolver) -> None:
         self._names = [name.lower() for name in table.bucket_columns]
         self._resolver = resolver
-        self._rule_name = "bucket-hash-old" if table.version.keeps_misplaced_rows else "bucket-hash"
+        self._rule_name = "bucket-hash-old" if table.keeps_misplaced_rows else "bucket-hash"
 
     @classmethod
     def of(cls, table: AcidTable) -> HashCheck | None:

@@ -110,13 +110,14 @@ _DAMAGES = (
     ("statement", "the statement in a new row's ROW__ID is that of the delta", _REWRITE),
     (
         "bucket-count",
-        "buckets are below the table's number of buckets",
-        "ALTER TABLE changed the number, or the file was added by hand: copy the rows to a new table",
+        "buckets are below the table's number of buckets, or Hive 3 and 4 read them nevertheless",
+        "if the table had more buckets once, set their number back by ALTER TABLE … CLUSTERED BY; if the "
+        "file was added by hand, copy the rows to a new table",
     ),
     (
         "bucket-hash",
         "rows lie in the bucket that their values hash to",
-        "ALTER TABLE changed a bucket column's type, or the file was added by hand: copy the rows to a new "
+        "the file was added by hand, or another program than Hive altered the table: copy the rows to a new "
         "table; until then read all buckets (prune_buckets=False)",
     ),
     ("early-delete", "a delete has a higher id than the row's insert", _REWRITE),
@@ -162,7 +163,7 @@ _NOTICES = (
     ("side-file-left", "a writer left a side file; readers obey it", "remove it if its writer is gone"),
     (
         "bucket-hash-old",
-        "rows lie elsewhere than they hash to, as Hive 3.1 itself places some",
+        "rows lie elsewhere than they hash to, as Hive 3.1 itself places some, and ALTER TABLE leaves them",
         "nothing needs to be done for Hive and this library, which find them; Trino refuses such a table, or "
         "misses rows: for Trino copy the rows to a new table",
     ),

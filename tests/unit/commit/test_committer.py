@@ -11,7 +11,7 @@ import pytest
 from metastore_client.model import PartitionInfo
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.acid.version import AcidVersion
-from mutation_api.client.tables.descriptors import describe, with_partition_locations
+from mutation_api.client.tables.descriptors import describe, with_partitions
 from mutation_api.client.tables.partition_creator import PartitionCreator
 from mutation_api.commit.committer import Committer
 from mutation_api.commit.manifest import DeltaManifest, FileKind
@@ -207,7 +207,7 @@ def test_the_metastore_says_where_a_partition_lies(
 def test_staging_of_partitions_elsewhere_is_looked_at(metastore: InMemoryMetastore, tmp_path: Path) -> None:
     """Their files are staged beside them, so that the rename stays within one file system."""
     elsewhere = tmp_path / "elsewhere"
-    table = with_partition_locations(
+    table = with_partitions(
         _table(metastore),
         [PartitionInfo("default", "t", ("a", "1"), PARTITION, f"file://{elsewhere}")],
     )
@@ -224,7 +224,7 @@ def test_a_partition_at_its_default_place_is_no_exception(metastore: InMemoryMet
         info = PartitionInfo(
             "default", "t", ("a", "1"), PARTITION, f"{prefix}{table.location.path}/{PARTITION}"
         )
-        assert with_partition_locations(table, [info]).partition_locations == {}
+        assert with_partitions(table, [info]).partition_locations == {}
 
 
 def test_another_spelling_that_came_meanwhile_is_refused(metastore: InMemoryMetastore) -> None:
