@@ -16,7 +16,17 @@ from pyspark.sql import SparkSession
 
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
-from mutation_api import MutatorClientBuilder, Transaction, apply_changes, connect, merge_into
+from metastore_client.remote.thrift_client import connect as connect_metastore
+from mutation_api import (
+    Following,
+    LocalOptions,
+    MutatorClientBuilder,
+    Transaction,
+    apply_changes,
+    connect,
+    ingest,
+    merge_into,
+)
 from mutation_api.errors import (
     ConfigurationError,
     ConstraintViolationError,
@@ -26,6 +36,7 @@ from mutation_api.errors import (
 from mutation_api.expressions.evaluation import evaluate
 from mutation_api.expressions.hive_sql import hive_condition
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from tests.support.change_source import Entry, ListSource
 
 pytestmark = [pytest.mark.slow, pytest.mark.tasks, pytest.mark.timeout(900)]
 
@@ -213,6 +224,39 @@ def test_a_check_that_only_hive_evaluates(hive_line: HiveJudge, line_database: s
     with pytest.raises(TableNotMutableError, match=r"CHECK odd .*MD5\(.*DROP CONSTRAINT odd"):
         table.change("append", {"s": "x"})
     assert table.rows() == []
+
+
+@LINES
+def test_an_ingest_stops_at_a_row_that_breaks_a_constraint(
+    hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None
+) -> None:
+    """Nothing of it is committed, its position neither; with the row mended it goes on."""
+    table = Table(
+        hive_line, f"{line_database}.t", engine_session, "msg string not null enable, v int check (v > 0)"
+    )
+    sound = Entry(1, "orders", "insert", {"id": 1, "msg": "a", "v": 1})
+    engine: dict[str, Any] = (
+        {"local": LocalOptions()} if engine_session is None else {"spark": engine_session}
+    )
+
+    def run(*log: Entry) -> None:
+        with connect_metastore(hive_line.uri) as metastore:
+            ingest(
+                metastore,
+                [Following("orders", table.name, ("id",))],
+                ListSource([sound, *log]),
+                watermark_table=f"{line_database}.marks",
+                **engine,
+            )
+
+    run()
+    for values in ({"msg": None, "v": 2}, {"msg": "b", "v": -5}):
+        for operation, id in (("insert", 2), ("update", 1)):
+            with pytest.raises(ConstraintViolationError):
+                run(Entry(2, "orders", operation, {"id": id, **values}))
+            assert table.rows() == [[1, "a", 1]]
+    run(Entry(2, "orders", "update", {"id": 1, "msg": "b", "v": None}))
+    assert table.rows() == [[1, "b", None]]
 
 
 COLUMNS = {
