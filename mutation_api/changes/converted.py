@@ -10,7 +10,7 @@ from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.types.scalar_conversion import MisfitError
+from mutation_api.types.misfit import MisfitError, UnfitTypeError
 
 __all__ = ["check_type", "converted"]
 
@@ -45,9 +45,11 @@ def converted(
 def check_type(table_name: str, column: AcidColumn, found: pa.DataType, shown: str) -> None:
     """Raise RecordLayoutError if no value of a type can be stored in the column; ``shown`` names it."""
     try:
-        convert_to_column(pa.array([], type=found), parse_hive_type(column.type), column=column.name)
+        convert_to_column(pa.nulls(0, found), parse_hive_type(column.type), column=column.name)
     except (RecordLayoutError, TypeError, ValueError) as error:
+        unfit = error.__cause__
+        reason = f"{unfit.path}: {unfit.reason}" if isinstance(unfit, UnfitTypeError) else f": {error}"
         raise RecordLayoutError(
             f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
-            "cast it in the source"
+            f"cast it in the source ({reason.removeprefix(', ').removeprefix(': ')})"
         ) from error

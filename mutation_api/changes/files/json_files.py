@@ -39,8 +39,8 @@ from mutation_api.errors import (
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type, spark_type
+from mutation_api.types.misfit import MisfitError
 from mutation_api.types.repeated import repeated
-from mutation_api.types.scalar_conversion import MisfitError
 from mutation_api.types.text_values import BinaryText, values_of_texts
 
 __all__ = ["read_json_file"]
