@@ -159,13 +159,23 @@ class TableScan:
         return self._reader(None).read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a DataFrame of pandas, with the types that pyarrow chooses.
+        """All rows as a DataFrame of pandas, whose columns keep the types of Arrow (``pandas.ArrowDtype``).
+
+        So every value is exact, and a row may be given to an update as it is: NULL does not make doubles of
+        whole numbers, and dates, timestamps and decimals have their whole range. Unions are Python objects.
+        For numpy's types, which are not exact: ``scan.to_arrow().to_pandas()``.
 
         Raises: as :meth:`by_partition`; ConfigurationError: pandas is not installed.
         """
-        optional_package("pandas", "to_pandas()")
-        rows: pd.DataFrame = self.to_arrow().to_pandas()
-        return rows
+        package = optional_package("pandas", "to_pandas()")
+        rows = self.to_arrow()
+        unions = [field.name for field in rows.schema if pa.types.is_union(field.type)]
+        frame: pd.DataFrame = rows.drop_columns(unions).to_pandas(types_mapper=package.ArrowDtype)
+        for name in unions:  # pandas has no union, so these are objects
+            frame.insert(
+                rows.column_names.index(name), name, package.Series(rows[name].to_pylist(), dtype=object)
+            )
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a DataFrame of Polars.

@@ -5,6 +5,7 @@ Never stored as what some library keeps them in.
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from collections.abc import Callable, Iterator
 from decimal import Decimal
@@ -23,6 +24,7 @@ from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.hive.connection import Hive, connect
 from mutation_api.hive.hive_table import HiveTable
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 NAME = "default.t"
@@ -269,3 +271,47 @@ def test_nested_values(make_table: Callable[..., Hive], way: str) -> None:
         stored(make_table("struct<a:int,b:int>"), rows_of(pa.array([{"a": 1}])), write)
     given = rows_of(pa.array([[{"b": 2, "a": 1}]]))
     assert stored(make_table("array<struct<a:int,b:int>>"), given, write) == [[{"a": 1, "b": 2}]]
+
+
+BIG = 2**53 + 1
+EXACT: dict[str, list[Any]] = {
+    "bigint": [BIG, None],
+    "decimal(38,2)": [Decimal("123456789012345678901234567890123456.78"), None],
+    "date": [datetime.date(9999, 12, 31), None],
+    "timestamp": [datetime.datetime(9999, 12, 31, 1, 2, 3, 4), datetime.datetime(1, 1, 1)],
+    "array<bigint>": [[BIG, None], None],
+    "map<string,bigint>": [[("k", BIG), ("n", None)], None],
+    "struct<x:bigint,y:array<date>>": [{"x": BIG, "y": [datetime.date(1, 1, 1)]}, None],
+    "boolean": [True, None],
+    "binary": [b"\xff", None],
+    "float": [0.5, None],
+}
+
+
+@pytest.mark.parametrize("hive_type", EXACT)
+def test_what_pandas_gets_it_gives_back(make_table: Callable[..., Hive], hive_type: str) -> None:
+    """Rows that are read as a DataFrame and given to an update stay as they were."""
+    hive = make_table(hive_type)
+    kind = arrow_type(parse_hive_type(hive_type), timestamp_unit="us")
+    values = EXACT[hive_type]
+    given = pa.table({"id": [BIG, 2], "v": pa.array(values, kind)})
+    with hive.transaction(NAME) as transaction:
+        transaction.table(NAME).append(given)
+    with hive.transaction(NAME) as transaction:
+        table = transaction.table(NAME)
+        frame = table.scan(row_ids=True).to_pandas()
+        assert table.update(frame) == 2
+    with hive.snapshot(NAME) as view:
+        assert view.table(NAME).scan().to_arrow().sort_by("id")["v"].to_pylist() == values[::-1]
+        assert sorted(view.table(NAME).scan().to_arrow()["id"].to_pylist()) == [2, BIG]
+
+
+@pytest.mark.parametrize("hive_type", ["bigint", "decimal(20,0)"])
+def test_doubles_that_pandas_made_of_whole_numbers(make_table: Callable[..., Hive], hive_type: str) -> None:
+    """2**53 + 1 beside a NULL became 2**53 in numpy's types: refused, since it fits the column."""
+    hive = make_table(hive_type)
+    frame = pd.DataFrame({"id": [1, 2], "v": [float(BIG), None]})
+    for way in ("append", "merge value"):
+        with pytest.raises(RecordValueError, match=r"'v' .*9007199254740992.0 may be another"):
+            stored(hive, frame, WAYS[way])
+    assert stored(hive, frame.assign(v=[2.0**53 - 1, None])) == [2**53 - 1, None]

@@ -24,7 +24,7 @@ def test_each_form_has_the_same_rows(tmp_path: Path) -> None:
     scan = TableScan(partitioned_view(tmp_path), row_ids=True)
     rows = scan.to_arrow().to_pylist()
     assert scan.to_polars().to_dicts() == rows
-    assert scan.to_pandas()["id"].tolist() == [1, 2, 3]
+    assert scan.to_pandas().to_dict("records") == rows
     with scan.to_duckdb("t") as database:
         assert database.sql("select id, ds, ROW__ID.partition from t order by id").fetchall() == [
             (row["id"], row["ds"], row["ROW__ID"]["partition"]) for row in rows
