@@ -11,6 +11,7 @@ from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.types.misfit import MisfitError, UnfitTypeError
+from mutation_api.types.timestamp_units import exact_unit
 
 __all__ = ["check_type", "converted"]
 
@@ -18,7 +19,7 @@ __all__ = ["check_type", "converted"]
 def converted(
     table_name: str, column: AcidColumn, values: pa.Array, key_of: Callable[[int], str]
 ) -> pa.Array:
-    """Convert n values to the column's type, timestamps in microseconds.
+    """Convert n values to the column's type, timestamps in microseconds unless they have finer digits.
 
     Args:
         table_name: for messages.
@@ -31,7 +32,7 @@ def converted(
     """
     hive_type = parse_hive_type(column.type)
     try:
-        return convert_to_column(values, hive_type, column=column.name, timestamp_unit="us")
+        return convert_to_column(values, hive_type, column=column.name, timestamp_unit=exact_unit(values))
     except RecordValueError as error:
         misfit = error.__cause__
         if not isinstance(misfit, MisfitError):

@@ -89,6 +89,15 @@ class TableScan:
     waiting_bytes: int = WAITING_BYTES_DEFAULT
     files: PlannedFiles | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError if ``timestamps`` is not a form."""
+        if not isinstance(self.timestamps, TimestampForm):
+            forms = ", ".join(form.name for form in TimestampForm)
+            raise ConfigurationError(
+                f"table {self.view.table.full_name}: timestamps={self.timestamps!r}: "
+                f"give one of TimestampForm: {forms}"
+            )
+
     def __repr__(self) -> str:
         """The table and what is wanted of it, not all of its columns and partitions."""
         wanted = {

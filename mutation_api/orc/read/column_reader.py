@@ -33,6 +33,7 @@ from mutation_api.types.plain_array import (
 
 __all__ = [
     "BATCH_ROWS_DEFAULT",
+    "FINE_TIMESTAMPS",
     "ReadOptions",
     "TimestampForm",
     "column_type",
@@ -41,6 +42,12 @@ __all__ = [
 ]
 
 BATCH_ROWS_DEFAULT = 65_536
+
+FINE_TIMESTAMPS = (
+    "microseconds cannot hold it, nor can Spark; truncate_nanoseconds=True of a read drops the rest, "
+    "timestamps=TimestampForm.NANOSECONDS of a scan keeps it, or leave the column out"
+)
+"""What to do about such a timestamp."""
 
 _INT_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 
@@ -215,8 +222,7 @@ def _microseconds(array: pa.Array, options: ReadOptions) -> pa.Array:
         return array.cast(pa.timestamp("us"))
     except pa.ArrowInvalid as error:
         raise RecordValueError(
-            f"a timestamp has more than six digits of a second, which Spark cannot hold ({error}); "
-            "set truncate_nanoseconds=True to drop the rest, or leave the column out"
+            f"a timestamp has more than six digits of a second ({error}): {FINE_TIMESTAMPS}"
         ) from error
 
 
