@@ -25,6 +25,7 @@ from mutation_api.reader.partition_plan import plan_partitions
 from mutation_api.reader.read_ahead import WAITING_BYTES_DEFAULT, read_in_turn
 from mutation_api.reader.snapshot_split import SnapshotSplit
 from mutation_api.reader.split_rows import full_row_id_type, split_rows
+from mutation_api.scan.expression_parts import expression_text
 from mutation_api.scan.optional_packages import optional_package
 from mutation_api.scan.partition_values import PartitionCondition, matching_partitions
 from mutation_api.scan.planned_files import PlannedFiles
@@ -102,7 +103,7 @@ class TableScan:
         """The table and what is wanted of it, not all of its columns and partitions."""
         wanted = {
             "columns": self.columns,
-            "filter": None if self.filter is None else str(self.filter),
+            "filter": None if self.filter is None else _filter_text(self.filter),
             "where_partition": self.where_partition or None,
             "row_ids": self.row_ids or None,
             "limit": self.limit,
@@ -316,6 +317,10 @@ class _SplitReader:
         needed = () if self.where is None else self.where.columns
         others = [c for c in self.view.table.all_columns if c.name in needed and c not in self.selected]
         return (*self.selected, *others)
+
+
+def _filter_text(given: pc.Expression | str) -> str:
+    return given if isinstance(given, str) else expression_text(given)
 
 
 def _first_rows(batches: Iterator[PartitionRows], limit: int | None) -> Generator[PartitionRows, None, None]:

@@ -147,16 +147,14 @@ def _plain_list(array: pa.Array) -> pa.Array:
 
 
 def _plain_map(array: pa.Array) -> pa.Array:
-    entries = pa.StructArray.from_arrays([array.keys, array.items], names=["key", "value"])
+    # First the parts: Arrow does not slice all encodings within others.
+    keys = _plain_child(array.keys, array.type.key_field, "key")
+    items = _plain_child(array.items, array.type.item_field, "value")
+    entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
     bounds = pa.array(array.offsets.to_numpy())
     lists = pa.ListArray.from_arrays(bounds, entries, mask=array.is_null() if array.null_count else None)
     offsets, found = rebased_list(lists)
-    keys, items = struct_fields(found)
-    return pa.MapArray.from_arrays(
-        list_offsets(offsets, array),
-        _plain_child(keys, array.type.key_field, "key"),
-        _plain_child(items, array.type.item_field, "value"),
-    )
+    return pa.MapArray.from_arrays(list_offsets(offsets, array), found.field(0), found.field(1))
 
 
 def _plain_struct(array: pa.Array) -> pa.Array:
@@ -164,8 +162,8 @@ def _plain_struct(array: pa.Array) -> pa.Array:
         raise UnfitTypeError(f"values of type {array.type} hold a union and are NULL; make its fields NULL")
     fields = list(array.type)
     children = [
-        _plain_child(child, field, f"field {field.name!r}")
-        for child, field in zip(struct_fields(array), fields, strict=True)
+        _plain_child(array.field(number), field, f"field {field.name!r}")
+        for number, field in enumerate(fields)
     ]
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, names=[field.name for field in fields], mask=mask)

@@ -43,6 +43,7 @@ def convert(
         ("smallint", [7], pa.uint64(), [7]),
         ("float", [0.1], pa.float64(), [0.10000000149011612]),
         ("double", [Decimal("1.5"), None], None, [1.5, None]),
+        ("double", [Decimal("999999999.999")], pa.decimal128(12, 3), [999999999.999]),
         ("double", [2**60], pa.int64(), [2.0**60]),
         ("decimal(10,2)", [Decimal("1.005"), Decimal("-1.005")], None, [Decimal("1.01"), Decimal("-1.01")]),
         ("decimal(38,0)", [Decimal("9" * 38)], None, [Decimal("9" * 38)]),

@@ -94,6 +94,7 @@ def test_every_encoding_has_a_plain_form(name: str) -> None:
     pairs = [[(1, expected[0]), (2, expected[1])], None, [(3, expected[2])]]
     assert plain_array(maps).to_pylist() == pairs
     assert plain_array(maps[1:]).to_pylist() == pairs[1:]
+    assert plain_array(pa.nulls(0, maps.type)).type == plain_array(maps).type
 
 
 def test_many_uuids_are_sliced_rightly() -> None:
