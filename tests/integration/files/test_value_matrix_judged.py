@@ -92,10 +92,10 @@ def test_hive_reads_what_was_promised(hive_line: HiveJudge, line_database: str, 
             read = view.table(name).scan(timestamps=TimestampForm.TEXT).to_arrow().sort_by("id")
     assert read["word"].to_pylist() == ["new", *["old"] * (ROWS - 1)]
     expressions = ", ".join(_sql(cell, f"c{number}") for number, cell in enumerate(cells))
-    found = hive_line.sql(f"select {expressions} from {name} order by id")
+    found = hive_line.sql(f"select id, {expressions} from {name} order by id")
     for number, cell in enumerate(cells):
         wanted = [_innermost(each, cell) for each in cell.promised() or []]
         by_us = [_innermost(each, cell) for each in read[f"c{number}"].to_pylist()]
-        by_hive = [read_back(row[number], _leaf(cell)) for row in found]
+        by_hive = [read_back(row[number + 1], _leaf(cell)) for row in found]
         assert by_us == wanted, f"seed {seed}, column {number}: {cell}"
         assert by_hive == wanted, f"seed {seed}, column {number}: {cell}"
