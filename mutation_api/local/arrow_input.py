@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError
+from mutation_api.local.pandas_dicts import check_dicts
 from mutation_api.local.source_types import unknown_types
 from mutation_api.reader.split_rows import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
@@ -44,9 +45,11 @@ def arrow_reader(
     Raises:
         RecordLayoutError: the object has neither interface, holds something else than rows, or its values
             have no type of Arrow; the message names its type. When it is read: values cannot be decoded.
+        RecordValueError: see :func:`~mutation_api.local.pandas_dicts.check_dicts`.
     """
     refused = unknown_types(data)
     reader = data if isinstance(data, pa.RecordBatchReader) else _reader(data, what, refused)
+    check_dicts(data, reader.schema, what)
     reader = _plain_reader(reader, what, refused)
     # Others may compute their length: DuckDB runs the query for it.
     is_in_memory = type(data).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow")

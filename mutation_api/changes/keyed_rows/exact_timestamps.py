@@ -1,7 +1,7 @@
 """Rows of the table with every digit of their timestamps.
 
 Rows are read in microseconds, which hold all years that Hive has. A part of the table with finer values is
-read again in nanoseconds, which hold the years 1678 to 2261.
+read again as texts, which hold everything; a column becomes nanoseconds where its values need them.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
 
 __all__ = ["exact_rows", "in_nanoseconds", "in_one_unit"]
 
 
 def exact_rows(
-    read: Callable[[TimestampForm], Iterator[pa.RecordBatch]], table_name: str, keys_have_clocks: bool
+    read: Callable[[TimestampForm], Iterator[pa.RecordBatch]], table: AcidTable, keys_have_clocks: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of the table, in microseconds as long as these are exact.
+    """The rows of a part of the table; a column of timestamps has nanoseconds in batches that need them.
 
     Args:
         read: reads the rows in a form, each time in the same order.
-        table_name: ``database.table``, for messages.
+        table: the table.
         keys_have_clocks: whether a key column has timestamps. Keys are compared in microseconds.
 
     Raises:
-        RecordValueError: they fit neither form, or a key column has timestamps and they do not fit these.
+        RecordValueError: a column of a batch has digits below microseconds beside years that nanoseconds do
+            not hold; or a key column has timestamps, and the values do not fit microseconds.
     """
     count = 0
     try:
@@ -40,22 +41,40 @@ def exact_rows(
     except RecordValueError as error:
         if keys_have_clocks:
             raise RecordValueError(
-                f"table {table_name}: keys that are timestamps are compared in microseconds: {error}; or "
-                "merge by other keys"
+                f"table {table.full_name}: keys that are timestamps are compared in microseconds: {error}; "
+                "or merge by other keys"
             ) from error
-        reason = str(error)
     else:
         return
+    for batch in read(TimestampForm.TEXT):
+        rest = batch.slice(min(count, batch.num_rows))
+        count -= batch.num_rows - rest.num_rows
+        if rest.num_rows:
+            yield _with_clocks(table, rest)
+
+
+def _with_clocks(table: AcidTable, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows whose timestamps are texts, with timestamps."""
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for column in table.columns:
+        kind = parse_hive_type(column.type)
+        if column.name in arrays and kind.contains("timestamp"):
+            arrays[column.name] = _clocks(table, column.name, arrays[column.name], kind)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _clocks(table: AcidTable, name: str, texts: pa.Array, kind: HiveType) -> pa.Array:
     try:
-        for batch in read(TimestampForm.NANOSECONDS):
-            rest = batch.slice(min(count, batch.num_rows))
-            count -= batch.num_rows - rest.num_rows
-            if rest.num_rows:
-                yield rest
-    except RecordValueError as error:
+        return texts.cast(arrow_type(kind, timestamp_unit="us"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    try:
+        return texts.cast(arrow_type(kind, timestamp_unit="ns"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise RecordValueError(
-            f"table {table_name}: rows that lie together fit neither microseconds ({reason}) nor nanoseconds "
-            f"({error}), so they cannot be rewritten: change the values of one kind by Hive first"
+            f"table {table.full_name}: column {name!r} ({kind.text}): some rows have digits below "
+            f"microseconds and others years outside 1678 to 2261, which nanoseconds do not hold: {error}; merge them in "
+            "transactions of their own"
         ) from error
 
 

@@ -122,7 +122,7 @@ class TargetRows:
                     table, split, valid_ids, columns, options, groups, checks_placement=is_checked
                 )
 
-            return exact_rows(rows, table.full_name, keys_have_clocks)
+            return exact_rows(rows, table, keys_have_clocks)
 
         with contextlib.closing(read_in_turn(keyed.splits, read, threads=self.threads)) as found:
             for _, rows in found:

@@ -33,6 +33,7 @@ def hive(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Hive]:
     """A table with two rows that have all nine digits."""
     metastore = InMemoryMetastore(tmp_path, capabilities={"2.3": HIVE_2_3, "4.1": HIVE_4_1}[request.param])
     columns = [ColumnInfo("id", "bigint"), ColumnInfo("at", "timestamp"), ColumnInfo("word", "string")]
+    columns += [ColumnInfo("ends", "timestamp"), ColumnInfo("all", "array<struct<x:timestamp,y:string>>")]
     create_acid_table(metastore, NAME, columns, clustered_by=["id"], num_buckets=2)
     with connect(metastore) as opened:
         change(opened, lambda table: table.append(rows([1, 2], [FINE, FINE + 1])))
@@ -40,7 +41,17 @@ def hive(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Hive]:
 
 
 def rows(ids: list[int], values: list[Any], unit: pa.DataType = NS, word: str = "a") -> pa.Table:
-    return pa.table({"id": ids, "at": pa.array(values, unit), "word": [word] * len(ids)})
+    """Rows whose other timestamps are one of the year 9999, and fine ones in structs of lists."""
+    inner = pa.array([{"x": FINE, "y": "t"}] * len(ids), pa.struct([("x", NS), ("y", pa.string())]))
+    return pa.table(
+        {
+            "id": ids,
+            "at": pa.array(values, unit),
+            "word": [word] * len(ids),
+            "ends": pa.array([FAR] * len(ids), US),
+            "all": pa.ListArray.from_arrays(pa.array(range(len(ids) + 1), pa.int32()), inner),
+        }
+    )
 
 
 def words(ids: list[int]) -> pa.Table:
@@ -57,6 +68,8 @@ def found(hive: Hive) -> dict[int, str]:
     """Digits behind the second, by id."""
     with hive.snapshot(NAME) as view:
         read = view.table(NAME).scan(timestamps=TimestampForm.TEXT).to_arrow()
+        others = {(row["ends"], row["all"][0]["x"]) for row in read.to_pylist()}
+        assert others == {("9999-12-31T23:59:59", "2023-11-14T22:13:20.123456789")}
         texts = dict(zip(read["id"].to_pylist(), read["at"].to_pylist(), strict=True))
         return {number: text.partition(".")[2] for number, text in texts.items()}
 
@@ -115,16 +128,24 @@ def test_a_merge_keeps_them(hive: Hive, name: str) -> None:
 
 
 def test_updates_of_rows_that_were_read(hive: Hive) -> None:
-    """As Arrow and as pandas."""
-
-    def update(table: HiveTable) -> None:
-        scan = table.scan(row_ids=True, timestamps=TimestampForm.NANOSECONDS, filter=pc.field("id") == 1)
-        table.update(scan.to_pandas().assign(word="read"))
-        scan = table.scan(row_ids=True, timestamps=TimestampForm.NANOSECONDS, filter=pc.field("id") == 2)
-        table.update(scan.to_arrow())
-
-    change(hive, update)
-    assert found(hive) == {1: "123456789", 2: "12345679"}
+    """As Arrow and as pandas. A scan has one form, so no other column may have another year."""
+    name = "default.plain"
+    columns = [ColumnInfo("id", "bigint"), ColumnInfo("at", "timestamp"), ColumnInfo("word", "string")]
+    create_acid_table(hive.metastore, name, columns, clustered_by=["id"], num_buckets=2)
+    with hive.transaction(name) as transaction:
+        transaction.table(name).append(rows([1, 2], [FINE, FINE + 1]).select(["id", "at", "word"]))
+    with hive.transaction(name) as transaction:
+        table = transaction.table(name)
+        first, second = (
+            table.scan(row_ids=True, timestamps=TimestampForm.NANOSECONDS, filter=pc.field("id") == number)
+            for number in (1, 2)
+        )
+        table.update(first.to_pandas().assign(word="read"))
+        table.update(second.to_arrow())
+    with hive.snapshot(name) as view:
+        read = view.table(name).scan(timestamps=TimestampForm.NANOSECONDS).to_arrow().sort_by("id")
+        assert read["at"].cast(pa.int64()).to_pylist() == [FINE, FINE + 1]
+        assert read["word"].to_pylist() == ["read", "a"]
 
 
 def test_parts_of_two_units(hive: Hive) -> None:

@@ -315,3 +315,18 @@ def test_doubles_that_pandas_made_of_whole_numbers(make_table: Callable[..., Hiv
         with pytest.raises(RecordValueError, match=r"'v' .*9007199254740992.0 may be another"):
             stored(hive, frame, WAYS[way])
     assert stored(hive, frame.assign(v=[2.0**53 - 1, None])) == [2**53 - 1, None]
+
+
+@pytest.mark.parametrize("way", ["append", "merge value"])
+def test_dicts_of_pandas_have_the_same_keys(make_table: Callable[..., Hive], way: str) -> None:
+    """Arrow would fill what one lacks with NULL, in lists, too."""
+    whole = {"a": 1, "b": {"c": 2, "d": 3}}
+    cases = {
+        "struct<a:int,b:struct<c:int,d:int>>": [whole, {"a": 1, "b": {"c": 2}}],
+        "array<struct<a:int,b:struct<c:int,d:int>>>": [[whole], [whole, {"b": whole["b"]}]],
+    }
+    for hive_type, values in cases.items():
+        with pytest.raises(RecordValueError, match=r"default\.t: .*'v': row 1 has a dict without '(a|d)'"):
+            stored(make_table(hive_type), ids(pd.DataFrame, values), WAYS[way])
+        assert stored(make_table(hive_type), ids(pd.DataFrame, values[:1]), WAYS[way]) == values[:1]
+        assert stored(make_table(hive_type), ids(pd.DataFrame, [*values[:1], None]), WAYS[way])[1] is None
