@@ -73,8 +73,8 @@ def _clocks(table: AcidTable, name: str, texts: pa.Array, kind: HiveType) -> pa.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise RecordValueError(
             f"table {table.full_name}: column {name!r} ({kind.text}): some rows have digits below "
-            f"microseconds and others years outside 1678 to 2261, which nanoseconds do not hold: {error}; merge them in "
-            "transactions of their own"
+            f"microseconds and others years outside 1678 to 2261, which nanoseconds do not hold: {error}; "
+            "merge them in transactions of their own"
         ) from error
 
 
