@@ -35,6 +35,7 @@ from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.named_columns import named_columns
 from mutation_api.table.partition_columns import partition_type
 from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.plain_array import has_union
 
 if TYPE_CHECKING:
     import duckdb
@@ -190,9 +191,12 @@ class TableScan:
     def to_polars(self) -> pl.DataFrame:
         """All rows as a DataFrame of Polars.
 
-        Raises: as :meth:`by_partition`; ConfigurationError: Polars is not installed.
+        Raises: as :meth:`by_partition`; ConfigurationError: Polars is not installed; RecordLayoutError: a
+            column has unions, which Polars lacks.
         """
-        rows: pl.DataFrame = optional_package("polars", "to_polars()").from_arrow(self.to_arrow())
+        package = optional_package("polars", "to_polars()")
+        self._check_unions("Polars")
+        rows: pl.DataFrame = package.from_arrow(self.to_arrow())
         return rows
 
     def to_duckdb(
@@ -207,9 +211,11 @@ class TableScan:
         Returns:
             The connection.
 
-        Raises: as :meth:`by_partition`; ConfigurationError: DuckDB is not installed.
+        Raises: as :meth:`by_partition`; ConfigurationError: DuckDB is not installed; RecordLayoutError: a
+            column has unions, which DuckDB does not read.
         """
         package = optional_package("duckdb", "to_duckdb()")
+        self._check_unions("DuckDB")
         given: duckdb.DuckDBPyConnection = package.connect(":memory:") if connection is None else connection
         given.register(table_name, self.to_arrow())
         return given
@@ -221,6 +227,14 @@ class TableScan:
         columns = () if has_row_ids else (*keys, *self.view.table.column_names)[:1]
         counted = dataclasses.replace(self, columns=columns, row_ids=has_row_ids)
         return sum(rows.num_rows for _, rows in counted.by_partition())
+
+    def _check_unions(self, package: str) -> None:
+        unions = [field.name for field in self.schema if has_union(field.type)]
+        if unions:
+            raise RecordLayoutError(
+                f"table {self.view.table.full_name}: {package} reads no unions of Arrow, as in {unions}: "
+                "leave them out (columns=…), or use to_arrow() or to_pandas()"
+            )
 
     def _field(self, column: AcidColumn) -> pa.Field:
         if column in self.view.table.partition_keys:
