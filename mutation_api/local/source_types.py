@@ -78,7 +78,7 @@ def _of_duckdb(found: Any) -> Iterator[str]:
     if found.id not in _DUCKDB:
         yield str(found)
     if found.id in _NESTED_DUCKDB:
-        # A union's first child is its tag, without a name.
         for name, child in found.children:
-            if name and name != "size":
+            # A union's first child is its tag, without a name; an array's second is a number.
+            if name and not isinstance(child, int):
                 yield from _of_duckdb(child)

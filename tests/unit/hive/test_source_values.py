@@ -179,6 +179,8 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
         ["decimal(38,0)", "bigint"],
     ),
     "BIT of DuckDB": (duckdb.sql("SELECT 0 id, '101'::BIT v"), ["binary", "string"]),
+    "BIT in a struct of DuckDB": (duckdb.sql("SELECT 0 id, {'size': '101'::BIT} v"), ["struct<size:binary>"]),
+    "BIT in an array of DuckDB": (duckdb.sql("SELECT 0 id, ['101'::BIT]::BIT[1] v"), ["array<binary>"]),
     "BIT in a list of DuckDB": (duckdb.sql("SELECT 0 id, ['101'::BIT] v"), ["array<binary>"]),
     "TIMETZ of DuckDB": (duckdb.sql("SELECT 0 id, '10:00:00+01'::TIMETZ v"), ["bigint", "string"]),
     "arrow.opaque": (
@@ -330,3 +332,12 @@ def test_dicts_of_pandas_have_the_same_keys(make_table: Callable[..., Hive], way
             stored(make_table(hive_type), ids(pd.DataFrame, values), WAYS[way])
         assert stored(make_table(hive_type), ids(pd.DataFrame, values[:1]), WAYS[way]) == values[:1]
         assert stored(make_table(hive_type), ids(pd.DataFrame, [*values[:1], None]), WAYS[way])[1] is None
+
+
+def test_a_hugeint_of_39_digits_is_refused(make_table: Callable[..., Hive]) -> None:
+    """DuckDB puts it into a decimal of 38 digits."""
+    rows = duckdb.sql("SELECT 0 id, 170141183460469231731687303715884105727::HUGEINT v")
+    for hive_type in ("decimal(38,0)", "bigint", "decimal(38,10)"):
+        for way in ("append", "merge value"):
+            with pytest.raises(RecordValueError, match=r"'v'.*17014118346"):
+                stored(make_table(hive_type), rows, WAYS[way])
