@@ -11,6 +11,7 @@ from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.types.misfit import MisfitError, UnfitTypeError
+from mutation_api.types.scalar_conversion import CAST_FIRST
 from mutation_api.types.timestamp_units import exact_unit
 
 __all__ = ["check_type", "converted"]
@@ -50,7 +51,8 @@ def check_type(table_name: str, column: AcidColumn, found: pa.DataType, shown: s
     except (RecordLayoutError, TypeError, ValueError) as error:
         unfit = error.__cause__
         reason = f"{unfit.path}: {unfit.reason}" if isinstance(unfit, UnfitTypeError) else f": {error}"
+        told = reason.removeprefix(", ").removeprefix(": ")
         raise RecordLayoutError(
             f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
-            f"cast it in the source ({reason.removeprefix(', ').removeprefix(': ')})"
+            f"cast it in the source{'' if told.endswith(CAST_FIRST) else f' ({told})'}"
         ) from error

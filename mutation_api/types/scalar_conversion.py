@@ -20,6 +20,7 @@ from mutation_api.types.hive_type import INTEGER_BITS, HiveType, arrow_type
 from mutation_api.types.misfit import MisfitError, UnfitTypeError
 
 __all__ = [
+    "CAST_FIRST",
     "MAX_DAYS",
     "MIN_DAYS",
     "convert_scalars",
@@ -29,6 +30,9 @@ __all__ = [
 MIN_DAYS = -719162
 MAX_DAYS = 2932896
 """0001-01-01 and 9999-12-31 as days from 1970-01-01, both inclusive; beyond them Hive releases disagree."""
+
+CAST_FIRST = "cast them first"
+"""The end of the reason that a type does not fit, if there is nothing more to say."""
 
 _WIDEST_DECIMAL = 75
 """Digits that can be rounded: Arrow has 76, rounding needs one more than the value."""
@@ -369,7 +373,7 @@ def _is_text(arrow: pa.DataType) -> bool:
 
 def _unfit(array: pa.Array, hive_type: HiveType) -> UnfitTypeError:
     return UnfitTypeError(
-        f"values of type {array.type} cannot become {hive_type.text} without loss; cast them first"
+        f"values of type {array.type} cannot become {hive_type.text} without loss; {CAST_FIRST}"
     )
 
 
