@@ -108,6 +108,7 @@ from .inputs.watermark import WATERMARK_TABLE_NAME as WATERMARK_TABLE_NAME
 from .inputs.watermark import Watermark as Watermark
 from .inputs.watermark import Watermarks as Watermarks
 from .local.local_options import LocalOptions as LocalOptions
+from .orc.read.column_reader import TimestampForm as TimestampForm
 from .scan.directory import open_directory as open_directory
 from .scan.export import export_rows as export_rows
 from .scan.table_scan import TableScan as TableScan

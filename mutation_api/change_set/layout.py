@@ -14,6 +14,7 @@ from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.plain_array import refusal
 
 __all__ = [
     "INSERT_FILES_PER_PARTITION",
@@ -42,7 +43,7 @@ class GivenColumn:
         name: as the user wrote it.
         arrow: its Arrow type; None if it has none.
         shown: its type in the engine's words, for messages.
-        reason: why it has no Arrow type.
+        reason: why it has no Arrow type, or a refused one.
     """
 
     name: str
@@ -53,7 +54,8 @@ class GivenColumn:
     @classmethod
     def of_field(cls, field: pa.Field) -> GivenColumn:
         """A column of an Arrow schema."""
-        return cls(field.name, field.type, str(field.type))
+        refused = refusal(field.type)
+        return cls(field.name, field.type, *(refused or (str(field.type),)))
 
 
 @dataclass(frozen=True)

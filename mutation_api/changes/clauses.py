@@ -71,4 +71,7 @@ class Clause(Generic[E]):
 
 def text_of(expression: object) -> str:
     """The expression for a message."""
-    return expression if isinstance(expression, str) else str(expression)
+    try:
+        return expression if isinstance(expression, str) else str(expression)
+    except UnicodeDecodeError as error:  # bytes that are no UTF-8 in an Arrow expression
+        return bytes(error.object).decode(errors="replace")

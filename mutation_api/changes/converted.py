@@ -10,7 +10,9 @@ from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.types.scalar_conversion import MisfitError
+from mutation_api.types.misfit import MisfitError, UnfitTypeError
+from mutation_api.types.scalar_conversion import CAST_FIRST
+from mutation_api.types.timestamp_units import exact_unit
 
 __all__ = ["check_type", "converted"]
 
@@ -18,7 +20,7 @@ __all__ = ["check_type", "converted"]
 def converted(
     table_name: str, column: AcidColumn, values: pa.Array, key_of: Callable[[int], str]
 ) -> pa.Array:
-    """Convert n values to the column's type, timestamps in microseconds.
+    """Convert n values to the column's type, timestamps in microseconds unless they have finer digits.
 
     Args:
         table_name: for messages.
@@ -31,7 +33,7 @@ def converted(
     """
     hive_type = parse_hive_type(column.type)
     try:
-        return convert_to_column(values, hive_type, column=column.name, timestamp_unit="us")
+        return convert_to_column(values, hive_type, column=column.name, timestamp_unit=exact_unit(values))
     except RecordValueError as error:
         misfit = error.__cause__
         if not isinstance(misfit, MisfitError):
@@ -45,9 +47,12 @@ def converted(
 def check_type(table_name: str, column: AcidColumn, found: pa.DataType, shown: str) -> None:
     """Raise RecordLayoutError if no value of a type can be stored in the column; ``shown`` names it."""
     try:
-        convert_to_column(pa.array([], type=found), parse_hive_type(column.type), column=column.name)
+        convert_to_column(pa.nulls(0, found), parse_hive_type(column.type), column=column.name)
     except (RecordLayoutError, TypeError, ValueError) as error:
+        unfit = error.__cause__
+        reason = f"{unfit.path}: {unfit.reason}" if isinstance(unfit, UnfitTypeError) else f": {error}"
+        told = reason.removeprefix(", ").removeprefix(": ")
         raise RecordLayoutError(
             f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
-            "cast it in the source"
+            f"cast it in the source{'' if told.endswith(CAST_FIRST) else f' ({told})'}"
         ) from error

@@ -16,7 +16,7 @@ from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordVal
 from mutation_api.expressions.hive_sql import parsed_sql
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
-from mutation_api.types.scalar_conversion import MisfitError, UnfitTypeError
+from mutation_api.types.misfit import MisfitError, UnfitTypeError
 from mutation_api.types.text_values import values_of_texts
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ columns that it names and no others, so other columns cost nothing and may have 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -14,7 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.errors import RecordLayoutError, listed
-from mutation_api.expressions.parts import Path, named_paths, with_small_integers, with_typed_sets
+from mutation_api.expressions.parts import (
+    Path,
+    expression_text,
+    has_fatal_literal,
+    named_paths,
+    with_small_integers,
+    with_typed_sets,
+)
 
 acero = lazy_loader.load("pyarrow.acero", suppress_warning=True)  # it imports pandas, if that is installed
 
@@ -58,13 +66,18 @@ def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.D
             types; ``what`` names the expression.
     """
     named = _named(expression, schema, what)
+    with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        if has_fatal_literal(expression):
+            raise RecordLayoutError(
+                f"{what} {expression_text(expression)} holds a NULL of type large_string or large_binary, "
+                "with which pyarrow ends the process: write is_null(), or pa.scalar(None, pa.string())"
+            )
     try:
         return _values([expression], _narrowed(schema, named).empty_table())[0].type
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError) as error:
         names = listed([".".join(path) for path in _paths(schema)])
-        raise RecordLayoutError(
-            f"{what} {expression} cannot be resolved over {names}: {_reason(str(error), schema)}"
-        ) from error
+        text, reason = expression_text(expression), _reason(str(error), schema)
+        raise RecordLayoutError(f"{what} {text} cannot be resolved over {names}: {reason}") from error
 
 
 def checked_expression(given: object, what: str) -> pc.Expression:
@@ -245,10 +258,10 @@ def _named(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset
     """The columns that an expression names; those of which Arrow cannot tell may be all."""
     try:
         return named_paths(expression)
-    except pa.ArrowNotImplementedError as error:
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         if _BY_NUMBER in str(error):
             raise RecordLayoutError(
-                f"{what} {expression} names a column by its number: use its name"
+                f"{what} {expression_text(expression)} names a column by its number: use its name"
             ) from error
         return frozenset(_paths(schema))
 

@@ -18,7 +18,15 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = ["Path", "exact_values", "named_paths", "with_small_integers", "with_typed_sets"]
+__all__ = [
+    "Path",
+    "exact_values",
+    "expression_text",
+    "has_fatal_literal",
+    "named_paths",
+    "with_small_integers",
+    "with_typed_sets",
+]
 
 Path = tuple[str, ...]
 """A column's name, or for a field of a struct column both names."""
@@ -51,6 +59,28 @@ def named_paths(expression: pc.Expression) -> frozenset[Path]:
         elif key == _FIELD:
             paths.add((value.decode(),))
     return frozenset(paths)
+
+
+def expression_text(expression: pc.Expression) -> str:
+    """The expression for a message; bytes that are no UTF-8, which its own text cannot hold, are left out."""
+    try:
+        return str(expression)
+    except UnicodeDecodeError as error:
+        return bytes(error.object).decode(errors="replace")
+
+
+def has_fatal_literal(expression: pc.Expression) -> bool:
+    """Whether it holds a NULL of type large_string or large_binary, with which pyarrow 26 ends the process.
+
+    Raises:
+        pa.ArrowNotImplementedError, pa.ArrowInvalid: it holds a value that Arrow cannot pickle.
+    """
+    pickled = _pickled(expression)
+    return any(
+        pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+        for column in pickled.columns
+        if column.null_count
+    )
 
 
 def with_small_integers(expression: pc.Expression) -> pc.Expression:

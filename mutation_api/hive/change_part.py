@@ -28,8 +28,6 @@ __all__ = ["DELETE", "INSERT", "OPERATION", "UPDATE", "ChangePart", "PartLayout"
 OPERATION = "__operation"
 """The column of operations in a joined change set; a name that hardly any table has."""
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
-_TIMESTAMP_UNIT = "us"
-"""Unit of a timestamp column for which parts have different types, as in rows that are read."""
 
 
 @dataclass(frozen=True)
@@ -157,12 +155,14 @@ class ChangePart:
     Attributes:
         operation: that of all rows; None if the batches have the column OPERATION.
         schema: of the batches: OPERATION, ROW__ID and columns of the table, as far as they are there.
+        fine: names of the columns that hold timestamps with digits below microseconds.
         batches: read once, when the change set is written.
     """
 
     operation: str | None
     schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
+    fine: frozenset[str]
 
 
 def joined(table: AcidTable, parts: Sequence[ChangePart]) -> pa.RecordBatchReader:
@@ -176,7 +176,8 @@ def joined(table: AcidTable, parts: Sequence[ChangePart]) -> pa.RecordBatchReade
     for column in table.all_columns:
         types = {p.schema.field(column.name).type for p in parts if column.name in p.schema.names}
         if types:
-            common = arrow_type(parse_hive_type(column.type), timestamp_unit=_TIMESTAMP_UNIT)
+            unit = "ns" if any(column.name in part.fine for part in parts) else "us"
+            common = arrow_type(parse_hive_type(column.type), timestamp_unit=unit)
             fields.append(pa.field(column.name, types.pop() if len(types) == 1 else common))
     schema = pa.schema(fields)
     batches = (_fitted(table, part, batch, schema) for part in parts for batch in part.batches)
@@ -190,7 +191,7 @@ def _fitted(table: AcidTable, part: ChangePart, batch: pa.RecordBatch, schema: p
         if field.name in batch.schema.names:
             array = batch.column(field.name)
             if array.type != field.type:
-                array = _converted(table, array, field.name, types[field.name])
+                array = _converted(table, array, field, types[field.name])
         elif field.name == OPERATION:
             array = pa.repeat(pa.scalar(part.operation, pa.string()), batch.num_rows)
         else:
@@ -199,13 +200,16 @@ def _fitted(table: AcidTable, part: ChangePart, batch: pa.RecordBatch, schema: p
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _converted(table: AcidTable, array: pa.Array, name: str, hive_type: str) -> pa.Array:
+def _converted(table: AcidTable, array: pa.Array, field: pa.Field, hive_type: str) -> pa.Array:
+    kind = parse_hive_type(hive_type)
+    unit = "us" if field.type == arrow_type(kind, timestamp_unit="us") else "ns"
     try:
-        return convert_to_column(
-            array, parse_hive_type(hive_type), column=name, timestamp_unit=_TIMESTAMP_UNIT
-        )
+        return convert_to_column(array, kind, column=field.name, timestamp_unit=unit)
     except (RecordLayoutError, RecordValueError) as error:
-        raise type(error)(f"table {table.full_name}: {error}") from error
+        advice = "; other rows of that column have digits below microseconds: write these in a transaction of"
+        raise type(error)(
+            f"table {table.full_name}: {error}{f'{advice} their own' if unit == 'ns' else ''}"
+        ) from error
 
 
 def _is_bare(given: pa.Schema) -> bool:

@@ -16,6 +16,7 @@ from mutation_api.hive.change_part import DELETE, INSERT, UPDATE
 from mutation_api.hive.table_changes import TableChanges
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.reader.read_ahead import WAITING_BYTES_DEFAULT
+from mutation_api.scan import TimestampForm
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import open_table
 from mutation_api.table.snapshot_view import SnapshotView
@@ -57,6 +58,7 @@ class SnapshotTable:
         *,
         row_ids: bool = False,
         limit: int | None = None,
+        timestamps: TimestampForm = TimestampForm.MICROSECONDS,
         truncate_nanoseconds: bool = False,
     ) -> TableScan:
         """Describe a read; the result's ``to_arrow()``, ``to_pandas()``, ``to_polars()``, … read.
@@ -70,8 +72,10 @@ class SnapshotTable:
                 boolean column. Partitions whose rows cannot meet it are not read.
             row_ids: put ROW__ID first, which updates and deletes need.
             limit: number of rows after which reading ends.
-            truncate_nanoseconds: cut digits of timestamps below microseconds; otherwise a value that has them
-                is an error.
+            timestamps: form of timestamps in data columns: ``MICROSECONDS`` holds the years 1 to 9999,
+                ``NANOSECONDS`` all digits of the years 1678 to 2261, ``TEXT`` both.
+            truncate_nanoseconds: cut digits below microseconds; otherwise a value that has them is an error,
+                if ``timestamps`` is ``MICROSECONDS``.
 
         Raises:
             TransactionStateError: the transaction or snapshot is not open.
@@ -82,6 +86,7 @@ class SnapshotTable:
             filter=filter,
             row_ids=row_ids,
             limit=limit,
+            timestamps=timestamps,
             truncate_nanoseconds=truncate_nanoseconds,
             threads=self._local.thread_count,
             waiting_bytes=min(WAITING_BYTES_DEFAULT, self._local.memory_bytes // _WAITING_PART),

@@ -21,6 +21,7 @@ from mutation_api.local.arrow_input import changes_reader
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.writer_options import WriterOptions
+from mutation_api.types.timestamp_units import exact_unit
 
 __all__ = ["TableChanges"]
 
@@ -71,11 +72,14 @@ class TableChanges:
         layout = PartLayout.of(table, reader.schema, operation, operation_column)
         spool = SpooledBatches(layout.plain_schema(reader.schema), self._share)
         self._spools.append(spool)
+        fine: set[str] = set()
         for batch in reader:
             if batch.num_rows:
-                spool.add(layout.plain(batch))
+                plain = layout.plain(batch)
+                fine |= {name for name in layout.layout.columns if exact_unit(plain.column(name)) == "ns"}
+                spool.add(plain)
         if spool.row_count:
-            self._parts.append(ChangePart(operation, spool.schema, spool))
+            self._parts.append(ChangePart(operation, spool.schema, spool, frozenset(fine)))
             self._verify_row_ids |= verify_row_ids
         return spool.row_count
 
@@ -97,7 +101,9 @@ class TableChanges:
         self.check_first()
         layout = PartLayout.of(self._table, changes.schema, None, operation_column)
         batches = map(layout.plain, changes)
-        self._parts.append(ChangePart(None, layout.plain_schema(changes.schema), batches))
+        # A merge gives nanoseconds only where values need them.
+        fine = frozenset(field.name for field in changes.schema if "[ns" in str(field.type))
+        self._parts.append(ChangePart(None, layout.plain_schema(changes.schema), batches, fine))
         self._insert_files, self._options = insert_files, options
 
     def checked_sink(self) -> AcidTable:

@@ -16,7 +16,7 @@ from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.types.scalar_conversion import MisfitError, UnfitTypeError
+from mutation_api.types.misfit import MisfitError, UnfitTypeError
 from mutation_api.types.text_values import BinaryText, check_text_type, values_of_texts
 
 __all__ = [

@@ -11,8 +11,12 @@ import pyarrow.compute as pc
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import RecordLayoutError
+from mutation_api.local.pandas_dicts import check_dicts
+from mutation_api.local.source_types import unknown_types
 from mutation_api.reader.split_rows import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.types.misfit import UnfitTypeError
+from mutation_api.types.plain_array import plain_array, refusal, refused_type
 
 __all__ = ["arrow_reader", "changes_reader"]
 
@@ -34,13 +38,19 @@ def arrow_reader(
         untyped: types of columns, by name in upper case, that have none because there are no rows. A
             DataFrame of pandas without rows often has no types: nothing was to be changed today.
 
+    Returns:
+        Columns as :func:`~mutation_api.types.plain_array.plain_array` returns them. One that it refuses gets
+        a type that every conversion refuses with the reason, since a delete need not read it.
+
     Raises:
         RecordLayoutError: the object has neither interface, holds something else than rows, or its values
-            have no type of Arrow; the message names its type.
+            have no type of Arrow; the message names its type. When it is read: values cannot be decoded.
+        RecordValueError: see :func:`~mutation_api.local.pandas_dicts.check_dicts`.
     """
-    if isinstance(data, pa.RecordBatchReader):
-        return data
-    reader = _reader(data, what)
+    refused = unknown_types(data)
+    reader = data if isinstance(data, pa.RecordBatchReader) else _reader(data, what, refused)
+    check_dicts(data, reader.schema, what)
+    reader = _plain_reader(reader, what, refused)
     # Others may compute their length: DuckDB runs the query for it.
     is_in_memory = type(data).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow")
     if not (is_in_memory and isinstance(data, Sized) and len(data) == 0):
@@ -57,6 +67,50 @@ def changes_reader(
     return arrow_reader(data, f"table {table.full_name}: {what}", untyped)
 
 
+def _plain_reader(
+    reader: pa.RecordBatchReader, what: str, refused: Mapping[str, str]
+) -> pa.RecordBatchReader:
+    """The same rows in plain arrays; ``refused``: reasons by column, whatever its Arrow type is."""
+    fields = [_plain_field(field, refused.get(field.name)) for field in reader.schema]
+    if all(plain is field for plain, field in zip(fields, reader.schema, strict=True)):
+        return reader
+    schema = pa.schema(fields)
+
+    def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = zip(batch.columns, batch.schema, fields, strict=True)
+        arrays = [_plain_column(array, given, wanted, what) for array, given, wanted in columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, map(plain, reader))
+
+
+def _plain_field(field: pa.Field, reason: str | None) -> pa.Field:
+    """The field of the plain values; one of a refused type if they are refused."""
+    if reason is None:
+        try:
+            empty = pa.nulls(0, field.type)
+            plain = plain_array(empty, field.metadata)
+            return field if plain is empty else pa.field(field.name, plain.type)
+        except UnfitTypeError as unfit:
+            reason = f"{unfit.path.removeprefix(', ')}: {unfit.reason}" if unfit.path else unfit.reason
+        except pa.ArrowException as error:
+            reason = f"values of type {field.type} cannot be read: {error}"
+    return pa.field(field.name, refused_type(str(field.type), reason))
+
+
+def _plain_column(array: pa.Array, given: pa.Field, wanted: pa.Field, what: str) -> pa.Array:
+    if wanted is given:
+        return array
+    if refusal(wanted.type) is not None:
+        return pa.nulls(len(array), wanted.type)
+    try:
+        return plain_array(array, given.metadata)
+    except pa.ArrowException as error:
+        raise RecordLayoutError(
+            f"{what}: column {given.name!r}: values of type {given.type} cannot be decoded: {error}"
+        ) from error
+
+
 def _type_without_rows(field: pa.Field, untyped: Mapping[str, pa.DataType]) -> pa.DataType:
     """Of a column without values; pandas gives double to one that never had any."""
     if pa.types.is_null(field.type) or pa.types.is_float64(field.type):
@@ -64,7 +118,7 @@ def _type_without_rows(field: pa.Field, untyped: Mapping[str, pa.DataType]) -> p
     return field.type
 
 
-def _reader(data: object, what: str) -> pa.RecordBatchReader:
+def _reader(data: object, what: str, refused: Mapping[str, str]) -> pa.RecordBatchReader:
     if isinstance(data, pa.Table):
         # The C interface would give the same, but without the class of an error that a batch's source raises.
         return data.to_reader()
@@ -75,7 +129,9 @@ def _reader(data: object, what: str) -> pa.RecordBatchReader:
             batch = pa.record_batch(data)
             return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise RecordLayoutError(f"{what}: {_named(data)} {_misfit(error)}") from error
+        reasons = "; ".join(f"column {name!r}: {reason}" for name, reason in refused.items())
+        misfit = f"cannot be converted to Arrow: {reasons}" if reasons else _misfit(error)
+        raise RecordLayoutError(f"{what}: {_named(data)} {misfit}") from error
     if hasattr(data, "collect"):
         raise RecordLayoutError(f"{what}: {_named(data)} has no rows yet: give what its collect() returns")
     if isinstance(data, pc.Expression):

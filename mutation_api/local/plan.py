@@ -55,9 +55,9 @@ class LocalPlan:
                 :meth:`mutation_api.change_set.classify.ChangeClassifier.classify`, and a value does not fit.
         """
         count = batch.num_rows
-        columns = {name: _plain(batch.column(given)) for name, given in self.layout.columns.items()}
+        columns = {name: plain_array(batch.column(given)) for name, given in self.layout.columns.items()}
         columns |= {name: pa.repeat(value, count) for name, value in self.defaults.items()}
-        operations = _plain(batch.column(self.layout.operation)).cast(pa.string())
+        operations = plain_array(batch.column(self.layout.operation)).cast(pa.string())
         given_deletes = _mask(pc.equal(pc.utf8_lower(operations), Operation.DELETE.name.lower()))
         fields = self.addresser.fields
         parts = [
@@ -81,8 +81,8 @@ class LocalPlan:
         """The parts of ROW__ID, in the order of ``row_id_fields``; all null if it is null."""
         if self.layout.row_id is None:
             return []
-        row_ids = _plain(batch.column(self.layout.row_id))
-        return [_plain(pc.struct_field(row_ids, name)) for name in self.layout.row_id_fields.values()]
+        row_ids = plain_array(batch.column(self.layout.row_id))
+        return [plain_array(pc.struct_field(row_ids, name)) for name in self.layout.row_id_fields.values()]
 
     def _rows(self, columns: list[pa.Array], deletes: NDArray[np.bool_]) -> list[pa.Array]:
         assert self.row_type is not None
@@ -130,18 +130,8 @@ def plan_changes(
     inspector = RecordInspector(table)
     row_type = None
     if not missing:
-        row_type = inspector.rows([_plain(pa.nulls(0, types[name])) for name in table.column_names]).type
+        row_type = inspector.rows([plain_array(pa.nulls(0, types[name])) for name in table.column_names]).type
     return LocalPlan(table, layout, ChangeAddresser(classifier, fields), inspector, row_type, defaults)
-
-
-def _plain(array: pa.Array) -> pa.Array:
-    """The values without encoding or view, which few of Arrow's functions take."""
-    array = plain_array(array)
-    if pa.types.is_string_view(array.type):
-        return array.cast(pa.large_string())
-    if pa.types.is_binary_view(array.type):
-        return array.cast(pa.large_binary())
-    return array
 
 
 def _hidden(array: pa.Array, mask: NDArray[np.bool_]) -> pa.Array:

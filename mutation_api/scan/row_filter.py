@@ -25,6 +25,7 @@ from mutation_api.expressions.evaluation import (
     named_column,
     result_type,
 )
+from mutation_api.expressions.parts import expression_text
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition_columns import partition_scalars
 
@@ -66,7 +67,9 @@ class RowFilter:
         given = checked_expression(given, what)
         found = result_type(given, schema, what)
         if not pa.types.is_boolean(found):
-            raise RecordLayoutError(f"{what} {given} gives {found}; it must be true or false for each row")
+            raise RecordLayoutError(
+                f"{what} {expression_text(given)} gives {found}; it must be true or false for each row"
+            )
         names = columns_read(given, schema, what)
         read = pa.schema([field for field in schema if field.name in names])
         return cls(table, bindable(given, read) if names else given, read)
@@ -126,7 +129,8 @@ class RowFilter:
 
     def _without_value(self, error: Exception) -> RecordValueError:
         return RecordValueError(
-            f"table {self.table.full_name}: the filter {self.expression} has no value for a row: {error}"
+            f"table {self.table.full_name}: the filter {expression_text(self.expression)} has no value for a "
+            f"row: {error}"
         )
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.expressions.parts import expression_text
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
 from mutation_api.reader.partition_plan import plan_partitions
 from mutation_api.reader.read_ahead import WAITING_BYTES_DEFAULT, read_in_turn
@@ -34,6 +35,7 @@ from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.named_columns import named_columns
 from mutation_api.table.partition_columns import partition_type
 from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.plain_array import has_union
 
 if TYPE_CHECKING:
     import duckdb
@@ -89,11 +91,20 @@ class TableScan:
     waiting_bytes: int = WAITING_BYTES_DEFAULT
     files: PlannedFiles | None = field(default=None, repr=False)
 
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError if ``timestamps`` is not a form."""
+        if not isinstance(self.timestamps, TimestampForm):
+            forms = ", ".join(form.name for form in TimestampForm)
+            raise ConfigurationError(
+                f"table {self.view.table.full_name}: timestamps={self.timestamps!r}: "
+                f"give one of TimestampForm: {forms}"
+            )
+
     def __repr__(self) -> str:
         """The table and what is wanted of it, not all of its columns and partitions."""
         wanted = {
             "columns": self.columns,
-            "filter": None if self.filter is None else str(self.filter),
+            "filter": None if self.filter is None else _filter_text(self.filter),
             "where_partition": self.where_partition or None,
             "row_ids": self.row_ids or None,
             "limit": self.limit,
@@ -159,20 +170,33 @@ class TableScan:
         return self._reader(None).read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a DataFrame of pandas, with the types that pyarrow chooses.
+        """All rows as a DataFrame of pandas, whose columns keep the types of Arrow (``pandas.ArrowDtype``).
+
+        So every value is exact, and a row may be given to an update as it is: NULL does not make doubles of
+        whole numbers, and dates, timestamps and decimals have their whole range. Unions are Python objects.
+        For numpy's types, which are not exact: ``scan.to_arrow().to_pandas()``.
 
         Raises: as :meth:`by_partition`; ConfigurationError: pandas is not installed.
         """
-        optional_package("pandas", "to_pandas()")
-        rows: pd.DataFrame = self.to_arrow().to_pandas()
-        return rows
+        package = optional_package("pandas", "to_pandas()")
+        rows = self.to_arrow()
+        unions = [field.name for field in rows.schema if pa.types.is_union(field.type)]
+        frame: pd.DataFrame = rows.drop_columns(unions).to_pandas(types_mapper=package.ArrowDtype)
+        for name in unions:  # pandas has no union, so these are objects
+            frame.insert(
+                rows.column_names.index(name), name, package.Series(rows[name].to_pylist(), dtype=object)
+            )
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a DataFrame of Polars.
 
-        Raises: as :meth:`by_partition`; ConfigurationError: Polars is not installed.
+        Raises: as :meth:`by_partition`; ConfigurationError: Polars is not installed; RecordLayoutError: a
+            column has unions, which Polars lacks.
         """
-        rows: pl.DataFrame = optional_package("polars", "to_polars()").from_arrow(self.to_arrow())
+        package = optional_package("polars", "to_polars()")
+        self._check_unions("Polars")
+        rows: pl.DataFrame = package.from_arrow(self.to_arrow())
         return rows
 
     def to_duckdb(
@@ -187,9 +211,11 @@ class TableScan:
         Returns:
             The connection.
 
-        Raises: as :meth:`by_partition`; ConfigurationError: DuckDB is not installed.
+        Raises: as :meth:`by_partition`; ConfigurationError: DuckDB is not installed; RecordLayoutError: a
+            column has unions, which DuckDB does not read.
         """
         package = optional_package("duckdb", "to_duckdb()")
+        self._check_unions("DuckDB")
         given: duckdb.DuckDBPyConnection = package.connect(":memory:") if connection is None else connection
         given.register(table_name, self.to_arrow())
         return given
@@ -201,6 +227,14 @@ class TableScan:
         columns = () if has_row_ids else (*keys, *self.view.table.column_names)[:1]
         counted = dataclasses.replace(self, columns=columns, row_ids=has_row_ids)
         return sum(rows.num_rows for _, rows in counted.by_partition())
+
+    def _check_unions(self, package: str) -> None:
+        unions = [field.name for field in self.schema if has_union(field.type)]
+        if unions:
+            raise RecordLayoutError(
+                f"table {self.view.table.full_name}: {package} reads no unions of Arrow, as in {unions}: "
+                "leave them out (columns=…), or use to_arrow() or to_pandas()"
+            )
 
     def _field(self, column: AcidColumn) -> pa.Field:
         if column in self.view.table.partition_keys:
@@ -297,6 +331,10 @@ class _SplitReader:
         needed = () if self.where is None else self.where.columns
         others = [c for c in self.view.table.all_columns if c.name in needed and c not in self.selected]
         return (*self.selected, *others)
+
+
+def _filter_text(given: pc.Expression | str) -> str:
+    return given if isinstance(given, str) else expression_text(given)
 
 
 def _first_rows(batches: Iterator[PartitionRows], limit: int | None) -> Generator[PartitionRows, None, None]:

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.types.hive_type import HiveType, arrow_type
+from mutation_api.types.map_keys import second_of_equal_keys
+from mutation_api.types.misfit import MisfitError, UnfitTypeError
 from mutation_api.types.plain_array import (
     dense_union,
     has_union,
@@ -26,7 +28,7 @@ from mutation_api.types.plain_array import (
     struct_fields,
     union_parts,
 )
-from mutation_api.types.scalar_conversion import MisfitError, UnfitTypeError, convert_scalars
+from mutation_api.types.scalar_conversion import convert_scalars, shown_value
 
 __all__ = ["convert_to_column"]
 
@@ -40,24 +42,29 @@ def convert_to_column(
     column             accepted
     =================  ==================================================================================
     boolean            boolean
-    tinyint … bigint   integers in range; floats and decimals that are whole numbers in range
+    tinyint … bigint   integers in range; floats and decimals that are whole numbers in range, but no
+                       double of 2**53 or more, nor float of 2**24 or more: it may be another number rounded
     float, double      floats (to the nearest, as Hive casts; overflow refused); decimals; integers that
                        stay exact
     decimal(p,s)       decimals, rounded half up to s digits; integers; floats whose shortest decimal text
-                       has at most s digits after the point; p - s digits before the point must be enough
+                       has at most s digits after the point, below 2**53 (2**24) as above; p - s digits
+                       before the point must be enough
     string             strings; integers; dates
     varchar(n)         the same, cut to n code points
     char(n)            the same, cut, then without trailing blanks
     binary             binary of any width
     date               dates; timestamps without zone at midnight; 0001-01-01 to 9999-12-31
     timestamp          timestamps without zone that the unit can hold exactly; dates; years 1 to 9999
-    array, map         lists and maps (a list of two-field structs counts as a map), element by element
-    struct             structs, fields by name whatever the case; one that is missing is null, an extra
-                       one refused
+    array              lists, element by element
+    map                maps, and lists of structs with the fields key and value; keys that are equal when
+                       converted, and NULL as a key, are refused
+    struct             structs, fields by name whatever case and order; all of them, and no others
     uniontype          unions with as many alternatives, position by position
     =================  ==================================================================================
 
-    Dictionary, run-end encoded, large, view and chunked arrays are accepted too; so is the null type.
+    Chunked arrays are accepted, large ones, the null type, and all that
+    :func:`~mutation_api.types.plain_array.plain_array` turns into such values. It refuses extension types
+    whose storage is not their value.
 
     Args:
         array: n values.
@@ -128,22 +135,41 @@ def _convert_map(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
     if key.null_count:
         row = int(_parents(offsets)[pc.index(key.is_null(), True).as_py()])
         raise MisfitError(row, "null", "cannot be the key of a map")
+    second = second_of_equal_keys(offsets, key)
+    if second is not None:
+        row = int(_parents(offsets)[second])
+        given, stored = shown_value(keys, second), shown_value(key, second)
+        becomes = "" if given == stored else f"is stored as {stored}, which "
+        raise MisfitError(row, given, f"{becomes}is the key of two entries of the map", ", key")
     item = _convert_child(items, hive_type.children[1], unit, ", value", lambda: _parents(offsets))
     return pa.MapArray.from_arrays(list_offsets(offsets, array), key, item)
 
 
 def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
-    """Keys, values and n + 1 offsets of a map array, or of a list of two-field structs."""
+    """Keys, values and n + 1 offsets of a map array, or of a list of structs with fields key and value.
+
+    Polars and others turn maps into such lists. The order of the fields is not part of their meaning.
+    """
     if pa.types.is_map(array.type):
         offsets, keys, items = map_parts(array)
         return keys, items, offsets
     if not _is_list(array.type):
         raise UnfitTypeError(f"values of type {array.type} cannot become a map")
     offsets, entries = rebased_list(array)
-    if not pa.types.is_struct(entries.type) or entries.type.num_fields != 2:
-        raise UnfitTypeError(f"values of type {array.type} cannot become a map: its elements are not pairs")
-    keys, items = struct_fields(entries)
-    return keys, items, offsets
+    entries = plain_array(entries)
+    if pa.types.is_null(entries.type):
+        return entries, entries, offsets
+    names = [field.name.lower() for field in entries.type] if pa.types.is_struct(entries.type) else []
+    if sorted(names) != ["key", "value"]:
+        raise UnfitTypeError(
+            f"values of type {array.type} cannot become a map: its elements are not pairs, which are structs "
+            "with the fields key and value, in any order"
+        )
+    if entries.null_count:
+        row = int(_parents(offsets)[pc.index(entries.is_null(), True).as_py()])
+        raise MisfitError(row, "null", "is an entry without a key", ", entry")
+    fields = dict(zip(names, struct_fields(entries), strict=True))
+    return fields["key"], fields["value"], offsets
 
 
 def _convert_struct(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
@@ -157,8 +183,6 @@ def _convert_struct(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array
     given = _fields_by_lower_name(array, hive_type)
     children = [
         _convert_child(given[name.lower()], child, unit, f", field {name!r}")
-        if name.lower() in given
-        else pa.nulls(len(array), arrow_type(child, timestamp_unit=unit))
         for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
     ]
     fields = list(arrow_type(hive_type, timestamp_unit=unit))
@@ -175,6 +199,12 @@ def _fields_by_lower_name(array: pa.Array, hive_type: HiveType) -> dict[str, pa.
     extra = [name for name in names if name not in known]
     if extra:
         raise UnfitTypeError(f"the struct has no field {extra}; it has {list(hive_type.field_names)}")
+    missing = sorted(known.difference(names))
+    if missing:
+        raise UnfitTypeError(
+            f"the values lack fields of the struct: {missing}; they have {names}. Add them, as NULL if "
+            "that is meant"
+        )
     # With nulls where the struct is null: values under a null are garbage and must not be checked.
     return dict(zip(names, struct_fields(array), strict=True))
 

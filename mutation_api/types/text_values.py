@@ -33,7 +33,8 @@ import pyarrow.compute as pc
 
 from mutation_api.types.decimal_text import exact_decimal
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
-from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS, MisfitError, UnfitTypeError
+from mutation_api.types.misfit import MisfitError, UnfitTypeError
+from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS
 
 __all__ = ["BinaryText", "check_text_type", "first_refused", "refusal_of", "shown", "values_of_texts"]
 

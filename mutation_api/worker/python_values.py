@@ -98,13 +98,12 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _fields(value: Any, names: list[str]) -> list[Any]:
-    """Field values in the type's order; a missing field is None, as in Arrow structs."""
+    """Field values in the type's order, all of them: whether a missing one means NULL is not known."""
     if isinstance(value, Mapping):
         given = {str(name).lower(): item for name, item in value.items()}
-        extra = sorted(set(given) - set(names))
-        if extra or len(given) != len(value):
+        if set(given) != set(names) or len(given) != len(value):
             raise ValueError(f"a struct with fields {list(value)}; expected {names}")
-        return [given.get(name) for name in names]
+        return [given[name] for name in names]
     fields = _sequence(value)
     if len(fields) != len(names):
         raise ValueError(f"a struct of {len(fields)} values; expected {names}")

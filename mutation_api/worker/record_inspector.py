@@ -16,6 +16,7 @@ from mutation_api.orc.format.stored_values import nulled
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api.types.misfit import UnfitTypeError
 from mutation_api.types.plain_array import has_union, plain_array, struct_fields
 from mutation_api.types.repeated import repeated
 from mutation_api.worker.python_values import array_of
@@ -103,7 +104,7 @@ class RecordInspector:
         if not with_columns:
             return Records(row_ids, None)
         self._check_columns(positions, batch.schema.names)
-        return Records(row_ids, tuple(plain_array(batch.column(positions[name])) for name in self._names))
+        return Records(row_ids, tuple(self._plain(batch, positions[name]) for name in self._names))
 
     def layout(self, names: Sequence[str], *, with_columns: bool) -> RecordLayout:
         """The layout of single records with these names; see :meth:`of_batch`.
@@ -204,6 +205,15 @@ class RecordInspector:
             ]
         )
 
+    def _plain(self, batch: pa.RecordBatch | pa.Table, position: int) -> pa.Array:
+        try:
+            return plain_array(batch.column(position), batch.schema.field(position).metadata)
+        except (UnfitTypeError, pa.ArrowException) as error:
+            reason = f"{error.path}: {error.reason}" if isinstance(error, UnfitTypeError) else f": {error}"
+            raise RecordLayoutError(
+                f"table {self._table.full_name}: column {batch.schema.names[position]!r}{reason}"
+            ) from error
+
     def _positions(self, names: Sequence[str]) -> dict[str, int]:
         positions = {name.lower(): position for position, name in enumerate(names)}
         if len(positions) < len(names):
@@ -302,8 +312,6 @@ def _timestamp_unit(arrow: pa.DataType) -> str:
     """Unit of a stored column: nanoseconds only if the input has them; microseconds hold years 1 to 9999."""
     if pa.types.is_timestamp(arrow):
         return "ns" if arrow.unit == "ns" else "us"
-    if pa.types.is_dictionary(arrow):
-        return _timestamp_unit(arrow.value_type)
     units = (_timestamp_unit(arrow.field(i).type) for i in range(arrow.num_fields))
     return "ns" if "ns" in units else "us"
 

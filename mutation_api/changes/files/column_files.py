@@ -17,6 +17,7 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.calendar import FIRST_GREGORIAN_DAY, SECONDS_PER_DAY, UNITS_PER_SECOND
+from mutation_api.types.misfit import UnfitTypeError
 from mutation_api.types.plain_array import plain_array
 
 __all__ = ["SPARK_TYPE", "WALL_CLOCK", "read_column_file"]
@@ -119,7 +120,14 @@ class _ParquetFile:
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, field.type) for field in schema])
+    """The schema with no other metadata of columns than the names of extension types."""
+    fields = []
+    for field in schema:
+        kept = {
+            key: text for key, text in (field.metadata or {}).items() if key.startswith(b"ARROW:extension")
+        }
+        fields.append(pa.field(field.name, field.type, metadata=kept))
+    return pa.schema(fields)
 
 
 @contextlib.contextmanager
@@ -151,7 +159,10 @@ def _is_early(array: pa.Array) -> bool:
 
 
 def _leaves(column: pa.Array) -> Iterator[pa.Array]:
-    array = plain_array(column)
+    try:
+        array = plain_array(column)
+    except UnfitTypeError:  # whoever converts it refuses it
+        return
     if pa.types.is_struct(array.type):
         for field in array.flatten():
             yield from _leaves(field)

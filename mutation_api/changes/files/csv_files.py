@@ -26,8 +26,8 @@ from mutation_api.changes.files.text_stream import opened_text
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.storage.location import Location
 from mutation_api.types.hive_type import HiveType, arrow_type
+from mutation_api.types.misfit import MisfitError
 from mutation_api.types.repeated import repeated
-from mutation_api.types.scalar_conversion import MisfitError
 from mutation_api.types.text_values import values_of_texts
 
 __all__ = ["CsvFile"]

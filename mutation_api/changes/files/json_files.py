@@ -39,8 +39,8 @@ from mutation_api.errors import (
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type, spark_type
+from mutation_api.types.misfit import MisfitError
 from mutation_api.types.repeated import repeated
-from mutation_api.types.scalar_conversion import MisfitError
 from mutation_api.types.text_values import BinaryText, values_of_texts
 
 __all__ = ["read_json_file"]
@@ -141,13 +141,26 @@ def _batches(file: Location) -> Iterator[list[_Object]]:
 
 def _object(file: Location, number: int, line: bytes) -> _Object:
     try:
-        found = json.loads(line.decode("utf-8-sig"), parse_float=Decimal, parse_constant=_Words)
+        found = json.loads(
+            line.decode("utf-8-sig"),
+            parse_float=Decimal,
+            parse_constant=_Words,
+            object_pairs_hook=_without_doubles,
+        )
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{file.shown} cannot be read as json: line {number:,}: {error}") from error
     if not isinstance(found, dict):
         raise ConfigurationError(
             f"{file.shown} cannot be read as json: line {number:,} is no object: {_shown(found)}"
         )
+    return found
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; Python would keep the last of several values of a name. Raises ValueError."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"names occur twice in an object: {', '.join(repeated(name for name, _ in pairs))}")
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.types.plain_array import struct_fields
 from mutation_api.worker.row_ids import Mask
@@ -16,7 +17,10 @@ __all__ = ["differs"]
 
 
 def differs(before: pa.Array, after: pa.Array) -> Mask:
-    """Whether n values of one Arrow type differ from n others, pair by pair."""
+    """Whether n values of one Arrow type differ from n others, pair by pair.
+
+    Their timestamps may have microseconds on one side and nanoseconds on the other.
+    """
     if pa.types.is_null(before.type):
         equal: Mask = np.zeros(len(before), np.bool_)
         return equal
@@ -31,6 +35,8 @@ def differs(before: pa.Array, after: pa.Array) -> Mask:
         pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
         is_map = pa.types.is_map(before.type)
         return np.array([_plain(a, is_map=is_map) != _plain(b, is_map=is_map) for a, b in pairs], np.bool_)
+    if before.type != after.type and pa.types.is_timestamp(before.type):
+        return _clocks_differ(before, after)
     unequal = pc.not_equal(before, after)
     if pa.types.is_floating(before.type):
         unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(before), pc.is_nan(after))))
@@ -50,6 +56,23 @@ def _lists_differ(before: pa.ListArray, after: pa.ListArray) -> Mask:
         starts = np.append(0, np.cumsum(lengths[0][alike])[:-1])
         differing[alike] = np.logical_or.reduceat(elements, starts)
     return differing
+
+
+def _clocks_differ(before: pa.Array, after: pa.Array) -> Mask:
+    """Of two units; a cast to the finer one might not hold the years."""
+    differing: Mask = _null_mask(before) != _null_mask(after)
+    parts = [_microseconds(each) for each in (before, after)]
+    both = ~_null_mask(before) & ~_null_mask(after)
+    for one, other in zip(*parts, strict=True):
+        differing |= both & (one != other)
+    return differing
+
+
+def _microseconds(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Microseconds, and the nanoseconds beyond them."""
+    values = pc.fill_null(array.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    whole, rest = np.divmod(values, 1000 if array.type.unit == "ns" else 1)
+    return whole, rest
 
 
 def _null_mask(array: pa.Array) -> Mask:

@@ -10,7 +10,7 @@ from mutation_api.changes.keyed_rows.limits import check_memory
 from mutation_api.errors import LocalEngineError, RecordLayoutError
 from mutation_api.local.arrow_input import arrow_reader
 from mutation_api.local.local_options import LocalOptions
-from mutation_api.types.plain_array import plain_array
+from mutation_api.types.plain_array import plain_array, refusal
 from mutation_api.types.repeated import repeated
 
 __all__ = ["check_wall_clocks", "plain_batch", "source_rows"]
@@ -25,7 +25,8 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
         local: its ``memory_bytes`` bound the source.
 
     Raises:
-        RecordLayoutError: two columns differ at most in case, or it is no Arrow data.
+        RecordLayoutError: two columns differ at most in case, values of a column have no type of Hive, or it
+            is no Arrow data.
         LocalEngineError: it needs more memory than allowed.
     """
     reader = arrow_reader(source, f"table {table_name}: the source")
@@ -35,6 +36,12 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
         raise RecordLayoutError(
             f"table {table_name}: the source has columns twice (case does not count): {', '.join(doubled)}"
         )
+    for field in reader.schema:
+        refused = refusal(field.type)
+        if refused is not None:
+            raise RecordLayoutError(
+                f"table {table_name}: the source: column {field.name!r} ({refused[0]}): {refused[1]}"
+            )
     batches = []
     byte_count = 0
     for batch in reader:

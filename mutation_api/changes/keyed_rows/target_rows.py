@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from mutation_api.change_set.staged_writer import OpenTransaction
+from mutation_api.changes.keyed_rows.exact_timestamps import exact_rows
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.reader.key_groups import KeyGroups, group_keys
 from mutation_api.reader.partition_plan import plan_partitions
@@ -24,10 +25,11 @@ BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class KeyedSplits:
-    """Splits that may hold wanted rows, and the keys that say which rows are."""
+    """Splits that may hold wanted rows, and the keys that say which rows are, with their columns' names."""
 
     splits: Sequence[SnapshotSplit]
     groups: KeyGroups
+    key_names: Sequence[str]
 
     @property
     def byte_count(self) -> int:
@@ -73,7 +75,7 @@ class TargetRows:
             excludes=excludes,
             prunes_buckets=self.prune_buckets,
         )
-        return self._planned(partitions, groups)
+        return self._planned(partitions, groups, keys.column_names)
 
     def all_rows(self, partitions: Sequence[str]) -> KeyedSplits:
         """All splits of some partitions, and all of their rows.
@@ -82,9 +84,9 @@ class TargetRows:
             partitions: as of :meth:`keyed`.
         """
         groups = KeyGroups(None, False, dict.fromkeys(partitions, (0, 0)), False, {}, self.table.num_buckets)
-        return self._planned(partitions, groups)
+        return self._planned(partitions, groups, ())
 
-    def _planned(self, partitions: Sequence[str], groups: KeyGroups) -> KeyedSplits:
+    def _planned(self, partitions: Sequence[str], groups: KeyGroups, key_names: Sequence[str]) -> KeyedSplits:
         table = self.table
         locations = {
             name: table.partition_location(name) for name in partitions if groups.has_partition(name)
@@ -97,19 +99,30 @@ class TargetRows:
             self.transaction.valid_txn_list,
             is_whole_table=2 * len(locations) >= len(known),
         )
-        return KeyedSplits(tuple(split for split in splits if groups.has_split(split)), groups)
+        wanted = tuple(split for split in splits if groups.has_split(split))
+        return KeyedSplits(wanted, groups, key_names)
 
     def read(self, keyed: KeyedSplits) -> Iterator[pa.RecordBatch]:
-        """The wanted rows, split by split; their columns include ROW__ID, see :func:`split_rows`."""
+        """The wanted rows, split by split; their columns include ROW__ID, see :func:`split_rows`.
+
+        A column of timestamps has nanoseconds in some batches if values there need it.
+        """
         table, groups = self.table, keyed.groups
         valid_ids = self.transaction.valid_ids(table.full_name)
         wanted = set(self.columns)
         columns = [column for column in table.all_columns if column.name in wanted]
-        options = ReadOptions(TimestampForm.MICROSECONDS, batch_rows=BATCH_ROWS)
+        keys_have_clocks = any("timestamp" in c.type for c in columns if c.name in keyed.key_names)
 
         def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
             is_checked = groups.checks_placement(split)
-            return split_rows(table, split, valid_ids, columns, options, groups, checks_placement=is_checked)
+
+            def rows(form: TimestampForm) -> Iterator[pa.RecordBatch]:
+                options = ReadOptions(form, batch_rows=BATCH_ROWS)
+                return split_rows(
+                    table, split, valid_ids, columns, options, groups, checks_placement=is_checked
+                )
+
+            return exact_rows(rows, table, keys_have_clocks)
 
         with contextlib.closing(read_in_turn(keyed.splits, read, threads=self.threads)) as found:
             for _, rows in found:

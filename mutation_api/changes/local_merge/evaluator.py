@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.changes.clauses import SOURCE, TARGET
+from mutation_api.changes.clauses import SOURCE, TARGET, text_of
 from mutation_api.changes.converted import check_type
 from mutation_api.changes.duplicates import FirstBy
 from mutation_api.changes.keyed_rows.once import order_of_rows, sort_keys
@@ -143,7 +143,7 @@ class ArrowEvaluator:
             return evaluate(expression, frame)
         except pa.ArrowInvalid as error:
             raise RecordValueError(
-                f"table {self.table.full_name}: {what}: {expression} has no value for a row: {error}"
+                f"table {self.table.full_name}: {what}: {text_of(expression)} has no value for a row: {error}"
             ) from error
 
 

@@ -20,6 +20,7 @@ from mutation_api.changes.clauses import Action, Match
 from mutation_api.changes.compaction_due import with_compactions_due
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.changes.keyed_rows.differences import differs
+from mutation_api.changes.keyed_rows.exact_timestamps import in_nanoseconds
 from mutation_api.changes.keyed_rows.key_columns import key_in_type
 from mutation_api.changes.keyed_rows.once import duplicated, first_of_each
 from mutation_api.changes.keyed_rows.pairs import SourceKeys
@@ -39,11 +40,14 @@ from mutation_api.changes.local_merge.late_columns import settled
 from mutation_api.changes.local_merge.table_side import TableSide
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
+from mutation_api.errors import RecordValueError
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.reader.split_rows import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.missing_partitions import check_may_create
+from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api.types.timestamp_units import exact_unit
 from mutation_api.worker.row_ids import Mask
 
 __all__ = ["LocalMergePlan"]
@@ -68,6 +72,7 @@ class LocalMergePlan:
 
     Raises:
         RecordLayoutError: key columns cannot be compared, or values never be stored.
+        RecordValueError: a timestamp of a key column has digits below microseconds.
     """
 
     transaction: LookingTransaction
@@ -148,7 +153,11 @@ class LocalMergePlan:
         fields = [pa.field(CHANGE_COLUMN, pa.string())]
         if table.version.has_row_ids:
             fields.append(pa.field(ROW_ID_COLUMN, full_row_id_type(table)))
-        fields += [pa.field(name, data_type) for name, data_type in target_types(table).items()]
+        for column in table.all_columns:
+            # Timestamps have microseconds, unless values need more.
+            is_fine = any("[ns" in str(each.new[column.name].type) for each in self.acting if each.new)
+            kind = arrow_type(parse_hive_type(column.type), timestamp_unit="ns" if is_fine else "us")
+            fields.append(pa.field(column.name, kind))
         schema = pa.schema(fields)
         return pa.RecordBatchReader.from_batches(schema, self._change_batches(schema))
 
@@ -157,9 +166,8 @@ class LocalMergePlan:
             for operation, kinds in _OPERATIONS:
                 rows = np.flatnonzero(np.isin(each.kinds, kinds))
                 if len(rows):
-                    yield _changes(
-                        schema, operation, each if len(rows) == len(each.kinds) else each.take(rows)
-                    )
+                    taken = each if len(rows) == len(each.kinds) else each.take(rows)
+                    yield _changes(self.table, schema, operation, taken)
 
     @property
     def bytes_to_read(self) -> int:
@@ -189,7 +197,13 @@ class LocalMergePlan:
         lost = np.zeros(self.source.num_rows, np.bool_)
         columns = {}
         for key in self.keys:
-            values, is_lost = key_in_type(self.table.full_name, key, self.source.column(key), types[key])
+            given = self.source.column(key)
+            if exact_unit(given) != "us":
+                raise RecordValueError(
+                    f"table {self.table.full_name}: key column {key!r}: a value has digits below "
+                    "microseconds, in which keys are compared, so its row would not be found: use other keys"
+                )
+            values, is_lost = key_in_type(self.table.full_name, key, given, types[key])
             columns[key] = values
             lost |= is_lost
         return SourceKeys(pa.record_batch(columns), lost, self.options.null_safe)
@@ -354,7 +368,7 @@ _OPERATIONS = (
 """The kinds of rows that each operation writes; a moved row is deleted and inserted."""
 
 
-def _changes(schema: pa.Schema, operation: str, rows: Acting) -> pa.RecordBatch:
+def _changes(table: AcidTable, schema: pa.Schema, operation: str, rows: Acting) -> pa.RecordBatch:
     count = len(rows.kinds)
     columns = []
     for name, data_type in zip(schema.names, schema.types, strict=True):
@@ -365,7 +379,8 @@ def _changes(schema: pa.Schema, operation: str, rows: Acting) -> pa.RecordBatch:
         elif operation == "delete":
             columns.append(pa.nulls(count, data_type))
         else:
-            columns.append(rows.new[name])
+            new = rows.new[name]
+            columns.append(new if new.type == data_type else in_nanoseconds(table, name, new))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

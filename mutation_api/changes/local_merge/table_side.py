@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from mutation_api.change_set.staged_writer import LookingTransaction
 from mutation_api.changes.clauses import Match
+from mutation_api.changes.keyed_rows.exact_timestamps import in_one_unit
 from mutation_api.changes.keyed_rows.limits import check_memory
 from mutation_api.changes.keyed_rows.pairs import SourceKeys
 from mutation_api.changes.keyed_rows.target_rows import KeyedSplits, TargetRows
@@ -164,7 +165,7 @@ class TableSide:
                 byte_count += _held_bytes(acting)
                 others += acting
             self._check_memory("the source and the rows that the merge reads and changes", byte_count)
-        return _Both(pa.concat_batches(matching) if matching else None, others)
+        return _Both(self._joined(matching), others)
 
     def _held(self, reader: TargetRows, keyed: KeyedSplits) -> pa.RecordBatch | None:
         """All rows of some splits, in memory; None if there are none."""
@@ -173,7 +174,10 @@ class TableSide:
             byte_count += batch.nbytes
             self._check_memory("the source and the rows of the table that it matches", byte_count)
             batches.append(batch)
-        return pa.concat_batches(batches) if batches else None
+        return self._joined(batches)
+
+    def _joined(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+        return pa.concat_batches(in_one_unit(self.table, batches)) if batches else None
 
     def _check_memory(self, what: str, byte_count: int) -> None:
         check_memory(self.table.full_name, what, byte_count, self.local)

@@ -8,14 +8,13 @@ from functools import reduce
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from mutation_api.changes.converted import check_type, converted
 from mutation_api.changes.spark_merge.sides import column_type
 from mutation_api.errors import RecordLayoutError
+from mutation_api.spark.arrow_types import arrow_type_of
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.versions import ArrowColumn
 from mutation_api.spark.write.plan import wall_clock_type
@@ -86,11 +85,11 @@ def check_spark_type(table_name: str, column: AcidColumn, found: DataType) -> No
     """Raise RecordLayoutError if no value of a type of Spark's can be stored in the column."""
     shown = found.simpleString()
     try:
-        arrow = to_arrow_type(found)
-    except (PySparkException, TypeError, ValueError) as error:
+        arrow = arrow_type_of(found)
+    except TypeError as error:
         raise RecordLayoutError(
             f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
-            "cast it in the source"
+            f"cast it in the source ({error})"
         ) from error
     check_type(table_name, column, arrow, shown)
 

@@ -21,7 +21,7 @@ from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_o
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.types.hive_type import HiveType, arrow_type
-from mutation_api.types.scalar_conversion import MisfitError
+from mutation_api.types.misfit import MisfitError
 
 __all__ = ["ColumnReader", "RowConverter", "Rows"]
 

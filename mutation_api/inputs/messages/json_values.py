@@ -44,7 +44,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
-from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS, MisfitError
+from mutation_api.types.misfit import MisfitError
+from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS
 from mutation_api.types.text_values import BinaryText, first_refused, shown, values_of_texts
 
 __all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted", "values_of_json"]

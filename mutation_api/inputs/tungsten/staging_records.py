@@ -27,7 +27,7 @@ from mutation_api.inputs.separated_text import SeparatedText
 from mutation_api.inputs.source import POSITION
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.hive_type import HiveType
-from mutation_api.types.scalar_conversion import MisfitError
+from mutation_api.types.misfit import MisfitError
 from mutation_api.types.text_values import values_of_texts
 
 __all__ = [

@@ -31,6 +31,7 @@ from mutation_api.types.plain_array import (
 
 __all__ = [
     "BATCH_ROWS_DEFAULT",
+    "FINE_TIMESTAMPS",
     "ReadOptions",
     "TimestampForm",
     "column_type",
@@ -40,6 +41,13 @@ __all__ = [
 
 BATCH_ROWS_DEFAULT = 65_536
 _TEXTS = ("string", "varchar", "char")
+
+
+FINE_TIMESTAMPS = (
+    "microseconds cannot hold it, nor can Spark; truncate_nanoseconds=True of a read drops the rest, "
+    "timestamps=TimestampForm.NANOSECONDS of a scan keeps it, or leave the column out"
+)
+"""What to do about such a timestamp."""
 
 
 class TimestampForm(enum.Enum):
@@ -176,8 +184,7 @@ def _microseconds(array: pa.Array, options: ReadOptions) -> pa.Array:
         return array.cast(pa.timestamp("us"))
     except pa.ArrowInvalid as error:
         raise RecordValueError(
-            f"a timestamp has more than six digits of a second, which Spark cannot hold ({error}); "
-            "set truncate_nanoseconds=True to drop the rest, or leave the column out"
+            f"a timestamp has more than six digits of a second ({error}): {FINE_TIMESTAMPS}"
         ) from error
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyorc
 
 from mutation_api.errors import RecordValueError
-from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.column_reader import FINE_TIMESTAMPS, ReadOptions, TimestampForm
 from mutation_api.types.calendar import proleptic_from_hybrid_timestamps
 from mutation_api.types.wall_clock import wall_clock_of_instant
 
@@ -84,7 +84,6 @@ def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
         return f"{moment}.{nanos:09d}".rstrip("0") if nanos else moment
     if nanos % 1000 and not options.truncate_nanoseconds:
         raise RecordValueError(
-            f"a timestamp has more than six digits of a second ({nanos} ns), which Spark cannot hold; "
-            "set truncate_nanoseconds=True to drop the rest, or leave the column out"
+            f"a timestamp has more than six digits of a second ({nanos} ns): {FINE_TIMESTAMPS}"
         )
     return seconds * 10**6 + nanos // 1000

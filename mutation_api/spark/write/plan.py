@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark import RDD
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     DataType,
@@ -41,6 +40,7 @@ from mutation_api.change_set.layout import (
     match_columns,
     writer_count,
 )
+from mutation_api.spark.arrow_types import arrow_type_of
 from mutation_api.spark.jvm import raw_bytes, spark_context
 from mutation_api.spark.literals import spark_literal
 from mutation_api.spark.quoted_name import quoted
@@ -202,8 +202,8 @@ def given_columns(schema: StructType) -> tuple[GivenColumn, ...]:
 def _given(field: StructField) -> GivenColumn:
     spark_type = wall_clock_type(field.dataType)
     try:
-        arrow, reason = to_arrow_type(spark_type), ""
-    except (PySparkException, TypeError, ValueError) as error:
+        arrow, reason = arrow_type_of(spark_type), ""
+    except TypeError as error:
         arrow, reason = None, str(error)
     return GivenColumn(field.name, arrow, spark_type.simpleString(), reason)
 

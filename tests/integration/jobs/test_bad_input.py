@@ -199,7 +199,11 @@ BAD_VALUES = [
     ),
     ("a", bad_at("array(1L, 9999999999L)", "array(1L)"), "9999999999"),
     ("m", bad_at("map('k', date_from_unix_date(2932897))", "map()"), "2932897"),
-    ("st", bad_at("named_struct('k', 5000000000)", "named_struct('k', 5L)"), "5000000000"),
+    (
+        "st",
+        bad_at("named_struct('k', 5000000000, 'w', 'x')", "named_struct('k', 5L, 'w', 'x')"),
+        "5000000000",
+    ),
     ("msg", bad_at("CAST(X'C328' AS STRING)", "'good'"), "UTF-8"),
     ("v", bad_at("CAST(X'C328' AS STRING)", "'good'"), "UTF-8"),
     ("ds", bad_at("repeat('p', 257)", "'a'"), "257"),
@@ -250,6 +254,9 @@ BAD_LAYOUTS: list[tuple[dict[str, str | None], tuple[str, ...]]] = [
     ({"m": "map(1.5D, DATE'2020-01-01')"}, ("m map<string,date>", "double")),
     ({"st": "named_struct('k', 1, 'z', 'x')"}, ("st struct<k:int,w:string>", "'z'")),
     ({"st": "'{}'"}, ("st struct<k:int,w:string>", "string")),
+    ({"st": "named_struct('k', 1)"}, ("st struct<k:int,w:string>", "lack fields of the struct: ['w']")),
+    ({"m": "array(named_struct('k', 'a', 'v', DATE'2020-01-01'))"}, ("m map<string,date>", "not pairs")),
+    ({"st": "INTERVAL 1 DAY"}, ("st struct<k:int,w:string>", "interval day", "cast them first")),
     ({"x": "true"}, ("x double", "boolean")),
     ({"i": "'1'", "d": "1", "msg": "true"}, ("i tinyint", "d date", "msg string")),
     ({"msg": None}, ("lacks", "msg")),
@@ -488,7 +495,7 @@ def test_null_and_empty_partition_are_one(make_table: MakeTable, spark: SparkSes
 
 def test_values_that_look_bad_and_are_not(wide: LiveTable, spark: SparkSession) -> None:
     """Dates before 1582, every kind of timestamp, NaN, infinity, NUL, cut strings, rounded decimals, widened
-    numbers, missing struct fields: Hive's SQL shows what was meant.
+    numbers, struct fields in another order: Hive's SQL shows what was meant.
     """
     changes = inserts(
         spark,
@@ -502,7 +509,7 @@ def test_values_that_look_bad_and_are_not(wide: LiveTable, spark: SparkSession) 
         c="'x    '",
         n="IF(id = 10, 999.994, -0.005)",
         i="CAST(-128 AS DECIMAL(30,5))",
-        st="named_struct('K', 7L)",
+        st="named_struct('W', CAST(NULL AS STRING), 'K', 7L)",
         a="IF(id = 10, CAST(array() AS ARRAY<INT>), NULL)",
     ).where("id < 14")
     shuffled = changes.select(*(sf.col(name).alias(name.upper()) for name in reversed(changes.columns)))

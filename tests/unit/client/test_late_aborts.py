@@ -50,7 +50,7 @@ def test_a_failed_transaction_is_aborted_when_the_metastore_is_back(
         assert txn.state is TxnState.ABORTED
         with hive.transaction("default.t") as tx:
             tx.table("default.t").append(pa.table({"id": pa.array([2], pa.int32()), "msg": ["b"]}))
-    wait_until(lambda: not [*late_aborts._pending], "the end of the thread")
+    wait_until(lambda: metastore not in late_aborts._pending, "the end of the thread")
 
 
 def test_a_client_is_closed_when_its_aborts_are_done(
@@ -73,4 +73,4 @@ def test_it_ends_when_the_server_has_given_up(metastore: InMemoryMetastore) -> N
     """After the time-out of transactions there is nothing left to do."""
     _go_away(metastore, 1000)
     late_aborts.abort_later(metastore, 1, SystemClock(), 0.05)
-    wait_until(lambda: not [*late_aborts._pending], "the end of the thread")
+    wait_until(lambda: metastore not in late_aborts._pending, "the end of the thread")

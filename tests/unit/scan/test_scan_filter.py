@@ -152,3 +152,18 @@ def test_buckets_come_in_order_from_any_number_of_threads(tmp_path: Path) -> Non
         scan = TableScan(view, columns=["id"], threads=threads, waiting_bytes=1)
         assert ids(scan) == expected
         assert [n for rows in scan.to_arrow_batch_reader() for n in rows["id"].to_pylist()] == expected
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.large_binary()], ids=str)
+def test_literals_that_end_the_process_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
+    """A NULL of a large type; pyarrow 26 crashes when it binds it."""
+    with pytest.raises(RecordLayoutError, match=r"holds a NULL of type large_string .*is_null\(\)"):
+        TableScan(plain_view(tmp_path), filter=pc.field("msg") == pa.scalar(None, kind)).to_arrow()
+
+
+def test_bytes_in_a_message(tmp_path: Path) -> None:
+    """Those that are no UTF-8 do not hide the reason."""
+    scan = TableScan(plain_view(tmp_path), filter=pc.field("id") == pc.scalar(b"\xff\x00"))
+    assert "id == " in repr(scan)
+    with pytest.raises(RecordLayoutError, match=r"the filter \(id == .* cannot be resolved"):
+        scan.to_arrow()

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.scan.directory import open_directory
 from mutation_api.scan.optional_packages import optional_package
 from mutation_api.scan.table_scan import TableScan
@@ -24,7 +24,7 @@ def test_each_form_has_the_same_rows(tmp_path: Path) -> None:
     scan = TableScan(partitioned_view(tmp_path), row_ids=True)
     rows = scan.to_arrow().to_pylist()
     assert scan.to_polars().to_dicts() == rows
-    assert scan.to_pandas()["id"].tolist() == [1, 2, 3]
+    assert scan.to_pandas().to_dict("records") == rows
     with scan.to_duckdb("t") as database:
         assert database.sql("select id, ds, ROW__ID.partition from t order by id").fetchall() == [
             (row["id"], row["ds"], row["ROW__ID"]["partition"]) for row in rows
@@ -72,3 +72,25 @@ def test_a_scan_needs_none_of_them() -> None:
     program = "import sys; from mutation_api import TableScan; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not {"pandas", "polars", "duckdb", "pyspark"} & set(done.stdout.split())
+
+
+def test_unions_have_no_form_in_every_package(tmp_path: Path) -> None:
+    """Pandas gets Python's values; Polars and DuckDB are refused with what to do."""
+    union = pa.UnionArray.from_dense(
+        pa.array([0, 1], pa.int8()),
+        pa.array([0, 0], pa.int32()),
+        [pa.array([7], pa.int32()), pa.array(["x"])],
+    )
+    write_orc(
+        tmp_path / "u" / "delta_0000001_0000001_0000" / "000000_0", pa.table({"id": [1, 2], "u": union})
+    )
+    view = open_directory(
+        tmp_path / "u", "id bigint, u uniontype<int,string>", transactional_properties="insert_only"
+    )
+    scan = TableScan(view)
+    assert scan.to_pandas()["u"].tolist() == [7, "x"]
+    with pytest.raises(RecordLayoutError, match=r"Polars reads no unions of Arrow, as in \['u'\]"):
+        scan.to_polars()
+    with pytest.raises(RecordLayoutError, match="DuckDB reads no unions"):
+        scan.to_duckdb("t")
+    assert TableScan(view, columns=["id"]).to_polars()["id"].to_list() == [1, 2]

@@ -9,12 +9,14 @@ import re
 from collections.abc import Iterable, Iterator
 
 import pyspark.sql.functions as sf
+import pyspark.sql.types
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
     ArrayType,
     BooleanType,
     DataType,
+    DayTimeIntervalType,
     IntegerType,
     LongType,
     MapType,
@@ -23,6 +25,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    UserDefinedType,
 )
 
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
@@ -386,3 +389,26 @@ def test_how_many_files_inserts_without_buckets_make(spark: SparkSession) -> Non
                 WRITE_IDS,
                 insert_files=insert_files,
             )
+
+
+class Reading(UserDefinedType):
+    """A type of a user, which Spark keeps as a struct."""
+
+    @classmethod
+    def sqlType(cls) -> DataType:
+        """What it is stored as."""
+        return schema(low=LongType(), high=LongType())
+
+
+FOREIGN = [Reading(), DayTimeIntervalType()]
+if hasattr(pyspark.sql.types, "VariantType"):  # from Spark 4.0 on
+    FOREIGN.append(pyspark.sql.types.VariantType())
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("found", FOREIGN, ids=repr)
+def test_what_a_type_is_stored_as_is_not_its_value(found: DataType, nested: bool) -> None:
+    """Types of users, VARIANT and intervals are refused, at any depth."""
+    given = schema(**{**FULL, "msg": ArrayType(found) if nested else found})
+    with pytest.raises(RecordLayoutError, match=r"msg varchar.5. from .*have no type of Hive: cast them"):
+        matched(TABLE, given)

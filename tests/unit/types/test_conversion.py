@@ -39,10 +39,11 @@ def convert(
     [
         ("boolean", [True, None], None, [True, None]),
         ("int", [Decimal("12.00"), None], None, [12, None]),
-        ("bigint", [-(2.0**63)], None, [-(2**63)]),
+        ("bigint", [1.0 - 2.0**53], None, [1 - 2**53]),
         ("smallint", [7], pa.uint64(), [7]),
         ("float", [0.1], pa.float64(), [0.10000000149011612]),
         ("double", [Decimal("1.5"), None], None, [1.5, None]),
+        ("double", [Decimal("999999999.999")], pa.decimal128(12, 3), [999999999.999]),
         ("double", [2**60], pa.int64(), [2.0**60]),
         ("decimal(10,2)", [Decimal("1.005"), Decimal("-1.005")], None, [Decimal("1.01"), Decimal("-1.01")]),
         ("decimal(38,0)", [Decimal("9" * 38)], None, [Decimal("9" * 38)]),
@@ -57,14 +58,14 @@ def convert(
         ("binary", [b"ab", None], pa.binary(2), [b"ab", None]),
         ("date", [datetime.datetime(2020, 1, 2), None], NS, [datetime.date(2020, 1, 2), None]),
         ("date", [datetime.date(2020, 1, 2)], pa.date64(), [datetime.date(2020, 1, 2)]),
-        ("map<string,int>", [[{"k": "a", "v": 1}], None, []], None, [[("a", 1)], None, []]),
+        ("map<string,int>", [[{"value": 1, "key": "a"}], None, []], None, [[("a", 1)], None, []]),
         (
             "map<string,int>",
             [[("a", 1), ("b", None)]],
             pa.map_(pa.string(), pa.int64()),
             [[("a", 1), ("b", None)]],
         ),
-        ("struct<a:int,c:string>", [{"A": 1}, None], None, [{"a": 1, "c": None}, None]),
+        ("struct<a:int,c:string>", [{"C": None, "A": 1}, None], None, [{"a": 1, "c": None}, None]),
         ("array<array<tinyint>>", [[[1], None], []], None, [[[1], None], []]),
         ("uniontype<int,string>", [None, None], pa.null(), [None, None]),
         ("map<int,int>", [None], pa.null(), [None]),
@@ -108,6 +109,11 @@ def test_layouts() -> None:
         ("int", [float("nan")], None, "row 0: value nan"),
         ("int", [None, Decimal("1.5")], None, r"row 1: value Decimal\('1.5'\)"),
         ("float", [1.0, 1e300], None, "row 1: value 1e[+]300 is too large for a float"),
+        ("bigint", [1.0, 2.0**53], None, r"row 1: value 9007199254740992.0 may be another number, rounded"),
+        ("bigint", [-(2.0**24)], pa.float32(), r"holds whole numbers exactly below 2\*\*24"),
+        ("decimal(38,2)", [2.0**60], None, "row 0: .*may be another number"),
+        ("array<bigint>", [[1.0], [2.0**63]], None, "row 1, element: value"),
+        ("array<bigint>", [[1.0], [2.0**60]], None, "row 1, element: .*may be another number"),
         ("double", [2**53 + 1], None, "row 0: value 9007199254740993 is not exact as a double"),
         ("decimal(4,2)", [Decimal("99.994"), Decimal("99.995")], None, "row 1: .*2 digits before the point"),
         ("decimal(38,38)", [7], None, "row 0: value 7 has more than 0 digits"),
@@ -119,12 +125,12 @@ def test_layouts() -> None:
         ("struct<a:array<tinyint>>", [None, {"a": [400]}], None, "row 1, field 'a', element: value 400"),
         (
             "map<tinyint,string>",
-            [[], [{"k": 1, "v": "x"}, {"k": 200, "v": "y"}]],
+            [[], [{"key": 1, "value": "x"}, {"key": 200, "value": "y"}]],
             None,
             "row 1, key: value 200",
         ),
-        ("map<string,tinyint>", [[{"k": "x", "v": 200}]], None, "row 0, value: value 200"),
-        ("map<string,int>", [[], [{"k": None, "v": 1}]], None, "row 1: value null cannot be the key"),
+        ("map<string,tinyint>", [[{"key": "x", "value": 200}]], None, "row 0, value: value 200"),
+        ("map<string,int>", [[], [{"key": None, "value": 1}]], None, "row 1: value null cannot be the key"),
     ],
 )
 def test_values_that_do_not_fit(
@@ -190,6 +196,9 @@ def test_a_bad_alternative_of_a_union_is_named_by_its_row() -> None:
         ("struct<a:int>", [1], None, "cannot become a struct"),
         ("struct<a:int>", [{"a": 1, "z": 1}], None, r"no field \['z'\]; it has \['a'\]"),
         ("struct<a:int>", [{"a": 1, "A": 1}], None, "same name twice"),
+        ("struct<a:int,b:int>", [{"a": 1}], None, r"lack fields of the struct: \['b'\]"),
+        ("array<struct<a:int,b:int>>", [[{"b": 1}]], None, r"element: the values lack .*\['a'\]"),
+        ("map<double,double>", [[{"lat": 1.0, "lon": 2.0}]], None, "not pairs"),
         ("uniontype<int,string>", [1], None, "cannot become a union"),
         ("uniontype<int>", UNION, None, "2 alternatives, the column's 1"),
     ],
@@ -244,3 +253,53 @@ def test_a_null_struct_above_a_union_is_refused() -> None:
         convert(structs, "struct<u:uniontype<int,string>>")
     hashes = hash_columns([structs], [parse_hive_type("struct<u:uniontype<int,string>>")], 1)
     assert hashes[2] == 0
+
+
+MAPS = {
+    "equal": ("map<string,int>", [[("a", 1)], [("b", 1), ("a", 2), ("b", 3)]], pa.string(), "'b' is the key"),
+    "decimals rounded": (
+        "map<decimal(4,1),int>",
+        [[], [(Decimal("1.04"), 1), (Decimal("1.01"), 2)]],
+        pa.decimal128(5, 2),
+        r"Decimal\('1.01'\) is stored as Decimal\('1.0'\), which is the key",
+    ),
+    "varchar cut": (
+        "map<varchar(2),int>",
+        [[], [("abc", 1), ("abd", 2)]],
+        pa.string(),
+        "'abd' is stored as 'ab'",
+    ),
+    "char blanks": ("map<char(3),int>", [[], [("a", 1), ("a ", 2)]], pa.string(), "'a ' is stored as 'a'"),
+    "two zeros": ("map<double,int>", [[], [(0.0, 1), (-0.0, 2)]], pa.float64(), "is the key of two"),
+    "two NaN": ("map<double,int>", [[], [(float("nan"), 1), (float("nan"), 2)]], pa.float64(), "is the key"),
+    "floats": ("map<float,int>", [[], [(0.1, 1), (0.1 + 1e-12, 2)]], pa.float64(), "is the key of two"),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_a_key_that_occurs_twice_is_refused(name: str) -> None:
+    """Also keys that become equal when they are converted; the message has row, key and what it becomes."""
+    hive_type, maps, key, message = MAPS[name]
+    array = pa.array(maps, pa.map_(key, pa.int32()))
+    with pytest.raises(RecordValueError, match=f"row 1, key: value .*{message}"):
+        convert(array, hive_type)
+    nested = pa.StructArray.from_arrays([array], names=["m"])
+    with pytest.raises(RecordValueError, match="row 1, field 'm', key: value"):
+        convert(nested, f"struct<m:{hive_type}>")
+    assert convert(array.slice(0, 1), hive_type) == maps[:1]
+
+
+def test_keys_of_different_maps_may_be_equal() -> None:
+    """Null maps between them and slices do not matter."""
+    maps = [[("a", 1), ("b", 2)], None, [("a", 3)], [], [("b", 4), ("a", 5)]]
+    array = pa.array(maps, pa.map_(pa.string(), pa.int32()))
+    assert convert(array, "map<string,int>") == maps
+    assert convert(array.slice(2), "map<string,int>") == maps[2:]
+
+
+def test_fields_of_structs_are_found_by_name() -> None:
+    """At any depth, whatever their order."""
+    given = [[{"y": {"d": "D", "c": 1}, "x": 7}]]
+    assert convert(given, "array<struct<x:int,y:struct<c:int,d:string>>>") == [
+        [{"x": 7, "y": {"c": 1, "d": "D"}}]
+    ]

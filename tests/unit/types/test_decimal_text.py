@@ -12,7 +12,8 @@ from mutation_api.table.json_column import column_from_json
 from mutation_api.table.partition_value import partition_value
 from mutation_api.types.decimal_text import exact_decimal
 from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.types.text_values import MisfitError, values_of_texts
+from mutation_api.types.misfit import MisfitError
+from mutation_api.types.text_values import values_of_texts
 
 FAR = ("1e-99999999", "1e99999999", "-1e99999999", "12e-78", "9.9e76", "NaN", "Infinity", "1e", "", "x")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
-from mutation_api.types.scalar_conversion import MisfitError, UnfitTypeError
+from mutation_api.types.misfit import MisfitError, UnfitTypeError
 from mutation_api.types.text_values import BinaryText, refusal_of, values_of_texts
 
 CASES: list[tuple[str, str, Any]] = [

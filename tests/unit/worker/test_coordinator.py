@@ -267,6 +267,30 @@ def test_a_value_that_does_not_fit_is_refused(tmp_path, value):
         coordinator(table).insert([], {"id": 1, "n": value})
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        pa.field("msg", pa.opaque(pa.string(), "money", "bank")),
+        pa.field("msg", pa.string(), metadata={"ARROW:extension:name": "bank.money"}),
+    ],
+    ids=["registered", "unknown here"],
+)
+def test_the_storage_of_an_extension_type_is_refused(tmp_path, field):
+    """In a batch, too; a UUID is its text."""
+    table, storage = acid_table(tmp_path), pa.array(["x"])
+    (one,) = ids_of_bucket(table, 0, 1)
+    is_known = isinstance(field.type, pa.BaseExtensionType)
+    column = pa.ExtensionArray.from_storage(field.type, storage) if is_known else storage
+    schema = pa.schema([pa.field("id", pa.int64()), field])
+    batch = pa.RecordBatch.from_arrays([pa.array([one]), column], schema=schema)
+    with pytest.raises(RecordLayoutError, match=r"column 'msg': .*money.* have no type of Hive"):
+        coordinator(table).insert([], batch)
+    with coordinator(table) as target:
+        target.insert([], batch.set_column(1, "msg", pa.array([bytes(16)], pa.uuid())))
+        (manifest,) = target.close()
+    assert events(manifest)[0][-1] == (one, "00000000-0000-0000-0000-000000000000")
+
+
 def test_no_event_at_all(tmp_path):
     """Nothing is written, not even a directory."""
     target = coordinator(acid_table(tmp_path))

@@ -13,7 +13,7 @@ import pytest
 
 from mutation_api.inputs.messages.json_values import READERS, Reader, can_read, values_of_json
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
-from mutation_api.types.scalar_conversion import MisfitError
+from mutation_api.types.misfit import MisfitError
 
 SEED = 20240501
 EXACT = Context(prec=80)
