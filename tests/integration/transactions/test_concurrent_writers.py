@@ -72,8 +72,8 @@ class Writers:
                 if self.judge.line == "3.1":
                     continue
                 self._by_hive(
-                    f"merge into {self.name} t using (select {HIVES_KEY + turn} as k, {partition} as p union all "
-                    f"select {key} as k, {partition} as p) s on t.k = s.k and t.p = s.p "
+                    f"merge into {self.name} t using (select {HIVES_KEY + turn} as k, {partition} as p "
+                    f"union all select {key} as k, {partition} as p) s on t.k = s.k and t.p = s.p "
                     "when matched then update set n = t.n "
                     f"when not matched and s.k >= {HIVES_KEY} then insert values (s.k, 1, s.p)"
                 )
