@@ -6,7 +6,8 @@ nothing. So is a change of statistics, which stores the read values without one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from metastore_client._thrift.gen import Metastore3, Metastore4
@@ -181,22 +182,30 @@ class TableCalls(ThriftCalls):
             raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
         if not self.capabilities().answers_from_statistics:
             count = dict.fromkeys
-        if partition_names is None:
-            found = {"": self._get_raw_table(database, table)}
-            changed = _with_row_counts(found, count, valid_write_ids)
+        writer = _writer(write_id, valid_write_ids)
+
+        def record_of_table() -> int:
+            changed = _with_row_counts({"": self._get_raw_table(database, table)}, count, valid_write_ids)
             for raw in changed:
-                self._alter_raw_table(raw, _writer(write_id, valid_write_ids))
+                self._alter_raw_table(raw, writer)
             return len(changed)
-        total = 0
+
+        if partition_names is None:
+            return _again_after_a_race(record_of_table)
         keys = [key.name for key in self.get_table(database, table).partition_keys]
-        for batch in batches(sorted(set(partition_names)), FETCH_PARTITIONS_BATCH):
-            partitions = self._get_raw_partitions(database, table, batch)
+
+        def record_of_partitions(names: Sequence[str]) -> int:
+            partitions = self._get_raw_partitions(database, table, names)
             found = {make_partition_name(keys, raw.values): raw for raw in partitions}
             changed = _with_row_counts(found, count, valid_write_ids)
             if changed:
-                self._alter_raw_partitions(database, table, changed, _writer(write_id, valid_write_ids))
-            total += len(changed)
-        return total
+                self._alter_raw_partitions(database, table, changed, writer)
+            return len(changed)
+
+        return sum(
+            _again_after_a_race(functools.partial(record_of_partitions, batch))
+            for batch in batches(sorted(set(partition_names)), FETCH_PARTITIONS_BATCH)
+        )
 
     def get_column_statistics(
         self,
@@ -328,6 +337,21 @@ class TableCalls(ThriftCalls):
         """See :meth:`MetastoreClient.show_compactions`."""
         answer = self._call("show_compact", ttypes.ShowCompactRequest(), repeat=True)
         return [compaction_info(each) for each in answer.compacts]
+
+
+def _again_after_a_race(change: Callable[[], int]) -> int:
+    """Change parameters again, from what they are then, if another client changed the same at that moment.
+
+    Two clients that add one parameter at once meet in the server's database: the second breaks a key of its
+    table of parameters (``TABLE_PARAMS``, ``PARTITION_PARAMS``), and nothing of it is stored.
+    """
+    for _ in range(RACE_TRIES - 1):
+        try:
+            return change()
+        except MetastoreError as error:
+            if "_PARAMS" not in str(error):
+                raise
+    return change()
 
 
 def _stored_as_sent() -> Any:

@@ -191,6 +191,7 @@ def comparable(value: Any, kind: str) -> Any:
     return value.rstrip(" ") if kind == "char" else value
 
 
+@pytest.mark.feature("columns whose type was altered")
 @pytest.mark.parametrize("cascade", [None, "", " cascade"])
 @ALL_LINES
 def test_values_are_those_that_hive_shows(

@@ -127,6 +127,7 @@ def table(hive_line: HiveJudge, line_database: str, engine_session: SparkSession
     return table
 
 
+@pytest.mark.feature("NOT NULL and CHECK constraints, DEFAULT")
 @LINES
 @pytest.mark.parametrize("way", WAYS)
 def test_a_row_that_breaks_a_constraint_is_refused(table: Table, way: str) -> None:
@@ -183,6 +184,7 @@ DEFAULTS = {
 }
 
 
+@pytest.mark.feature("NOT NULL and CHECK constraints, DEFAULT")
 @LINES
 @pytest.mark.parametrize("way", ["append", "merge_new"])
 def test_missing_columns_get_their_default(
