@@ -144,15 +144,17 @@ class _Translation:
             return constant(written_date(inner.this, tree))
         if kind == "TIMESTAMP" and inner.is_string:
             return constant(written_timestamp(inner.this, tree))
+        given = [int(each.name) for each in tree.args["to"].expressions]
+        if inner.is_string and kind != "DECIMAL":  # 1.5BD is a cast of '1.5'
+            raise refused(tree)
         found = number(inner.this, tree)
-        if kind in _INTEGERS and found.is_integer:
+        if kind in _INTEGERS and found.is_integer and _fits(found.constant, _INTEGERS[kind]):
             return Value(pc.scalar(pa.scalar(found.constant, _INTEGERS[kind])), _INTEGERS[kind])
         if kind == "DOUBLE" and found.is_number:
             return constant(float(inner.this))
         if kind == "DECIMAL" and not found.is_float:
             exact = constant(Decimal(inner.this))
-            given = [int(each.name) for each in tree.args["to"].expressions]
-            if given in ([], [exact.type.precision, exact.type.scale]):
+            if given == [exact.type.precision, exact.type.scale]:
                 return exact
         raise refused(tree)
 
@@ -312,6 +314,10 @@ class _Translation:
             raise refused(tree)
         function = {"Year": pc.year, "Month": pc.month, "Day": pc.day}[type(tree).__name__]
         return Value(function(found.expression).cast(_INT), _INT)
+
+
+def _fits(value: object, kind: pa.DataType) -> bool:
+    return isinstance(value, int) and -(2 ** (kind.bit_width - 1)) <= value < 2 ** (kind.bit_width - 1)
 
 
 def _parts(tree: Tree) -> list[Tree]:

@@ -32,6 +32,9 @@ __all__ = [
 
 _INT, _BIGINT = pa.int32(), pa.int64()
 _DIGITS_OF = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+_MOST_DIGITS = 38
+"""Of Hive's widest decimal."""
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
 _COMPARISONS = {
@@ -101,11 +104,15 @@ def constant(value: object, kind: pa.DataType | None = None) -> Value:
 
 def number(text: str, tree: Tree) -> Value:
     """As Hive: a number with an exponent is a double, one with a point a decimal, others int or bigint."""
+    if not _NUMBER.fullmatch(text):
+        raise refused(tree)
     try:
         if "e" in text.lower():
             return constant(float(text))
         if "." not in text and abs(int(text)) < 2**63:
             return constant(int(text), _INT if abs(int(text)) < 2**31 else _BIGINT)
+        if len(text.replace(".", "").lstrip("0")) > _MOST_DIGITS:
+            raise refused(tree, f"it has more than {_MOST_DIGITS} digits")
         return constant(Decimal(text))
     except (ArithmeticError, ValueError, pa.ArrowException):
         raise refused(tree) from None
