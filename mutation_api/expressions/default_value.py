@@ -107,7 +107,7 @@ def _value(tree: Tree, hive_type: HiveType, now: datetime) -> Any:
 
 
 def _check_target(tree: Tree, hive_type: HiveType) -> None:
-    """A cast must be to the column's type, as Hive wants it; of casts in casts only that of a number's suffix.
+    """A cast must be to the column's type, as Hive wants it, and be the only one of its kind.
 
     sqlglot makes casts of ``5L`` and ``date '…'``, and forgets the lengths of char(n) and varchar(n), so a
     text may be cast once alone.

@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import lazy_loader
@@ -43,11 +46,15 @@ if TYPE_CHECKING:
 
 sqlglot = lazy_loader.load("sqlglot", suppress_warning=True)
 
-__all__ = ["hive_condition", "parsed_sql"]
+__all__ = ["HiveCondition", "hive_condition", "parsed_sql"]
 
 _INT, _BIGINT = pa.int32(), pa.int64()
 _DIGITS = 38
 """Of Hive's widest decimal."""
+_LINE_BREAK = "[\n\r\u0085\u2028\u2029]"
+"""What Java's regular expressions take for one."""
+_GREGORIAN = date(1582, 10, 15)
+"""First day of the Gregorian calendar."""
 _ODD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^'\"\\]")
 """A backslash in a text of SQL before anything but a quote or a backslash."""
 
@@ -69,17 +76,27 @@ def parsed_sql(text: str, what: str) -> Tree:
     return trees[0]
 
 
-def hive_condition(text: str, columns: Mapping[str, HiveType], what: str) -> pc.Expression:
-    """A condition in Hive's SQL as an Arrow expression.
+@dataclass(frozen=True)
+class HiveCondition:
+    """A condition as Arrow expressions.
+
+    Attributes:
+        holds: whether it holds; null where the condition is NULL. Integers that overflow are an error.
+        unclear: whether Hive gives different answers, vectorized or not; None: nowhere.
+    """
+
+    holds: pc.Expression
+    unclear: pc.Expression | None
+
+
+def hive_condition(text: str, columns: Mapping[str, HiveType], what: str) -> HiveCondition:
+    """A condition in Hive's SQL as Arrow expressions.
 
     Args:
         text: the condition; names of columns in any case.
         columns: types of the columns by name in lower case. Rows have them as ``arrow_type`` says, char(n)
             with or without padding, timestamps in microseconds or nanoseconds.
         what: names the condition in messages.
-
-    Returns:
-        A boolean expression; null where the condition is NULL.
 
     Raises:
         ConfigurationError: it is no condition, or only Hive knows what a part of it means.
@@ -88,20 +105,22 @@ def hive_condition(text: str, columns: Mapping[str, HiveType], what: str) -> pc.
         >>> hive_condition("v > 0 AND s IN ('a', 'b')", columns, "CHECK c1")  # doctest: +SKIP
     """
     tree = parsed_sql(text, what)
+    translation = _Translation(columns)
     try:
-        found = _Translation(columns).value(tree)
+        found = translation.value(tree)
     except RecursionError:
         raise ConfigurationError(f"{what} is nested too deeply") from None
     except NotTranslatedError as error:
         raise ConfigurationError(f"{what}: {error}") from None
     if not pa.types.is_boolean(found.type):
         raise ConfigurationError(f"{what} is a value of type {found.type}, not a condition")
-    return found.expression
+    return HiveCondition(found.expression, reduce(or_, translation.unclear) if translation.unclear else None)
 
 
 class _Translation:
     def __init__(self, columns: Mapping[str, HiveType]) -> None:
         self._columns = columns
+        self.unclear: list[pc.Expression] = []
 
     def value(self, tree: Tree) -> Value:
         translate = _RULES.get(type(tree).__name__)
@@ -163,11 +182,11 @@ class _Translation:
         if isinstance(found.constant, int | float | Decimal):
             return constant(-found.constant, found.type)
         check_arithmetic(tree, found)
-        return Value(pc.negate(found.expression), found.type)
+        return Value(pc.negate_checked(found.expression), found.type)
 
     def compared(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
-        return boolean(comparison(type(tree).__name__, first, second, tree))
+        return boolean(self._comparison(type(tree).__name__, first, second, tree))
 
     def null_safe(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
@@ -177,7 +196,16 @@ class _Translation:
 
     def between(self, tree: Tree) -> Value:
         value, low, high = (self.value(tree.args[name]) for name in ("this", "low", "high"))
-        return boolean(comparison("GTE", value, low, tree) & comparison("LTE", value, high, tree))
+        above = self._comparison("GTE", value, low, tree)
+        return boolean(above & self._comparison("LTE", value, high, tree))
+
+    def _comparison(self, name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
+        """NaN is the greatest number to Hive, but vectorized it is neither less nor greater."""
+        found = comparison(name, first, second, tree)
+        if name not in ("EQ", "NEQ"):
+            sides = [each.expression for each in (first, second) if each.is_float and each.constant is None]
+            self.unclear += [pc.coalesce(pc.is_nan(each), pc.scalar(False)) for each in sides]
+        return found
 
     def is_in(self, tree: Tree) -> Value:
         value, listed = self.value(tree.this), tree.expressions
@@ -201,6 +229,9 @@ class _Translation:
         text = pattern.constant
         if not (value.is_text and isinstance(text, str)) or value.is_char or "\\" in text:
             raise refused(tree)
+        if "_" in text or "%" in text:  # releases, and vectorized execution, differ in line breaks
+            breaks = pc.match_substring_regex(value.expression, _LINE_BREAK)
+            self.unclear.append(pc.coalesce(breaks, pc.scalar(False)))
         return boolean(pc.match_like(value.expression, text))
 
     def case(self, tree: Tree) -> Value:
@@ -303,7 +334,7 @@ class _Translation:
         check_arithmetic(tree, found)
         if found.is_integer:
             wide = max(_INT, found.type, key=lambda each: each.bit_width)
-            return Value(pc.abs(found.expression.cast(wide)), wide)
+            return Value(pc.abs_checked(found.expression.cast(wide)), wide)
         return Value(pc.abs(found.expression), found.type)
 
     def part_of_date(self, tree: Tree) -> Value:
@@ -312,6 +343,8 @@ class _Translation:
         found = self.value(inner)
         if not pa.types.is_date32(found.type):
             raise refused(tree)
+        hybrid = pc.less(found.expression, pc.scalar(_GREGORIAN))  # Hive 3.1 counts days by another calendar
+        self.unclear.append(pc.coalesce(hybrid, pc.scalar(False)))
         function = {"Year": pc.year, "Month": pc.month, "Day": pc.day}[type(tree).__name__]
         return Value(function(found.expression).cast(_INT), _INT)
 
@@ -358,4 +391,5 @@ _RULES: dict[str, Callable[[_Translation, Tree], Value]] = {
 }
 """Class of sqlglot's expression -> its translation."""
 _INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": _INT, "BIGINT": _BIGINT}
-_ARITHMETIC = {"Add": pc.add, "Sub": pc.subtract, "Mul": pc.multiply}
+_ARITHMETIC = {"Add": pc.add_checked, "Sub": pc.subtract_checked, "Mul": pc.multiply_checked}
+"""An overflow is an error: planners of Hive differ in whether they see it."""

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +35,8 @@ _INT, _BIGINT = pa.int32(), pa.int64()
 _DIGITS_OF = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _MOST_DIGITS = 38
 """Of Hive's widest decimal."""
+_MOST_WHOLE_DIGITS = 19
+"""Vectorized, Hive 3.1 takes a longer number for NULL beside some decimals."""
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
@@ -111,8 +114,9 @@ def number(text: str, tree: Tree) -> Value:
             return constant(float(text))
         if "." not in text and abs(int(text)) < 2**63:
             return constant(int(text), _INT if abs(int(text)) < 2**31 else _BIGINT)
-        if len(text.replace(".", "").lstrip("0")) > _MOST_DIGITS:
-            raise refused(tree, f"it has more than {_MOST_DIGITS} digits")
+        whole, _, fraction = text.lstrip("0").partition(".")
+        if len(whole) > _MOST_WHOLE_DIGITS or len(whole + fraction) > _MOST_DIGITS:
+            raise refused(tree, "it has so many digits that Hive may take it for NULL")
         return constant(Decimal(text))
     except (ArithmeticError, ValueError, pa.ArrowException):
         raise refused(tree) from None
@@ -156,7 +160,16 @@ def _numbers(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc
         return first.expression, second.expression
     if first.constant is None and second.constant is None:
         raise refused(tree, "it compares floating-point numbers of two columns, in which releases differ")
+    for one, other in ((first, second), (second, first)):
+        if pa.types.is_float32(one.type) and not _is_float32(other.constant):
+            raise refused(tree, "a float is compared with a number that is no float, which Hive may round")
     return as_double(first), as_double(second)
+
+
+def _is_float32(value: object) -> bool:
+    assert isinstance(value, int | float | Decimal)
+    with np.errstate(over="ignore"):
+        return Decimal(float(np.float32(float(value)))) == Decimal(value)
 
 
 def _as_moment(kind: pa.DataType, text: str, tree: Tree) -> date | datetime | None:

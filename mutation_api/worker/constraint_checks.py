@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import ConstraintViolationError, RecordValueError
 from mutation_api.expressions.evaluation import columns_read, evaluate
-from mutation_api.expressions.hive_sql import hive_condition
+from mutation_api.expressions.hive_sql import HiveCondition, hive_condition
 from mutation_api.table.acid_table import AcidTable, CheckConstraint
 from mutation_api.types.hive_type import parse_hive_type
 
@@ -54,21 +54,33 @@ class ConstraintChecks:
             self._refuse(breaks, f"NOT NULL of column {name}", (name,), rows, where)
         for check, condition, columns in self._conditions:
             what = f"CHECK {check.name} ({check.condition})"
+            values = pa.table({name: rows.field(name).filter(new) for name in columns})
             try:
-                holds = evaluate(condition, pa.table({name: rows.field(name) for name in columns}))
+                holds = evaluate(condition.holds, values)
+                unclear = None if condition.unclear is None else evaluate(condition.unclear, values)
             except pa.ArrowInvalid as error:
                 raise RecordValueError(f"{where}: {what} cannot be evaluated: {error}") from error
-            self._refuse(pc.and_(pc.invert(holds), new), what, columns, rows, where)
+            if unclear is not None and (count := pc.sum(unclear).as_py()):
+                shown = self._shown(
+                    int(np.flatnonzero(is_new)[pc.index(unclear, True).as_py()]), columns, rows
+                )
+                raise RecordValueError(
+                    f"{where}: {what} has no certain value for {count} rows, the first is {shown}: Hive's "
+                    "answers for NaN, for line breaks in LIKE and for parts of dates before 1582-10-15 depend on "
+                    "its release and settings: write another value, or drop the constraint in Hive"
+                )
+            breaks = pc.replace_with_mask(pc.invert(new), new, pc.fill_null(pc.invert(holds), False))
+            self._refuse(pc.and_(breaks, new), what, columns, rows, where)
 
     @functools.cached_property
-    def _conditions(self) -> list[tuple[CheckConstraint, pc.Expression, tuple[str, ...]]]:
+    def _conditions(self) -> list[tuple[CheckConstraint, HiveCondition, tuple[str, ...]]]:
         """Each CHECK with its condition and the columns that it names, of which there is at least one."""
         types = {column.name: parse_hive_type(column.type) for column in self._table.columns}
         found = []
         for check in self._table.checks:
             condition = hive_condition(check.condition, types, f"CHECK {check.name}")
             schema = pa.schema([(name, pa.null()) for name in types])
-            named = columns_read(condition, schema, f"CHECK {check.name}") or {next(iter(types))}
+            named = columns_read(condition.holds, schema, f"CHECK {check.name}") or {next(iter(types))}
             found.append((check, condition, tuple(name for name in types if name in named)))
         return found
 
@@ -79,11 +91,13 @@ class ConstraintChecks:
         count = pc.sum(breaks).as_py()
         if not count:
             return
-        at = pc.index(breaks, True).as_py()
-        others = [name for name in self._table.column_names if name not in columns]
-        shown = (*columns, *others)[: max(len(columns), _SHOWN_COLUMNS)]
-        row = ", ".join(f"{name}={rows.field(name)[at].as_py()!r}" for name in shown)
+        shown = self._shown(pc.index(breaks, True).as_py(), columns, rows)
         raise ConstraintViolationError(
-            f"{where}: {count} rows break {what}, the first is {row}: correct them, or drop the "
+            f"{where}: {count} rows break {what}, the first is {shown}: correct them, or drop the "
             "constraint in Hive"
         )
+
+    def _shown(self, at: int, columns: tuple[str, ...], rows: pa.StructArray) -> str:
+        others = [name for name in self._table.column_names if name not in columns]
+        shown = (*columns, *others)[: max(len(columns), _SHOWN_COLUMNS)]
+        return ", ".join(f"{name}={rows.field(name)[at].as_py()!r}" for name in shown)
