@@ -11,7 +11,7 @@ is false, so NULL passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -89,14 +89,17 @@ class HiveCondition:
     unclear: pc.Expression | None
 
 
-def hive_condition(text: str, columns: Mapping[str, HiveType], what: str) -> HiveCondition:
+def hive_condition(
+    text: str, columns: Mapping[str, HiveType], what: str, fine: Collection[str] = ()
+) -> HiveCondition:
     """A condition in Hive's SQL as Arrow expressions.
 
     Args:
         text: the condition; names of columns in any case.
         columns: types of the columns by name in lower case. Rows have them as ``arrow_type`` says, char(n)
-            with or without padding, timestamps in microseconds or nanoseconds.
+            with or without padding, timestamps in microseconds.
         what: names the condition in messages.
+        fine: names of columns whose timestamps are in nanoseconds.
 
     Raises:
         ConfigurationError: it is no condition, or only Hive knows what a part of it means.
@@ -105,7 +108,7 @@ def hive_condition(text: str, columns: Mapping[str, HiveType], what: str) -> Hiv
         >>> hive_condition("v > 0 AND s IN ('a', 'b')", columns, "CHECK c1")  # doctest: +SKIP
     """
     tree = parsed_sql(text, what)
-    translation = _Translation(columns)
+    translation = _Translation(columns, fine)
     try:
         found = translation.value(tree)
     except RecursionError:
@@ -118,8 +121,9 @@ def hive_condition(text: str, columns: Mapping[str, HiveType], what: str) -> Hiv
 
 
 class _Translation:
-    def __init__(self, columns: Mapping[str, HiveType]) -> None:
+    def __init__(self, columns: Mapping[str, HiveType], fine: Collection[str]) -> None:
         self._columns = columns
+        self._fine = fine
         self.unclear: list[pc.Expression] = []
 
     def value(self, tree: Tree) -> Value:
@@ -147,7 +151,8 @@ class _Translation:
         is_char = known.kind == "char"
         if is_char:
             expression = pc.utf8_rtrim(expression, characters=" ")
-        return Value(expression, arrow_type(known, timestamp_unit="us"), is_char)
+        unit = "ns" if parts[0] in self._fine else "us"
+        return Value(expression, arrow_type(known, timestamp_unit=unit), is_char)
 
     def literal(self, tree: Tree) -> Value:
         if tree.is_string:

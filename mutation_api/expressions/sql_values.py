@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _INT, _BIGINT = pa.int32(), pa.int64()
+_FINE = pa.timestamp("ns")
 _DIGITS_OF = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _MOST_DIGITS = 38
 """Of Hive's widest decimal."""
@@ -49,6 +50,8 @@ _COMPARISONS = {
     "GTE": pc.greater_equal,
 }
 """Class of sqlglot's expression -> Arrow's function."""
+_SWAPPED = {"EQ": "EQ", "NEQ": "NEQ", "LT": "GT", "GT": "LT", "LTE": "GTE", "GTE": "LTE"}
+"""The comparison with its sides swapped."""
 
 
 class NotTranslatedError(Exception):
@@ -128,7 +131,25 @@ def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Express
     if is_equality and are_numbers and first.is_integer != second.is_integer:
         raise refused(tree, "Hive takes NULL for unequal where a whole number cannot equal the other number")
     one, two = _comparable(first, second, tree)
+    fine, other = first.type == _FINE, second.type == _FINE
+    if fine and not other:
+        return _fine_comparison(name, one, two)
+    if other and not fine:
+        return _fine_comparison(_SWAPPED[name], two, one)
     return _COMPARISONS[name](one, two)
+
+
+def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc.Expression:
+    """Compare nanoseconds with microseconds, of which those of distant years are no nanoseconds."""
+    floor = pc.floor_temporal(fine, unit="microsecond")
+    whole = floor.cast(pa.timestamp("us"))
+    if name in ("LT", "GTE"):
+        return _COMPARISONS[name](whole, other)
+    equal = pc.equal(whole, other) & pc.equal(floor, fine)
+    if name in ("EQ", "NEQ"):
+        return equal if name == "EQ" else ~equal
+    at_most = pc.less(whole, other) | equal
+    return at_most if name == "LTE" else ~at_most
 
 
 def _comparable(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc.Expression]:
@@ -148,9 +169,9 @@ def _comparable(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression,
         ):
             pair = one.expression, pc.scalar(moment)
             return (pair[1], pair[0]) if is_swapped else pair
-    if first.type == second.type and (
-        pa.types.is_boolean(first.type) or pa.types.is_date32(first.type) or pa.types.is_timestamp(first.type)
-    ):
+    if pa.types.is_timestamp(first.type) and pa.types.is_timestamp(second.type):
+        return first.expression, second.expression
+    if first.type == second.type and (pa.types.is_boolean(first.type) or pa.types.is_date32(first.type)):
         return first.expression, second.expression
     raise refused(tree, f"it compares {first.type} with {second.type}")
 

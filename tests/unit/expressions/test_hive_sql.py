@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -167,3 +168,31 @@ def test_what_is_unclear_about_line_breaks_and_old_dates() -> None:
         unclear = hive_condition(text, COLUMNS, "CHECK c").unclear
         assert unclear is not None
         assert evaluate(unclear, rows).to_pylist() == expected
+
+
+MOMENTS = [0, 1, 1000, 1001, -1, -999, -1000, None]
+"""Nanoseconds since 1970."""
+TEXTS = {"1970-01-01 00:00:00": 0, "1970-01-01 00:00:00.000001": 1000, "1969-12-31 23:59:59.999999": -1000}
+OPERATORS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "=": "eq", "<>": "ne"}
+
+
+@pytest.mark.parametrize("sign", OPERATORS)
+def test_nanoseconds_are_compared_exactly(sign: str) -> None:
+    """With texts, with microseconds on either side, and with years that nanoseconds do not reach."""
+    compare = getattr(operator, OPERATORS[sign])
+    types = {"x": parse_hive_type("timestamp"), "y": parse_hive_type("timestamp")}
+    for text, nanoseconds in (
+        TEXTS | {"9999-12-31 00:00:00": 2**64, "0001-01-01 00:00:00": -(2**64)}
+    ).items():
+        other = pa.array([datetime.fromisoformat(text)] * len(MOMENTS), pa.timestamp("us"))
+        rows = pa.table({"x": pa.array(MOMENTS, pa.timestamp("ns")), "y": other})
+        expected = [None if each is None else compare(each, nanoseconds) for each in MOMENTS]
+        swapped = [None if each is None else compare(nanoseconds, each) for each in MOMENTS]
+        for condition, values in (
+            (f"x {sign} '{text}'", expected),
+            (f"x {sign} y", expected),
+            (f"timestamp '{text}' {sign} x", swapped),
+            (f"y {sign} x", swapped),
+        ):
+            found = hive_condition(condition, types, "CHECK c", {"x"}).holds
+            assert evaluate(found, rows).to_pylist() == values, condition

@@ -50,3 +50,13 @@ def test_a_wrong_row_is_refused_unless_it_is_deleted(
         _check(tmp_path, rows, [False, True, True])
     _check(tmp_path, rows, [False, True, False])
     _check(tmp_path, [SOUND, dict.fromkeys(SOUND) | {"id": 2}], [True, True])
+
+
+def test_nanoseconds_before_a_distant_year(tmp_path: Path) -> None:
+    """The year 9999 is no number of nanoseconds, and all of these are before it."""
+    columns = (AcidColumn("at", "timestamp"),)
+    check = CheckConstraint("c", "at < '9999-12-31 00:00:00'")
+    checks = ConstraintChecks(dataclasses.replace(acid_table(tmp_path), columns=columns, checks=(check,)))
+    for unit in ("ns", "us"):
+        rows = pa.StructArray.from_arrays([pa.array([1, None], pa.timestamp(unit))], names=["at"])
+        checks.check(np.array([True, True]), rows, "here")
