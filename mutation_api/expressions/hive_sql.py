@@ -68,9 +68,12 @@ def parsed_sql(text: str, what: str) -> Tree:
     if _ODD_ESCAPE.search(text):
         raise ConfigurationError(f"{what} has an escaped character, which only Hive reads")
     try:
-        trees: list[Tree | None] = sqlglot.parse(text, dialect="hive")
+        # As a condition: a column called comment would begin a command.
+        parsed = sqlglot.Dialect.get_or_raise("hive").parse_into(sqlglot.exp.Condition, text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
-        raise ConfigurationError(f"{what} is not understood: {str(error).splitlines()[0]}") from error
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise ConfigurationError(f"{what} is not understood: {reason}") from error
+    trees: list[Tree | None] = parsed
     if len(trees) != 1 or trees[0] is None:
         raise ConfigurationError(f"{what} is not understood: it is not one expression")
     return trees[0]

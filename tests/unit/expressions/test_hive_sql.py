@@ -31,11 +31,13 @@ COLUMNS = {
         "b": "boolean",
         "st": "struct<x:int>",
         "u": "uniontype<int,string>",
+        "comment": "int",
     }.items()
 }
 ROWS = {
     "v": [1, -1, None],
     "l": [1, 2, 3],
+    "comment": [1, -1, None],
     "t": [1, -100, None],
     "m": [Decimal("1.50"), Decimal("-2.00"), None],
     "wide": [Decimal(1), Decimal(2), None],
@@ -56,6 +58,7 @@ TABLE = pa.table(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("comment > 0", [True, False, None]),
         ("`V` > 0", [True, False, None]),
         ("v in (1, 2)", [True, False, None]),
         ("v not between 0 and 5", [False, True, None]),
