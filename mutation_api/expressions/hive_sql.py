@@ -53,6 +53,11 @@ _DIGITS = 38
 """Of Hive's widest decimal."""
 _LINE_BREAK = "[\n\r\u0085\u2028\u2029]"
 """What Java's regular expressions take for one."""
+_COMPARING = frozenset(
+    {"EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "IN", "LIKE", "BETWEEN", "RLIKE"}
+)
+_SEPARATING = frozenset({"L_PAREN", "COMMA", "OR", "AND", "NOT", "CASE", "WHEN", "THEN", "ELSE"})
+"""Kinds of sqlglot's tokens."""
 _GREGORIAN = date(1582, 10, 15)
 """First day of the Gregorian calendar."""
 _ODD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^'\"\\]")
@@ -92,6 +97,27 @@ class HiveCondition:
     unclear: pc.Expression | None
 
 
+def _check_is(text: str, what: str) -> None:
+    """Refuse an IS behind a comparison without parentheses: Hive takes what is between them alone.
+
+    sqlglot takes the whole comparison, and its tree does not show whether there were parentheses.
+    """
+    behind, outer = False, []
+    for kind in (token.token_type.name for token in sqlglot.tokenize(text, dialect="hive")):
+        if kind == "L_PAREN":
+            outer.append(behind)
+        if kind == "R_PAREN":
+            behind = outer.pop() if outer else False
+        elif kind in _COMPARING:
+            behind = True
+        elif kind in _SEPARATING:
+            behind = False
+        elif kind in ("IS", "ISNULL", "NOTNULL") and behind:
+            raise ConfigurationError(
+                f"{what} has IS behind a comparison: write parentheses around what it applies to"
+            )
+
+
 def hive_condition(
     text: str, columns: Mapping[str, HiveType], what: str, fine: Collection[str] = ()
 ) -> HiveCondition:
@@ -111,6 +137,7 @@ def hive_condition(
         >>> hive_condition("v > 0 AND s IN ('a', 'b')", columns, "CHECK c1")  # doctest: +SKIP
     """
     tree = parsed_sql(text, what)
+    _check_is(text, what)
     translation = _Translation(columns, fine)
     try:
         found = translation.value(tree)
@@ -130,8 +157,10 @@ class _Translation:
         self.unclear: list[pc.Expression] = []
 
     def value(self, tree: Tree) -> Value:
-        translate = _RULES.get(type(tree).__name__)
-        if translate is None:
+        """A node is translated only if its rule knows all that it has, such as ``negate`` of a NOT LIKE."""
+        translate, known = _RULES.get(type(tree).__name__, (None, ()))
+        given = {name for name, each in tree.args.items() if each not in (None, False, [])}
+        if translate is None or not given <= {*known, *_NOTES}:
             raise refused(tree)
         return translate(self, tree)
 
@@ -172,7 +201,7 @@ class _Translation:
         if kind == "TIMESTAMP" and inner.is_string:
             return constant(written_timestamp(inner.this, tree))
         given = [int(each.name) for each in tree.args["to"].expressions]
-        if inner.is_string and kind != "DECIMAL":  # 1.5BD is a cast of '1.5'
+        if inner.is_string and kind != "DECIMAL":  # some releases of sqlglot make 1.5BD a cast of '1.5'
             raise refused(tree)
         found = number(inner.this, tree)
         if kind in _INTEGERS and found.is_integer and _fits(found.constant, _INTEGERS[kind]):
@@ -240,11 +269,10 @@ class _Translation:
         if "_" in text or "%" in text:  # releases, and vectorized execution, differ in line breaks
             breaks = pc.match_substring_regex(value.expression, _LINE_BREAK)
             self.unclear.append(pc.coalesce(breaks, pc.scalar(False)))
-        return boolean(pc.match_like(value.expression, text))
+        found = pc.match_like(value.expression, text)
+        return boolean(~found if tree.args.get("negate") else found)
 
     def case(self, tree: Tree) -> Value:
-        if tree.this is not None:
-            raise refused(tree)
         branches = [(each.this, each.args["true"]) for each in tree.args["ifs"]]
         return self._chosen(tree, branches, tree.args.get("default"))
 
@@ -327,8 +355,6 @@ class _Translation:
         return Value(pc.utf8_length(self._text(tree)), _INT)
 
     def trimmed(self, tree: Tree) -> Value:
-        if [name for name, each in tree.args.items() if each] != ["this"]:
-            raise refused(tree)
         return Value(pc.utf8_trim(self._text(tree), characters=" "), pa.string())
 
     def _text(self, tree: Tree) -> pc.Expression:
@@ -368,36 +394,39 @@ def _parts(tree: Tree) -> list[Tree]:
     return [tree.args[name] for name in ("catalog", "db", "table", "this") if tree.args.get(name)]
 
 
-_RULES: dict[str, Callable[[_Translation, Tree], Value]] = {
-    "Column": _Translation.column,
-    "Dot": _Translation.column,
-    "Literal": _Translation.literal,
-    "Boolean": lambda _, tree: constant(bool(tree.this)),
-    "Paren": lambda self, tree: self.value(tree.this),
-    "Cast": _Translation.cast,
-    "TryCast": _Translation.cast,
-    "Neg": _Translation.negated,
-    "Not": lambda self, tree: boolean(~self.condition(tree.this)),
-    "And": lambda self, tree: boolean(self.condition(tree.this) & self.condition(tree.expression)),
-    "Or": lambda self, tree: boolean(self.condition(tree.this) | self.condition(tree.expression)),
-    **dict.fromkeys(("EQ", "NEQ", "LT", "LTE", "GT", "GTE"), _Translation.compared),
-    "NullSafeEQ": _Translation.null_safe,
-    "Between": _Translation.between,
-    "In": _Translation.is_in,
-    "Is": _Translation.is_,
-    "Like": _Translation.like,
-    "Case": _Translation.case,
-    "If": _Translation.if_,
-    "Coalesce": _Translation.coalesce,
-    **dict.fromkeys(("Add", "Sub", "Mul"), _Translation.sum_or_product),
-    "Div": _Translation.quotient,
-    "Mod": _Translation.remainder,
-    "Length": _Translation.length,
-    "Trim": _Translation.trimmed,
-    "Abs": _Translation.absolute,
-    **dict.fromkeys(("Year", "Month", "Day"), _Translation.part_of_date),
+_BINARY = ("this", "expression")
+_RULES: dict[str, tuple[Callable[[_Translation, Tree], Value], Collection[str]]] = {
+    "Column": (_Translation.column, ("this", "table", "db", "catalog")),
+    "Dot": (_Translation.column, _BINARY),
+    "Literal": (_Translation.literal, ("this", "is_string")),
+    "Boolean": (lambda _, tree: constant(bool(tree.this)), ("this",)),
+    "Paren": (lambda self, tree: self.value(tree.this), ("this",)),
+    "Cast": (_Translation.cast, ("this", "to")),
+    "TryCast": (_Translation.cast, ("this", "to")),
+    "Neg": (_Translation.negated, ("this",)),
+    "Not": (lambda self, tree: boolean(~self.condition(tree.this)), ("this",)),
+    "And": (lambda self, tree: boolean(self.condition(tree.this) & self.condition(tree.expression)), _BINARY),
+    "Or": (lambda self, tree: boolean(self.condition(tree.this) | self.condition(tree.expression)), _BINARY),
+    **dict.fromkeys(("EQ", "NEQ", "LT", "LTE", "GT", "GTE"), (_Translation.compared, _BINARY)),
+    "NullSafeEQ": (_Translation.null_safe, _BINARY),
+    "Between": (_Translation.between, ("this", "low", "high")),
+    "In": (_Translation.is_in, ("this", "expressions")),
+    "Is": (_Translation.is_, _BINARY),
+    "Like": (_Translation.like, (*_BINARY, "negate")),
+    "Case": (_Translation.case, ("ifs", "default")),
+    "If": (_Translation.if_, ("this", "true", "false")),
+    "Coalesce": (_Translation.coalesce, ("this", "expressions")),
+    **dict.fromkeys(("Add", "Sub", "Mul"), (_Translation.sum_or_product, _BINARY)),
+    "Div": (_Translation.quotient, _BINARY),
+    "Mod": (_Translation.remainder, _BINARY),
+    "Length": (_Translation.length, ("this",)),
+    "Trim": (_Translation.trimmed, ("this",)),
+    "Abs": (_Translation.absolute, ("this",)),
+    **dict.fromkeys(("Year", "Month", "Day"), (_Translation.part_of_date, ("this",))),
 }
-"""Class of sqlglot's expression -> its translation."""
+"""Class of sqlglot's expression -> its translation, and the arguments that it knows."""
+_NOTES = ("typed", "safe", "is_null", "is_nvl")
+"""Arguments that say how other dialects would write it."""
 _INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": _INT, "BIGINT": _BIGINT}
 _ARITHMETIC = {"Add": pc.add_checked, "Sub": pc.subtract_checked, "Mul": pc.multiply_checked}
 """An overflow is an error: planners of Hive differ in whether they see it."""

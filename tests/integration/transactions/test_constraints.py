@@ -351,7 +351,8 @@ class Conditions:
             case 3:
                 return self._random.choice(["b", "not b", "b = true", "b is true", "b is not false"])
             case 4:
-                return f"s like {self._random.choice(['''a%''', '''_''', '''%b''', '''a_'''])!r}"
+                negation = self._random.choice(["", "not "])
+                return f"s {negation}like {self._random.choice(['''a%''', '''_''', '''%b''', '''a_'''])!r}"
             case 5:
                 return f"{value} <=> {self._literal(kind)}"
             case _:

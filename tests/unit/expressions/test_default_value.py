@@ -33,7 +33,6 @@ NOW = datetime(2024, 5, 1, 10, 20, 30, 123456)
         ("1.0E2", "double", 100.0),
         ("cast(1.5 as float)", "float", 1.5),
         ("1.5", "decimal(2,1)", Decimal("1.5")),
-        ("1.5BD", "decimal(2,1)", Decimal("1.5")),
         ("cast(1.5 as decimal(10,2))", "decimal(10,2)", Decimal("1.50")),
         ("cast('xyzab' as varchar(3))", "varchar(3)", "xyz"),
         ("date '2020-01-02'", "date", date(2020, 1, 2)),
