@@ -16,11 +16,14 @@ from mutation_api.expressions.evaluation import columns_read, evaluate
 from mutation_api.expressions.hive_sql import HiveCondition, hive_condition
 from mutation_api.table.acid_table import AcidTable, CheckConstraint
 from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.scalar_conversion import shown_value
 
 __all__ = ["ConstraintChecks"]
 
 _SHOWN_COLUMNS = 10
 """Columns of a row that a message shows."""
+_SHOWN_LENGTH = 200
+"""Characters of a value that a message shows."""
 
 
 class ConstraintChecks:
@@ -108,4 +111,8 @@ class ConstraintChecks:
     def _shown(self, at: int, columns: tuple[str, ...], rows: pa.StructArray) -> str:
         others = [name for name in self._table.column_names if name not in columns]
         shown = (*columns, *others)[: max(len(columns), _SHOWN_COLUMNS)]
-        return ", ".join(f"{name}={rows.field(name)[at].as_py()!r}" for name in shown)
+        return ", ".join(f"{name}={_cut(shown_value(rows.field(name), at))}" for name in shown)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"

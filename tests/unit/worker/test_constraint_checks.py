@@ -60,3 +60,22 @@ def test_nanoseconds_before_a_distant_year(tmp_path: Path) -> None:
     for unit in ("ns", "us"):
         rows = pa.StructArray.from_arrays([pa.array([1, None], pa.timestamp(unit))], names=["at"])
         checks.check(np.array([True, True]), rows, "here")
+
+
+def test_a_message_shows_what_python_cannot_hold(tmp_path: Path) -> None:
+    """As nanoseconds without pandas; a long value is cut."""
+    columns = (
+        AcidColumn("s", "struct<at:timestamp>"),
+        AcidColumn("at", "timestamp"),
+        AcidColumn("x", "string"),
+    )
+    check = CheckConstraint("c", "x is null")
+    checks = ConstraintChecks(dataclasses.replace(acid_table(tmp_path), columns=columns, checks=(check,)))
+    at = pa.array([2**60], pa.timestamp("us"))
+    nested = pa.StructArray.from_arrays([at], names=["at"])
+    rows = pa.StructArray.from_arrays([nested, at, pa.array(["x" * 1000])], names=["s", "at", "x"])
+    with pytest.raises(
+        ConstraintViolationError,
+        match=r"x='x{199}….*1152921504606846976.*, at=1152921504606846976 \(timestamp\[us\]\)",
+    ):
+        checks.check(np.array([True]), rows, "here")
