@@ -38,7 +38,7 @@ class DefaultColumns:
                 what = f"DEFAULT {column.default} of column {column.name}"
                 try:
                     values[column.name] = default_value(
-                        column.default, parse_hive_type(column.type), what, now
+                        column.default, parse_hive_type(column.type), what, now, table.user
                     )
                 except ConfigurationError as error:
                     unknown[column.name] = str(error)

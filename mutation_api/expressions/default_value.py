@@ -5,7 +5,6 @@ Hive 3.1 takes nothing else; 4.1 takes every constant expression, of which the o
 
 from __future__ import annotations
 
-import getpass
 import re
 from datetime import datetime
 from decimal import Decimal
@@ -32,7 +31,7 @@ _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|-?\.[0-9]+")
 
 
-def default_value(text: str, hive_type: HiveType, what: str, now: datetime) -> pa.Scalar:
+def default_value(text: str, hive_type: HiveType, what: str, now: datetime, user: str) -> pa.Scalar:
     """The value that Hive stores in rows that lack the column.
 
     Args:
@@ -40,6 +39,7 @@ def default_value(text: str, hive_type: HiveType, what: str, now: datetime) -> p
         hive_type: type of the column.
         what: names the constraint in messages.
         now: the local wall clock, for ``current_date`` and ``current_timestamp``.
+        user: for ``current_user``; '' if nobody knows.
 
     Returns:
         A scalar of ``arrow_type(hive_type, timestamp_unit="us")``.
@@ -50,7 +50,7 @@ def default_value(text: str, hive_type: HiveType, what: str, now: datetime) -> p
     tree = parsed_sql(text, what)
     kind = hive_type.kind
     try:
-        value = _value(tree, hive_type, now)
+        value = _value(tree, hive_type, now, user)
         if isinstance(value, str) and kind not in _TEXTS:
             found = values_of_texts(pa.array([value]), hive_type)
         else:
@@ -81,13 +81,13 @@ _UNFIT = (
 )
 
 
-def _value(tree: Tree, hive_type: HiveType, now: datetime) -> Any:
+def _value(tree: Tree, hive_type: HiveType, now: datetime, user: str) -> Any:
     kind, name = hive_type.kind, type(tree).__name__
     if name == "Paren":
-        return _value(tree.this, hive_type, now)
+        return _value(tree.this, hive_type, now, user)
     if name in _CASTS:
         _check_target(tree, hive_type)
-        return _value(tree.this, hive_type, now)
+        return _value(tree.this, hive_type, now, user)
     if name == "Null":
         return None
     if name == "Boolean" and kind == "boolean":
@@ -96,8 +96,8 @@ def _value(tree: Tree, hive_type: HiveType, now: datetime) -> Any:
         return now.date()
     if name == "CurrentTimestamp" and kind == "timestamp":
         return now
-    if name == "CurrentUser" and kind in _TEXTS:
-        return getpass.getuser()
+    if name == "CurrentUser" and kind in _TEXTS and user:
+        return user
     sign = ""
     if name == "Neg" and not tree.this.args.get("is_string"):
         tree, sign = tree.this, "-"
