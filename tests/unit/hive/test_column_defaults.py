@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +17,11 @@ from mutation_api.errors import RecordLayoutError
 IDS = pa.table({"id": pa.array([1, 2], pa.int32())})
 
 
-def _connected(tmp_path: Path, default: str, user: str | None = None) -> Hive:
+def _connected(
+    tmp_path: Path, default: str, user: str | None = None, others: Sequence[ColumnInfo] = ()
+) -> Hive:
     metastore = InMemoryMetastore(warehouse=tmp_path, capabilities=HIVE_4_1)
-    create_acid_table(metastore, "default.t", [ColumnInfo("id", "int"), ColumnInfo("s", "string")])
+    create_acid_table(metastore, "default.t", [ColumnInfo("id", "int"), ColumnInfo("s", "string"), *others])
     constraint = ConstraintInfo(ConstraintKind.DEFAULT, "d", "S", default)
     metastore.set_constraints("default", "t", [constraint])
     return connect(metastore, user=user)
@@ -64,3 +67,14 @@ def test_a_delete_needs_no_default(tmp_path: Path) -> None:
             RecordLayoutError, match=r"t: DEFAULT concat.* of column s.*give the column a value"
         ):
             tx.table("default.t").append(IDS)
+
+
+def test_a_merge_takes_a_source_with_a_union(tmp_path: Path) -> None:
+    """The default stands beside the source's columns, which need not be expressions of Arrow."""
+    hive = _connected(tmp_path, "'d'", others=[ColumnInfo("u", "uniontype<int,string>")])
+    tags, offsets = pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32())
+    union = pa.UnionArray.from_dense(tags, offsets, [pa.array([5], pa.int32()), pa.array(["x"])])
+    with hive.transaction("default.t") as tx:
+        merge = tx.table("default.t").merge(IDS.append_column("u", union), on=["id"])
+        merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    assert _rows(hive) == [{"id": 1, "s": "d", "u": 5}, {"id": 2, "s": "d", "u": "x"}]
