@@ -41,6 +41,7 @@ __all__ = [
     "Address",
     "MetastoreConfig",
     "UriSelection",
+    "current_user",
     "parse_duration_seconds",
     "read_hive_site",
     "shipped_by_spark",
@@ -147,7 +148,7 @@ class MetastoreConfig:
             object.__setattr__(self, "sets_user", False)
             object.__setattr__(self, "is_framed", False)
         if not self.user:
-            object.__setattr__(self, "user", _current_user())
+            object.__setattr__(self, "user", current_user())
 
     @classmethod
     def from_uris(cls, text: str) -> MetastoreConfig:
@@ -308,7 +309,7 @@ def _replaced(text: str, values: Mapping[str, str]) -> str:
         if name.startswith("env:"):
             return os.environ.get(name.removeprefix("env:"), found.group())
         if name in ("user.name", "system:user.name"):
-            return _current_user()
+            return current_user()
         return values.get(name, found.group())
 
     for _ in range(20):  # Hadoop's own bound on references to references
@@ -348,7 +349,7 @@ def _is_path(text: str) -> bool:
     return "://" not in text and (text.endswith(".xml") or os.sep in text or Path(text).is_dir())
 
 
-def _current_user() -> str:
+def current_user() -> str:
     """The user of this process; HADOOP_USER_NAME wins, as in Hadoop without Kerberos."""
     try:
         return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()

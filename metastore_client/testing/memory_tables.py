@@ -130,7 +130,8 @@ class MemoryTables(ServerCalls):
         with self._mutex:
             if constraints and not self.capabilities().has_write_ids:
                 raise UnsupportedByServerError("Hive 2.3 has no NOT NULL, CHECK and DEFAULT constraints")
-            ordered = sorted(constraints, key=ConstraintInfo.order)
+            named = (replace(each, column=each.column.lower()) for each in constraints)
+            ordered = sorted(named, key=ConstraintInfo.order)
             self._table(database, table).constraints = tuple(ordered)
 
     @server_call

@@ -58,6 +58,7 @@ class ChangeClassifier:
 
     ``missing_columns`` are columns of the table that the change set lacks; only deletes need no such columns.
     ``defaulted_columns`` are those that it lacks and that have a default; only updates need them.
+    ``unknown_defaults``: why only Hive knows the values of some of these; then inserts need them, too.
     ``has_partition_columns`` false: the partition is taken from ROW__ID's field ``partition``. ``valid_ids``
     are those of the transaction's snapshot: write ids of the table, in v1 transaction ids.
     """
@@ -66,6 +67,7 @@ class ChangeClassifier:
     valid_ids: ValidIdList
     missing_columns: tuple[str, ...] = ()
     defaulted_columns: tuple[str, ...] = ()
+    unknown_defaults: tuple[str, ...] = ()
     has_partition_columns: bool = True
 
     def classify(
@@ -132,6 +134,9 @@ class ChangeClassifier:
                 f"the change set lacks the columns {', '.join(self.defaulted_columns)}, whose defaults are "
                 "for new rows: an update needs the whole row",
             )
+
+        if self.unknown_defaults:
+            changes.refuse(changes.inserts, RecordLayoutError, "; ".join(self.unknown_defaults))
 
     def _partitions(self, changes: Changes) -> pa.Array:
         if not self.table.partition_keys:

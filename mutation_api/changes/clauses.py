@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+import pyarrow as pa
 
 __all__ = ["SOURCE", "TARGET", "Action", "Clause", "E", "Match", "text_of"]
 
@@ -50,13 +52,15 @@ class Clause(Generic[E]):
     """Applies ``action`` to the ``match`` rows for which ``condition`` is true (None: to all of them).
 
     ``assignments`` holds the new values by column name. None means all columns that the source has
-    (``updateAll``, ``insertAll``); for a delete it means nothing.
+    (``updateAll``, ``insertAll``); for a delete it means nothing. ``defaults`` holds the values of columns
+    that an insert leaves out and that have a DEFAULT constraint.
     """
 
     match: Match
     condition: E | None
     action: Action
     assignments: Mapping[str, E] | None = None
+    defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
     @property
     def takes_all(self) -> bool:

@@ -107,6 +107,10 @@ class _Resolver(Generic[E, T]):
                     analysis = analyser.analyse(value, clause.match.sides, f"the value of {name} in {clause}")
                     found[name] = (value, analysis.data_type)
                     read.append(analysis)
+            for name, default in clause.defaults.items():
+                literal = analyser.literal(default)
+                analysis = analyser.analyse(literal, clause.match.sides, f"the default of {name}")
+                found[name] = (literal, analysis.data_type)
             values.append(found)
         if self.options.on_duplicate:
             sides = (SOURCE,)
@@ -205,12 +209,7 @@ class _Resolver(Generic[E, T]):
         """An insert with the defaults of the columns that it would leave NULL."""
         if clause.action is not Action.INSERT or not any(each.default for each in self.table.columns):
             return clause
-        assigned = self._assignments(clause)
-        defaults = default_columns(self.table, assigned)
-        if not defaults:
-            return clause
-        values = {name: self.analyser.literal(value) for name, value in defaults.items()}
-        return replace(clause, assignments={**assigned, **values})
+        return replace(clause, defaults=default_columns(self.table, self._assignments(clause)))
 
     def _check_extra(self, used: set[str]) -> None:
         """Refuse extra columns of the source, except those that conditions or assignments read."""

@@ -11,9 +11,12 @@ is false, so NULL passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import lazy_loader
@@ -43,11 +46,20 @@ if TYPE_CHECKING:
 
 sqlglot = lazy_loader.load("sqlglot", suppress_warning=True)
 
-__all__ = ["hive_condition", "parsed_sql"]
+__all__ = ["HiveCondition", "hive_condition", "parsed_sql"]
 
 _INT, _BIGINT = pa.int32(), pa.int64()
 _DIGITS = 38
 """Of Hive's widest decimal."""
+_LINE_BREAK = "[\n\r\u0085\u2028\u2029]"
+"""What Java's regular expressions take for one."""
+_COMPARING = frozenset(
+    {"EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "IN", "LIKE", "BETWEEN", "RLIKE"}
+)
+_SEPARATING = frozenset({"L_PAREN", "COMMA", "OR", "AND", "NOT", "CASE", "WHEN", "THEN", "ELSE"})
+"""Kinds of sqlglot's tokens."""
+_GREGORIAN = date(1582, 10, 15)
+"""First day of the Gregorian calendar."""
 _ODD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^'\"\\]")
 """A backslash in a text of SQL before anything but a quote or a backslash."""
 
@@ -61,25 +73,62 @@ def parsed_sql(text: str, what: str) -> Tree:
     if _ODD_ESCAPE.search(text):
         raise ConfigurationError(f"{what} has an escaped character, which only Hive reads")
     try:
-        trees: list[Tree | None] = sqlglot.parse(text, dialect="hive")
+        # As a condition: a column called comment would begin a command.
+        parsed = sqlglot.Dialect.get_or_raise("hive").parse_into(sqlglot.exp.Condition, text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
-        raise ConfigurationError(f"{what} is not understood: {str(error).splitlines()[0]}") from error
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise ConfigurationError(f"{what} is not understood: {reason}") from error
+    trees: list[Tree | None] = parsed
     if len(trees) != 1 or trees[0] is None:
         raise ConfigurationError(f"{what} is not understood: it is not one expression")
     return trees[0]
 
 
-def hive_condition(text: str, columns: Mapping[str, HiveType], what: str) -> pc.Expression:
-    """A condition in Hive's SQL as an Arrow expression.
+@dataclass(frozen=True)
+class HiveCondition:
+    """A condition as Arrow expressions.
+
+    Attributes:
+        holds: whether it holds; null where the condition is NULL. Integers that overflow are an error.
+        unclear: whether Hive gives different answers, vectorized or not; None: nowhere.
+    """
+
+    holds: pc.Expression
+    unclear: pc.Expression | None
+
+
+def _check_is(text: str, what: str) -> None:
+    """Refuse an IS behind a comparison without parentheses: Hive takes what is between them alone.
+
+    sqlglot takes the whole comparison, and its tree does not show whether there were parentheses.
+    """
+    behind, outer = False, []
+    for kind in (token.token_type.name for token in sqlglot.tokenize(text, dialect="hive")):
+        if kind == "L_PAREN":
+            outer.append(behind)
+        if kind == "R_PAREN":
+            behind = outer.pop() if outer else False
+        elif kind in _COMPARING:
+            behind = True
+        elif kind in _SEPARATING:
+            behind = False
+        elif kind in ("IS", "ISNULL", "NOTNULL") and behind:
+            raise ConfigurationError(
+                f"{what} has IS behind a comparison: write parentheses around what it applies to"
+            )
+
+
+def hive_condition(
+    text: str, columns: Mapping[str, HiveType], what: str, fine: Collection[str] = ()
+) -> HiveCondition:
+    """A condition in Hive's SQL as Arrow expressions.
 
     Args:
         text: the condition; names of columns in any case.
         columns: types of the columns by name in lower case. Rows have them as ``arrow_type`` says, char(n)
-            with or without padding, timestamps in microseconds or nanoseconds.
+            with or without padding, timestamps in microseconds.
         what: names the condition in messages.
-
-    Returns:
-        A boolean expression; null where the condition is NULL.
+        fine: names of columns whose timestamps are in nanoseconds.
 
     Raises:
         ConfigurationError: it is no condition, or only Hive knows what a part of it means.
@@ -88,24 +137,30 @@ def hive_condition(text: str, columns: Mapping[str, HiveType], what: str) -> pc.
         >>> hive_condition("v > 0 AND s IN ('a', 'b')", columns, "CHECK c1")  # doctest: +SKIP
     """
     tree = parsed_sql(text, what)
+    _check_is(text, what)
+    translation = _Translation(columns, fine)
     try:
-        found = _Translation(columns).value(tree)
+        found = translation.value(tree)
     except RecursionError:
         raise ConfigurationError(f"{what} is nested too deeply") from None
     except NotTranslatedError as error:
         raise ConfigurationError(f"{what}: {error}") from None
     if not pa.types.is_boolean(found.type):
         raise ConfigurationError(f"{what} is a value of type {found.type}, not a condition")
-    return found.expression
+    return HiveCondition(found.expression, reduce(or_, translation.unclear) if translation.unclear else None)
 
 
 class _Translation:
-    def __init__(self, columns: Mapping[str, HiveType]) -> None:
+    def __init__(self, columns: Mapping[str, HiveType], fine: Collection[str]) -> None:
         self._columns = columns
+        self._fine = fine
+        self.unclear: list[pc.Expression] = []
 
     def value(self, tree: Tree) -> Value:
-        translate = _RULES.get(type(tree).__name__)
-        if translate is None:
+        """A node is translated only if its rule knows all that it has, such as ``negate`` of a NOT LIKE."""
+        translate, known = _RULES.get(type(tree).__name__, (None, ()))
+        given = {name for name, each in tree.args.items() if each not in (None, False, [])}
+        if translate is None or not given <= {*known, *_NOTES}:
             raise refused(tree)
         return translate(self, tree)
 
@@ -128,7 +183,8 @@ class _Translation:
         is_char = known.kind == "char"
         if is_char:
             expression = pc.utf8_rtrim(expression, characters=" ")
-        return Value(expression, arrow_type(known, timestamp_unit="us"), is_char)
+        unit = "ns" if parts[0] in self._fine else "us"
+        return Value(expression, arrow_type(known, timestamp_unit=unit), is_char)
 
     def literal(self, tree: Tree) -> Value:
         if tree.is_string:
@@ -144,15 +200,17 @@ class _Translation:
             return constant(written_date(inner.this, tree))
         if kind == "TIMESTAMP" and inner.is_string:
             return constant(written_timestamp(inner.this, tree))
+        given = [int(each.name) for each in tree.args["to"].expressions]
+        if inner.is_string and kind != "DECIMAL":  # some releases of sqlglot make 1.5BD a cast of '1.5'
+            raise refused(tree)
         found = number(inner.this, tree)
-        if kind in _INTEGERS and found.is_integer:
+        if kind in _INTEGERS and found.is_integer and _fits(found.constant, _INTEGERS[kind]):
             return Value(pc.scalar(pa.scalar(found.constant, _INTEGERS[kind])), _INTEGERS[kind])
         if kind == "DOUBLE" and found.is_number:
             return constant(float(inner.this))
         if kind == "DECIMAL" and not found.is_float:
             exact = constant(Decimal(inner.this))
-            given = [int(each.name) for each in tree.args["to"].expressions]
-            if given in ([], [exact.type.precision, exact.type.scale]):
+            if given == [exact.type.precision, exact.type.scale]:
                 return exact
         raise refused(tree)
 
@@ -161,11 +219,11 @@ class _Translation:
         if isinstance(found.constant, int | float | Decimal):
             return constant(-found.constant, found.type)
         check_arithmetic(tree, found)
-        return Value(pc.negate(found.expression), found.type)
+        return Value(pc.negate_checked(found.expression), found.type)
 
     def compared(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
-        return boolean(comparison(type(tree).__name__, first, second, tree))
+        return boolean(self._comparison(type(tree).__name__, first, second, tree))
 
     def null_safe(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
@@ -175,7 +233,16 @@ class _Translation:
 
     def between(self, tree: Tree) -> Value:
         value, low, high = (self.value(tree.args[name]) for name in ("this", "low", "high"))
-        return boolean(comparison("GTE", value, low, tree) & comparison("LTE", value, high, tree))
+        above = self._comparison("GTE", value, low, tree)
+        return boolean(above & self._comparison("LTE", value, high, tree))
+
+    def _comparison(self, name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
+        """NaN is the greatest number to Hive, but vectorized it is neither less nor greater."""
+        found = comparison(name, first, second, tree)
+        if name not in ("EQ", "NEQ"):
+            sides = [each.expression for each in (first, second) if each.is_float and each.constant is None]
+            self.unclear += [pc.coalesce(pc.is_nan(each), pc.scalar(False)) for each in sides]
+        return found
 
     def is_in(self, tree: Tree) -> Value:
         value, listed = self.value(tree.this), tree.expressions
@@ -199,11 +266,13 @@ class _Translation:
         text = pattern.constant
         if not (value.is_text and isinstance(text, str)) or value.is_char or "\\" in text:
             raise refused(tree)
-        return boolean(pc.match_like(value.expression, text))
+        if "_" in text or "%" in text:  # releases, and vectorized execution, differ in line breaks
+            breaks = pc.match_substring_regex(value.expression, _LINE_BREAK)
+            self.unclear.append(pc.coalesce(breaks, pc.scalar(False)))
+        found = pc.match_like(value.expression, text)
+        return boolean(~found if tree.args.get("negate") else found)
 
     def case(self, tree: Tree) -> Value:
-        if tree.this is not None:
-            raise refused(tree)
         branches = [(each.this, each.args["true"]) for each in tree.args["ifs"]]
         return self._chosen(tree, branches, tree.args.get("default"))
 
@@ -286,8 +355,6 @@ class _Translation:
         return Value(pc.utf8_length(self._text(tree)), _INT)
 
     def trimmed(self, tree: Tree) -> Value:
-        if [name for name, each in tree.args.items() if each] != ["this"]:
-            raise refused(tree)
         return Value(pc.utf8_trim(self._text(tree), characters=" "), pa.string())
 
     def _text(self, tree: Tree) -> pc.Expression:
@@ -301,7 +368,7 @@ class _Translation:
         check_arithmetic(tree, found)
         if found.is_integer:
             wide = max(_INT, found.type, key=lambda each: each.bit_width)
-            return Value(pc.abs(found.expression.cast(wide)), wide)
+            return Value(pc.abs_checked(found.expression.cast(wide)), wide)
         return Value(pc.abs(found.expression), found.type)
 
     def part_of_date(self, tree: Tree) -> Value:
@@ -310,8 +377,14 @@ class _Translation:
         found = self.value(inner)
         if not pa.types.is_date32(found.type):
             raise refused(tree)
+        hybrid = pc.less(found.expression, pc.scalar(_GREGORIAN))  # Hive 3.1 counts days by another calendar
+        self.unclear.append(pc.coalesce(hybrid, pc.scalar(False)))
         function = {"Year": pc.year, "Month": pc.month, "Day": pc.day}[type(tree).__name__]
         return Value(function(found.expression).cast(_INT), _INT)
+
+
+def _fits(value: object, kind: pa.DataType) -> bool:
+    return isinstance(value, int) and -(2 ** (kind.bit_width - 1)) <= value < 2 ** (kind.bit_width - 1)
 
 
 def _parts(tree: Tree) -> list[Tree]:
@@ -321,35 +394,39 @@ def _parts(tree: Tree) -> list[Tree]:
     return [tree.args[name] for name in ("catalog", "db", "table", "this") if tree.args.get(name)]
 
 
-_RULES: dict[str, Callable[[_Translation, Tree], Value]] = {
-    "Column": _Translation.column,
-    "Dot": _Translation.column,
-    "Literal": _Translation.literal,
-    "Boolean": lambda _, tree: constant(bool(tree.this)),
-    "Paren": lambda self, tree: self.value(tree.this),
-    "Cast": _Translation.cast,
-    "TryCast": _Translation.cast,
-    "Neg": _Translation.negated,
-    "Not": lambda self, tree: boolean(~self.condition(tree.this)),
-    "And": lambda self, tree: boolean(self.condition(tree.this) & self.condition(tree.expression)),
-    "Or": lambda self, tree: boolean(self.condition(tree.this) | self.condition(tree.expression)),
-    **dict.fromkeys(("EQ", "NEQ", "LT", "LTE", "GT", "GTE"), _Translation.compared),
-    "NullSafeEQ": _Translation.null_safe,
-    "Between": _Translation.between,
-    "In": _Translation.is_in,
-    "Is": _Translation.is_,
-    "Like": _Translation.like,
-    "Case": _Translation.case,
-    "If": _Translation.if_,
-    "Coalesce": _Translation.coalesce,
-    **dict.fromkeys(("Add", "Sub", "Mul"), _Translation.sum_or_product),
-    "Div": _Translation.quotient,
-    "Mod": _Translation.remainder,
-    "Length": _Translation.length,
-    "Trim": _Translation.trimmed,
-    "Abs": _Translation.absolute,
-    **dict.fromkeys(("Year", "Month", "Day"), _Translation.part_of_date),
+_BINARY = ("this", "expression")
+_RULES: dict[str, tuple[Callable[[_Translation, Tree], Value], Collection[str]]] = {
+    "Column": (_Translation.column, ("this", "table", "db", "catalog")),
+    "Dot": (_Translation.column, _BINARY),
+    "Literal": (_Translation.literal, ("this", "is_string")),
+    "Boolean": (lambda _, tree: constant(bool(tree.this)), ("this",)),
+    "Paren": (lambda self, tree: self.value(tree.this), ("this",)),
+    "Cast": (_Translation.cast, ("this", "to")),
+    "TryCast": (_Translation.cast, ("this", "to")),
+    "Neg": (_Translation.negated, ("this",)),
+    "Not": (lambda self, tree: boolean(~self.condition(tree.this)), ("this",)),
+    "And": (lambda self, tree: boolean(self.condition(tree.this) & self.condition(tree.expression)), _BINARY),
+    "Or": (lambda self, tree: boolean(self.condition(tree.this) | self.condition(tree.expression)), _BINARY),
+    **dict.fromkeys(("EQ", "NEQ", "LT", "LTE", "GT", "GTE"), (_Translation.compared, _BINARY)),
+    "NullSafeEQ": (_Translation.null_safe, _BINARY),
+    "Between": (_Translation.between, ("this", "low", "high")),
+    "In": (_Translation.is_in, ("this", "expressions")),
+    "Is": (_Translation.is_, _BINARY),
+    "Like": (_Translation.like, (*_BINARY, "negate")),
+    "Case": (_Translation.case, ("ifs", "default")),
+    "If": (_Translation.if_, ("this", "true", "false")),
+    "Coalesce": (_Translation.coalesce, ("this", "expressions")),
+    **dict.fromkeys(("Add", "Sub", "Mul"), (_Translation.sum_or_product, _BINARY)),
+    "Div": (_Translation.quotient, _BINARY),
+    "Mod": (_Translation.remainder, _BINARY),
+    "Length": (_Translation.length, ("this",)),
+    "Trim": (_Translation.trimmed, ("this",)),
+    "Abs": (_Translation.absolute, ("this",)),
+    **dict.fromkeys(("Year", "Month", "Day"), (_Translation.part_of_date, ("this",))),
 }
-"""Class of sqlglot's expression -> its translation."""
+"""Class of sqlglot's expression -> its translation, and the arguments that it knows."""
+_NOTES = ("typed", "safe", "is_null", "is_nvl")
+"""Arguments that say how other dialects would write it."""
 _INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": _INT, "BIGINT": _BIGINT}
-_ARITHMETIC = {"Add": pc.add, "Sub": pc.subtract, "Mul": pc.multiply}
+_ARITHMETIC = {"Add": pc.add_checked, "Sub": pc.subtract_checked, "Mul": pc.multiply_checked}
+"""An overflow is an error: planners of Hive differ in whether they see it."""

@@ -8,6 +8,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +32,13 @@ __all__ = [
 ]
 
 _INT, _BIGINT = pa.int32(), pa.int64()
+_FINE = pa.timestamp("ns")
 _DIGITS_OF = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+_MOST_DIGITS = 38
+"""Of Hive's widest decimal."""
+_MOST_WHOLE_DIGITS = 19
+"""Vectorized, Hive 3.1 takes a longer number for NULL beside some decimals."""
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
 _COMPARISONS = {
@@ -43,6 +50,8 @@ _COMPARISONS = {
     "GTE": pc.greater_equal,
 }
 """Class of sqlglot's expression -> Arrow's function."""
+_SWAPPED = {"EQ": "EQ", "NEQ": "NEQ", "LT": "GT", "GT": "LT", "LTE": "GTE", "GTE": "LTE"}
+"""The comparison with its sides swapped."""
 
 
 class NotTranslatedError(Exception):
@@ -101,11 +110,16 @@ def constant(value: object, kind: pa.DataType | None = None) -> Value:
 
 def number(text: str, tree: Tree) -> Value:
     """As Hive: a number with an exponent is a double, one with a point a decimal, others int or bigint."""
+    if not _NUMBER.fullmatch(text):
+        raise refused(tree)
     try:
         if "e" in text.lower():
             return constant(float(text))
         if "." not in text and abs(int(text)) < 2**63:
             return constant(int(text), _INT if abs(int(text)) < 2**31 else _BIGINT)
+        whole, _, fraction = text.lstrip("0").partition(".")
+        if len(whole) > _MOST_WHOLE_DIGITS or len(whole + fraction) > _MOST_DIGITS:
+            raise refused(tree, "it has so many digits that Hive may take it for NULL")
         return constant(Decimal(text))
     except (ArithmeticError, ValueError, pa.ArrowException):
         raise refused(tree) from None
@@ -117,7 +131,25 @@ def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Express
     if is_equality and are_numbers and first.is_integer != second.is_integer:
         raise refused(tree, "Hive takes NULL for unequal where a whole number cannot equal the other number")
     one, two = _comparable(first, second, tree)
+    fine, other = first.type == _FINE, second.type == _FINE
+    if fine and not other:
+        return _fine_comparison(name, one, two)
+    if other and not fine:
+        return _fine_comparison(_SWAPPED[name], two, one)
     return _COMPARISONS[name](one, two)
+
+
+def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc.Expression:
+    """Compare nanoseconds with microseconds, of which those of distant years are no nanoseconds."""
+    floor = pc.floor_temporal(fine, unit="microsecond")
+    whole = floor.cast(pa.timestamp("us"))
+    if name in ("LT", "GTE"):
+        return _COMPARISONS[name](whole, other)
+    equal = pc.equal(whole, other) & pc.equal(floor, fine)
+    if name in ("EQ", "NEQ"):
+        return equal if name == "EQ" else ~equal
+    at_most = pc.less(whole, other) | equal
+    return at_most if name == "LTE" else ~at_most
 
 
 def _comparable(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc.Expression]:
@@ -137,9 +169,9 @@ def _comparable(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression,
         ):
             pair = one.expression, pc.scalar(moment)
             return (pair[1], pair[0]) if is_swapped else pair
-    if first.type == second.type and (
-        pa.types.is_boolean(first.type) or pa.types.is_date32(first.type) or pa.types.is_timestamp(first.type)
-    ):
+    if pa.types.is_timestamp(first.type) and pa.types.is_timestamp(second.type):
+        return first.expression, second.expression
+    if first.type == second.type and (pa.types.is_boolean(first.type) or pa.types.is_date32(first.type)):
         return first.expression, second.expression
     raise refused(tree, f"it compares {first.type} with {second.type}")
 
@@ -149,7 +181,16 @@ def _numbers(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc
         return first.expression, second.expression
     if first.constant is None and second.constant is None:
         raise refused(tree, "it compares floating-point numbers of two columns, in which releases differ")
+    for one, other in ((first, second), (second, first)):
+        if pa.types.is_float32(one.type) and not _is_float32(other.constant):
+            raise refused(tree, "a float is compared with a number that is no float, which Hive may round")
     return as_double(first), as_double(second)
+
+
+def _is_float32(value: object) -> bool:
+    assert isinstance(value, int | float | Decimal)
+    with np.errstate(over="ignore"):
+        return Decimal(float(np.float32(float(value)))) == Decimal(value)
 
 
 def _as_moment(kind: pa.DataType, text: str, tree: Tree) -> date | datetime | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.change_set.default_columns import default_columns
+from mutation_api.change_set.default_columns import DefaultColumns
 from mutation_api.change_set.layout import ROW_ID_FIELDS, ChangeLayout, GivenColumn, match_columns
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.reader.split_rows import full_row_id_type
@@ -86,9 +86,11 @@ class PartLayout:
         )
 
     @functools.cached_property
-    def _defaults(self) -> dict[str, pa.Scalar]:
+    def _defaults(self) -> DefaultColumns:
         """Values of the columns that new rows lack, and that have a default."""
-        return {} if self.operation == DELETE else default_columns(self.table, self.layout.columns)
+        if self.operation == DELETE:
+            return DefaultColumns({}, {})
+        return DefaultColumns.of(self.table, self.layout.columns)
 
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with our names: OPERATION unless it is constant, ROW__ID if it is there, and columns.
@@ -101,12 +103,14 @@ class PartLayout:
         if self.operation is None:
             arrays[OPERATION] = plain_array(batch.column(self.layout.operation)).cast(pa.string())
             self._check_complete(arrays[OPERATION])
+        elif self._defaults.unknown and batch.num_rows:
+            raise self._unknown_defaults()
         if self.layout.row_id is not None:
             given = batch.to_struct_array() if self.is_bare else batch.column(self.layout.row_id)
             arrays[ROW_ID_COLUMN] = self._row_ids(plain_array(given))
         for name, given_name in self.layout.columns.items():
             arrays[name] = plain_array(batch.column(given_name))
-        arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in self._defaults.items()}
+        arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in self._defaults.values.items()}
         return pa.RecordBatch.from_pydict(arrays)
 
     def plain_schema(self, given: pa.Schema) -> pa.Schema:
@@ -121,14 +125,20 @@ class PartLayout:
                 f"table {self.table.full_name}: an update needs the whole new row; the change set lacks "
                 f"{', '.join(defaulted)}, whose defaults are for new rows"
             )
-        if not self.missing:
+        if not (self.missing or self._defaults.unknown):
             return
         deletes = pc.equal(pc.utf8_lower(operations), DELETE)
         if not pc.all(deletes, skip_nulls=False, min_count=0).as_py():
+            if not self.missing:
+                raise self._unknown_defaults()
             raise RecordLayoutError(
                 f"table {self.table.full_name}: the change set lacks the columns {', '.join(self.missing)}; "
                 "only a change set of deletes may lack columns"
             )
+
+    def _unknown_defaults(self) -> RecordLayoutError:
+        reasons = "; ".join(self._defaults.unknown.values())
+        return RecordLayoutError(f"table {self.table.full_name}: {reasons}")
 
     def _row_ids(self, given: pa.StructArray) -> pa.StructArray:
         fields = list(full_row_id_type(self.table))

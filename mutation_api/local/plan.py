@@ -14,7 +14,7 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.acid.event import Operation
 from mutation_api.change_set.address import ADDRESS_COLUMNS, OPERATION, ChangeAddresser, ChangeFields
 from mutation_api.change_set.classify import ChangeClassifier
-from mutation_api.change_set.default_columns import default_columns
+from mutation_api.change_set.default_columns import DefaultColumns
 from mutation_api.change_set.layout import ChangeLayout, GivenColumn, match_columns
 from mutation_api.orc.format.stored_values import hollow, nulled
 from mutation_api.table.acid_table import AcidTable
@@ -110,16 +110,17 @@ def plan_changes(
     layout = match_columns(table, [GivenColumn.of_field(field) for field in schema], operation_column)
     missing = layout.missing(table)
     partition_columns = tuple(name for name in table.partition_key_names if name in layout.columns)
+    defaults = DefaultColumns.of(table, layout.columns)
     classifier = ChangeClassifier(
         table,
         valid_ids,
         missing_columns=missing,
         defaulted_columns=layout.defaulted(table),
+        unknown_defaults=tuple(defaults.unknown.values()),
         has_partition_columns=len(partition_columns) == len(table.partition_keys),
     )
-    defaults = default_columns(table, layout.columns)
     types = {name: schema.field(given).type for name, given in layout.columns.items()}
-    types |= {name: value.type for name, value in defaults.items()}
+    types |= {name: value.type for name, value in defaults.values.items()}
     bucket_columns = [name.lower() for name in table.bucket_columns]
     fields = ChangeFields(
         tuple(layout.row_id_fields),
@@ -129,9 +130,9 @@ def plan_changes(
     )
     inspector = RecordInspector(table)
     row_type = None
-    if not missing:
+    if not missing and not defaults.unknown:
         row_type = inspector.rows([plain_array(pa.nulls(0, types[name])) for name in table.column_names]).type
-    return LocalPlan(table, layout, ChangeAddresser(classifier, fields), inspector, row_type, defaults)
+    return LocalPlan(table, layout, ChangeAddresser(classifier, fields), inspector, row_type, defaults.values)
 
 
 def _hidden(array: pa.Array, mask: NDArray[np.bool_]) -> pa.Array:

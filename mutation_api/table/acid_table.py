@@ -59,6 +59,7 @@ class AcidTable:
     ``goes_by_position``: the setting ``orc.force.positional.evolution`` that holds for the table; None: none.
     ``prints_shortest_numbers``: its Hive runs on Java 19 or later (``types.java_float_text``).
     ``was_altered``: Hive's ALTER TABLE may have changed how rows are bucketed, and it moves none.
+    ``user`` is the value of ``current_user()`` in defaults; '' if the table has none.
     ``time_zone`` is the zone of Hive's own processes, which the v1 hash of timestamp bucket columns depends
     on. ``checks`` are the CHECK constraints that Hive enforces, of columns and of the table.
     """
@@ -86,6 +87,7 @@ class AcidTable:
     checks: tuple[CheckConstraint, ...] = ()
     goes_by_position: bool | None = None
     prints_shortest_numbers: bool = False
+    user: str = ""
 
     @property
     def full_name(self) -> str:

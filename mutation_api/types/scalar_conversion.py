@@ -356,7 +356,9 @@ def shown_value(array: pa.Array, row: int) -> str:
     try:
         return repr(array[row].as_py())
     except (ValueError, OverflowError, ArithmeticError):
-        # Python's own types cannot hold this date or timestamp.
+        # Python's own types cannot hold this date or timestamp, or one within the value.
+        if array.type.num_fields:
+            return " ".join(array.slice(row, 1).to_string().split())
         integer = pa.int32() if pa.types.is_date32(array.type) else pa.int64()
         return f"{array.view(integer)[row]} ({array.type})"
 

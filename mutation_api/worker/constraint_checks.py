@@ -6,8 +6,6 @@ is checked, too. Source: Hive 3.1.3 and 4.1.0, tried with each statement.
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,14 +13,17 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import ConstraintViolationError, RecordValueError
 from mutation_api.expressions.evaluation import columns_read, evaluate
-from mutation_api.expressions.hive_sql import hive_condition
+from mutation_api.expressions.hive_sql import HiveCondition, hive_condition
 from mutation_api.table.acid_table import AcidTable, CheckConstraint
 from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.scalar_conversion import shown_value
 
 __all__ = ["ConstraintChecks"]
 
 _SHOWN_COLUMNS = 10
 """Columns of a row that a message shows."""
+_SHOWN_LENGTH = 200
+"""Characters of a value that a message shows."""
 
 
 class ConstraintChecks:
@@ -31,6 +32,7 @@ class ConstraintChecks:
     def __init__(self, table: AcidTable) -> None:
         self._table = table
         self._not_null = tuple(column.name for column in table.columns if column.not_null)
+        self._found: dict[frozenset[str], list[tuple[CheckConstraint, HiveCondition, tuple[str, ...]]]] = {}
 
     def __bool__(self) -> bool:
         """Whether the table has any."""
@@ -49,28 +51,49 @@ class ConstraintChecks:
             RecordValueError: a condition has no value for a row, as after an overflow.
         """
         new = pa.array(is_new)
+        fine = frozenset(field.name for field in rows.type if "timestamp[ns]" in str(field.type))
         for name in self._not_null:
             breaks = pc.and_(pc.is_null(rows.field(name)), new)
             self._refuse(breaks, f"NOT NULL of column {name}", (name,), rows, where)
-        for check, condition, columns in self._conditions:
+        for check, condition, columns in self._conditions(fine):
             what = f"CHECK {check.name} ({check.condition})"
+            values = pa.table({name: rows.field(name).filter(new) for name in columns})
             try:
-                holds = evaluate(condition, pa.table({name: rows.field(name) for name in columns}))
+                holds = evaluate(condition.holds, values)
+                unclear = None if condition.unclear is None else evaluate(condition.unclear, values)
             except pa.ArrowInvalid as error:
                 raise RecordValueError(f"{where}: {what} cannot be evaluated: {error}") from error
-            self._refuse(pc.and_(pc.invert(holds), new), what, columns, rows, where)
+            if unclear is not None and (count := pc.sum(unclear).as_py()):
+                shown = self._shown(
+                    int(np.flatnonzero(is_new)[pc.index(unclear, True).as_py()]), columns, rows
+                )
+                raise RecordValueError(
+                    f"{where}: {what} has no certain value for {count} rows, the first is {shown}: Hive's "
+                    "answers for NaN, line breaks in LIKE and parts of dates before 1582-10-15 depend "
+                    "on its release and settings: write another value, or drop the constraint in Hive"
+                )
+            breaks = pc.replace_with_mask(pc.invert(new), new, pc.fill_null(pc.invert(holds), False))
+            self._refuse(pc.and_(breaks, new), what, columns, rows, where)
 
-    @functools.cached_property
-    def _conditions(self) -> list[tuple[CheckConstraint, pc.Expression, tuple[str, ...]]]:
-        """Each CHECK with its condition and the columns that it names, of which there is at least one."""
+    def _conditions(
+        self, fine: frozenset[str]
+    ) -> list[tuple[CheckConstraint, HiveCondition, tuple[str, ...]]]:
+        """Each CHECK with its condition and the columns that it names, of which there is at least one.
+
+        ``fine``: the columns whose timestamps are in nanoseconds.
+        """
+        if fine not in self._found:
+            self._found[fine] = [self._condition(check, fine) for check in self._table.checks]
+        return self._found[fine]
+
+    def _condition(
+        self, check: CheckConstraint, fine: frozenset[str]
+    ) -> tuple[CheckConstraint, HiveCondition, tuple[str, ...]]:
         types = {column.name: parse_hive_type(column.type) for column in self._table.columns}
-        found = []
-        for check in self._table.checks:
-            condition = hive_condition(check.condition, types, f"CHECK {check.name}")
-            schema = pa.schema([(name, pa.null()) for name in types])
-            named = columns_read(condition, schema, f"CHECK {check.name}") or {next(iter(types))}
-            found.append((check, condition, tuple(name for name in types if name in named)))
-        return found
+        condition = hive_condition(check.condition, types, f"CHECK {check.name}", fine)
+        schema = pa.schema([(name, pa.null()) for name in types])
+        named = columns_read(condition.holds, schema, f"CHECK {check.name}") or {next(iter(types))}
+        return check, condition, tuple(name for name in types if name in named)
 
     def _refuse(
         self, breaks: pa.BooleanArray, what: str, columns: tuple[str, ...], rows: pa.StructArray, where: str
@@ -79,11 +102,17 @@ class ConstraintChecks:
         count = pc.sum(breaks).as_py()
         if not count:
             return
-        at = pc.index(breaks, True).as_py()
-        others = [name for name in self._table.column_names if name not in columns]
-        shown = (*columns, *others)[: max(len(columns), _SHOWN_COLUMNS)]
-        row = ", ".join(f"{name}={rows.field(name)[at].as_py()!r}" for name in shown)
+        shown = self._shown(pc.index(breaks, True).as_py(), columns, rows)
         raise ConstraintViolationError(
-            f"{where}: {count} rows break {what}, the first is {row}: correct them, or drop the "
+            f"{where}: {count} rows break {what}, the first is {shown}: correct them, or drop the "
             "constraint in Hive"
         )
+
+    def _shown(self, at: int, columns: tuple[str, ...], rows: pa.StructArray) -> str:
+        others = [name for name in self._table.column_names if name not in columns]
+        shown = (*columns, *others)[: max(len(columns), _SHOWN_COLUMNS)]
+        return ", ".join(f"{name}={_cut(shown_value(rows.field(name), at))}" for name in shown)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"

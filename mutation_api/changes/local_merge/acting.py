@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -88,6 +88,13 @@ class Candidates:
         """The source's values of each row; without a copy if these are all rows of the source."""
         column = self.source.column(name)
         return column if self._are_all else column.take(pa.array(self.source_rows))
+
+    def taken(self, names: Iterable[str], defaults: Mapping[str, pa.Scalar]) -> dict[str, pa.Array]:
+        """Columns as the source has them; those of ``defaults``, which it lacks, have one value."""
+        return {
+            name: pa.repeat(defaults[name], len(self)) if name in defaults else self.source_column(name)
+            for name in names
+        }
 
     def frame(self) -> pa.Table:
         """The rows as expressions see them: a struct for each side."""

@@ -107,7 +107,7 @@ class ArrowEvaluator:
         """See :class:`Evaluator`."""
         clause, values = self.plan.clauses[number], self.plan.values[number]
         if clause.takes_all:
-            return {name: rows.source_column(name) for name in values}
+            return rows.taken(values, clause.defaults)
         frame = rows.frame()
         try:
             return evaluate_each({name: value for name, (value, _) in values.items()}, frame)

@@ -77,9 +77,9 @@ class SparkEvaluator:
 
     def assigned(self, number: int, rows: Candidates) -> dict[str, pa.Array]:
         """The values that a clause assigns, by column, before they are converted."""
-        values = self.plan.values[number]
-        if self.plan.clauses[number].takes_all:
-            return {name: rows.source_column(name) for name in values}
+        clause, values = self.plan.clauses[number], self.plan.values[number]
+        if clause.takes_all:
+            return rows.taken(values, clause.defaults)
         columns = [_wall_clock(column_of(value), kind) for value, kind in values.values()]
         return dict(zip(values, self._evaluated(rows, columns), strict=True))
 

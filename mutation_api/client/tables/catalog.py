@@ -97,10 +97,12 @@ class Catalog:
         metastore: MetastoreClient,
         time_zone: str | None = None,
         write_lock: WriteLock = WriteLock.EXCLUSIVE,
+        user: str = "",
     ) -> None:
         self._metastore = metastore
         self._time_zone = time_zone
         self._write_lock = write_lock
+        self._user = user
 
     @property
     def is_optimistic(self) -> bool:
@@ -138,7 +140,8 @@ class Catalog:
             prints_shortest_numbers=self._metastore.capabilities().prints_shortest_numbers,
         )
         if spec.role is TableRole.SINK and under_lock:
-            table = with_constraints(table, self._metastore.get_constraints(spec.database, spec.name))
+            constraints = self._metastore.get_constraints(spec.database, spec.name)
+            table = with_constraints(table, constraints, self._user)
         return OpenTable(spec, info, table)
 
     @functools.cached_property

@@ -79,8 +79,10 @@ def describe(
     )
 
 
-def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo]) -> AcidTable:
+def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo], user: str = "") -> AcidTable:
     """The descriptor with the constraints that Hive enforces; disabled ones are left out.
+
+    ``user``: whose changes these are, for a DEFAULT.
 
     Raises TableNotMutableError: a CHECK cannot be evaluated here, so rows might break it.
     """
@@ -104,7 +106,8 @@ def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo]) ->
         dataclasses.replace(each, not_null=each.name in not_null, default=defaults.get(each.name, ""))
         for each in table.columns
     )
-    return dataclasses.replace(table, columns=columns, checks=tuple(checks))
+    user = user if defaults else ""
+    return dataclasses.replace(table, columns=columns, checks=tuple(checks), user=user)
 
 
 def _goes_by_position(table: TableInfo, version: AcidVersion, setting: str) -> bool | None:

@@ -32,7 +32,7 @@ from mutation_api.change_set.address import (
     ChangeFields,
 )
 from mutation_api.change_set.classify import ADDRESS_TYPE, ChangeClassifier
-from mutation_api.change_set.default_columns import default_columns
+from mutation_api.change_set.default_columns import DefaultColumns
 from mutation_api.change_set.layout import (
     OPERATION_COLUMN_DEFAULT,
     ChangeLayout,
@@ -155,18 +155,19 @@ def plan_changes(
     layout = match_columns(table, given_columns(schema), operation_column)
     tasks = num_partitions or default_num_partitions(changes.sparkSession, table.location)
     writers = writer_count(table, tasks, insert_files)
+    defaults = DefaultColumns.of(table, layout.columns)
     classifier = ChangeClassifier(
         table,
         valid_ids,
         missing_columns=layout.missing(table),
         defaulted_columns=layout.defaulted(table),
+        unknown_defaults=tuple(defaults.unknown.values()),
         has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
     )
     partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
-    defaults = default_columns(table, layout.columns)
-    data_columns = tuple(c for c in table.column_names if c in layout.columns or c in defaults)
+    data_columns = tuple(c for c in table.column_names if c in layout.columns or c in defaults.values)
     values = {name: _wall_clock(schema, given) for name, given in layout.columns.items()}
-    values |= {name: spark_literal(value) for name, value in defaults.items()}
+    values |= {name: spark_literal(value) for name, value in defaults.values.items()}
     is_written = ~sf.lower(sf.col(quoted(layout.operation))).eqNullSafe("delete")
     parts = [
         sf.col(quoted(layout.operation)),
