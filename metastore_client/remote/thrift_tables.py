@@ -10,8 +10,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from metastore_client._thrift.gen import Metastore3, Metastore4
-from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError
+from metastore_client._thrift.gen import Metastore4
+from metastore_client.errors import (
+    AlreadyExistsError,
+    InvalidRequestError,
+    MetastoreError,
+    UnsupportedByServerError,
+)
 from metastore_client.model import (
     ColumnStatistics,
     CompactionInfo,
@@ -102,18 +107,30 @@ class TableCalls(ThriftCalls):
             return ()
         if capabilities.has_exclusive_write_lock:
             of_table = ttypes.AllTableConstraintsRequest(dbName=database, tblName=table, catName=CATALOG)
-            found = self._call("get_all_table_constraints", of_table, service=Metastore4, repeat=True)
-            every = found.allTableConstraints
-            return constraint_infos(
-                every.notNullConstraints or (), every.checkConstraints or (), every.defaultConstraints or ()
-            )
+            every = self._answer_if_known("get_all_table_constraints", of_table)
+            if every is not None:
+                found = every.allTableConstraints
+                return constraint_infos(
+                    found.notNullConstraints or (),
+                    found.checkConstraints or (),
+                    found.defaultConstraints or (),
+                )
         request = ttypes.ConstraintsRequest(catName=CATALOG, db_name=database, tbl_name=table)
-        not_null = self._call("get_not_null_constraints", request, service=Metastore3, repeat=True)
-        checks = self._call("get_check_constraints", request, service=Metastore3, repeat=True)
-        defaults = self._call("get_default_constraints", request, service=Metastore3, repeat=True)
+        not_null = self._answer_if_known("get_not_null_constraints", request)
+        checks = self._answer_if_known("get_check_constraints", request)
+        defaults = self._answer_if_known("get_default_constraints", request)
         return constraint_infos(
-            not_null.notNullConstraints, checks.checkConstraints, defaults.defaultConstraints
+            () if not_null is None else not_null.notNullConstraints,
+            () if checks is None else checks.checkConstraints,
+            () if defaults is None else defaults.defaultConstraints,
         )
+
+    def _answer_if_known(self, name: str, request: Any) -> Any:
+        """The answer; None from a server that does not know the call: 3.0 has no CHECK constraints."""
+        try:
+            return self._call(name, request, service=Metastore4, repeat=True)
+        except UnsupportedByServerError:
+            return None
 
     def get_partition_names(self, database: str, table: str) -> list[str]:
         """See :meth:`MetastoreClient.get_partition_names`."""
