@@ -24,7 +24,7 @@ from mutation_api.errors import CorruptFileError, TableNotMutableError
 from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.protocol import Storage
+from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.storage.tree import Directories, directories_below
 from mutation_api.table.acid_table import AcidTable
@@ -59,19 +59,26 @@ def _refuse(table: AcidTable, directories: Directories, name: str) -> None:
 
 
 def _unmarked_files(storage: Directories, location: Location) -> Iterator[Location]:
-    try:
-        directories = storage.list(location)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for directory in directories:
+    for directory in _children(storage, location):
         if directory.is_directory and directory.name.startswith(DELTA_PREFIX):
-            files = [f for f in storage.list(directory.location) if not f.is_directory]
+            files = [f for f in _children(storage, directory.location) if not f.is_directory]
             if all(f.name != ACID_VERSION_FILE for f in files):
                 yield from (f.location for f in files if f.name.startswith(BUCKET_PREFIX) and f.size)
 
 
+def _children(storage: Directories, location: Location) -> list[FileEntry]:
+    """What lies there; nothing where another transaction was aborted, or a cleaner came by, meanwhile."""
+    try:
+        return storage.list(location)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
 def _holds_changes(storage: Storage, file: Location) -> bool:
-    metadata = read_tail(storage, file).user_metadata
+    try:
+        metadata = read_tail(storage, file).user_metadata
+    except FileNotFoundError:
+        return False  # removed meanwhile
     if ACID_VERSION in metadata or not _counts_changes(metadata.get(ACID_STATS, b"").decode()):
         return False
     # Hive 2.3 sometimes puts the counts of a delete delta into its insert delta, so the events decide.
