@@ -191,8 +191,10 @@ class TableScan:
     def to_polars(self) -> pl.DataFrame:
         """All rows as a DataFrame of Polars.
 
-        Raises: as :meth:`by_partition`; ConfigurationError: Polars is not installed; RecordLayoutError: a
-            column has unions, which Polars lacks.
+        Raises:
+            ConfigurationError: Polars is not installed.
+            RecordLayoutError: a column has unions, which Polars lacks.
+            Others: as :meth:`by_partition`.
         """
         package = optional_package("polars", "to_polars()")
         self._check_unions("Polars")
@@ -211,8 +213,10 @@ class TableScan:
         Returns:
             The connection.
 
-        Raises: as :meth:`by_partition`; ConfigurationError: DuckDB is not installed; RecordLayoutError: a
-            column has unions, which DuckDB does not read.
+        Raises:
+            ConfigurationError: DuckDB is not installed.
+            RecordLayoutError: a column has unions, which DuckDB does not read.
+            Others: as :meth:`by_partition`.
         """
         package = optional_package("duckdb", "to_duckdb()")
         self._check_unions("DuckDB")
