@@ -50,11 +50,12 @@ class ConstraintChecks:
             ConstraintViolationError: a row breaks a constraint.
             RecordValueError: a condition has no value for a row, as after an overflow.
         """
-        new = pa.array(is_new)
+        new, positions = pa.array(is_new), np.flatnonzero(is_new)
         fine = frozenset(field.name for field in rows.type if "timestamp[ns]" in str(field.type))
         for name in self._not_null:
-            breaks = pc.and_(pc.is_null(rows.field(name)), new)
-            self._refuse(breaks, f"NOT NULL of column {name}", (name,), rows, where)
+            # Only the mask is filtered: Arrow cannot filter unions.
+            breaks = pc.is_null(rows.field(name)).filter(new)
+            self._refuse(breaks, f"NOT NULL of column {name}", (name,), rows, positions, where)
         for check, condition, columns in self._conditions(fine):
             what = f"CHECK {check.name} ({check.condition})"
             values = pa.table({name: rows.field(name).filter(new) for name in columns})
@@ -64,16 +65,13 @@ class ConstraintChecks:
             except pa.ArrowInvalid as error:
                 raise RecordValueError(f"{where}: {what} cannot be evaluated: {error}") from error
             if unclear is not None and (count := pc.sum(unclear).as_py()):
-                shown = self._shown(
-                    int(np.flatnonzero(is_new)[pc.index(unclear, True).as_py()]), columns, rows
-                )
+                shown = self._shown(unclear, columns, rows, positions)
                 raise RecordValueError(
                     f"{where}: {what} has no certain value for {count} rows, the first is {shown}: Hive's "
                     "answers for NaN, line breaks in LIKE and parts of dates before 1582-10-15 depend "
                     "on its release and settings: write another value, or drop the constraint in Hive"
                 )
-            breaks = pc.replace_with_mask(pc.invert(new), new, pc.fill_null(pc.invert(holds), False))
-            self._refuse(pc.and_(breaks, new), what, columns, rows, where)
+            self._refuse(pc.invert(holds), what, columns, rows, positions, where)
 
     def _conditions(
         self, fine: frozenset[str]
@@ -96,19 +94,33 @@ class ConstraintChecks:
         return check, condition, tuple(name for name in types if name in named)
 
     def _refuse(
-        self, breaks: pa.BooleanArray, what: str, columns: tuple[str, ...], rows: pa.StructArray, where: str
+        self,
+        breaks: pa.BooleanArray,
+        what: str,
+        columns: tuple[str, ...],
+        rows: pa.StructArray,
+        positions: NDArray[np.intp],
+        where: str,
     ) -> None:
-        """Raise if there are rows for which ``breaks`` is true."""
+        """Raise if ``breaks`` is true for one of the new rows, which are at these positions."""
         count = pc.sum(breaks).as_py()
         if not count:
             return
-        shown = self._shown(pc.index(breaks, True).as_py(), columns, rows)
+        shown = self._shown(breaks, columns, rows, positions)
         raise ConstraintViolationError(
             f"{where}: {count} rows break {what}, the first is {shown}: correct them, or drop the "
             "constraint in Hive"
         )
 
-    def _shown(self, at: int, columns: tuple[str, ...], rows: pa.StructArray) -> str:
+    def _shown(
+        self,
+        chosen: pa.BooleanArray,
+        columns: tuple[str, ...],
+        rows: pa.StructArray,
+        positions: NDArray[np.intp],
+    ) -> str:
+        """The first chosen row among the new ones; its ``columns`` come first."""
+        at = int(positions[pc.index(chosen, True).as_py()])
         others = [name for name in self._table.column_names if name not in columns]
         shown = (*columns, *others)[: max(len(columns), _SHOWN_COLUMNS)]
         return ", ".join(f"{name}={_cut(shown_value(rows.field(name), at))}" for name in shown)
