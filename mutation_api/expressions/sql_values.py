@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mutation_api.types.hive_type import DECIMALS_OF_INTEGERS
+
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
@@ -33,7 +35,6 @@ __all__ = [
 
 _INT, _BIGINT = pa.int32(), pa.int64()
 _FINE = pa.timestamp("ns")
-_DIGITS_OF = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _MOST_DIGITS = 38
 """Of Hive's widest decimal."""
 _MOST_WHOLE_DIGITS = 19
@@ -248,5 +249,5 @@ def as_decimal(value: Value) -> Value:
     """An integer or decimal as a decimal that holds all values of its type."""
     if pa.types.is_decimal(value.type):
         return value
-    kind = pa.decimal128(_DIGITS_OF[value.type], 0)
+    kind = DECIMALS_OF_INTEGERS[value.type]
     return Value(value.expression.cast(kind), kind)

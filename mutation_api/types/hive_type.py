@@ -14,6 +14,7 @@ import pyarrow as pa
 from mutation_api.errors import TableNotMutableError
 
 __all__ = [
+    "DECIMALS_OF_INTEGERS",
     "INTEGER_BITS",
     "INTEGER_KINDS",
     "MAX_CHAR_LENGTH",
@@ -27,6 +28,13 @@ __all__ = [
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 INTEGER_KINDS = tuple(INTEGER_BITS)
+DECIMALS_OF_INTEGERS = {
+    pa.int8(): pa.decimal128(3, 0),
+    pa.int16(): pa.decimal128(5, 0),
+    pa.int32(): pa.decimal128(10, 0),
+    pa.int64(): pa.decimal128(19, 0),
+}
+"""The decimal that holds every value of an integer type."""
 MAX_CHAR_LENGTH = 255
 MAX_VARCHAR_LENGTH = 65535
 MAX_DECIMAL_PRECISION = 38

@@ -18,12 +18,10 @@ import pyarrow.compute as pc
 
 from mutation_api.errors import RecordValueError, TableNotMutableError
 from mutation_api.types.calendar import proleptic_from_hybrid_days, proleptic_from_hybrid_timestamps
-from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
+from mutation_api.types.hive_type import DECIMALS_OF_INTEGERS, INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.types.java_float_text import doubles_of_java, java_texts
 
 __all__ = ["converted", "cut", "texts_of_floats", "timestamps_of_texts"]
-
-_INT_DIGITS = {"int8": 3, "int16": 5, "int32": 10, "int64": 19}
 
 _Converter = Callable[[pa.Array, HiveType, int], pa.Array]
 
@@ -113,7 +111,7 @@ def _decimal(array: pa.Array, hive_type: HiveType, _release: int) -> pa.Array:
     """Rounded half up; what has too many digits is NULL."""
     target = arrow_type(hive_type)
     if pa.types.is_signed_integer(array.type):
-        array = array.cast(pa.decimal128(_INT_DIGITS[str(array.type)], 0))
+        array = array.cast(DECIMALS_OF_INTEGERS[array.type])
     wide = array.cast(pa.decimal256(76, max(array.type.scale, hive_type.scale)))
     rounded = pc.round(wide, hive_type.scale, "half_towards_infinity")
     whole_digits = hive_type.precision - hive_type.scale
