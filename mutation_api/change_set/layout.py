@@ -86,8 +86,8 @@ def match_columns(
     """Find the table's columns among the change set's, in any order and case, and check their types.
 
     Data columns may be missing: with a default, then updates are not allowed; without, then only deletes are,
-    which the classifier checks. All partition
-    columns together may be missing if ROW__ID has the field ``partition``.
+    which the classifier checks. All partition columns together may be missing if ROW__ID has the field
+    ``partition``.
 
     Raises: RecordLayoutError, which lists every column in question.
     """

@@ -119,16 +119,17 @@ class PartLayout:
 
     def _check_complete(self, operations: pa.Array) -> None:
         defaulted = self.layout.defaulted(self.table)
-        updates = pc.equal(pc.utf8_lower(operations), UPDATE)
-        if defaulted and pc.any(updates, min_count=0).as_py():
+        if not (defaulted or self.missing):
+            return
+        operations = pc.utf8_lower(operations)
+        if defaulted and pc.any(pc.equal(operations, UPDATE), min_count=0).as_py():
             raise RecordLayoutError(
                 f"table {self.table.full_name}: an update needs the whole new row; the change set lacks "
                 f"{', '.join(defaulted)}, whose defaults are for new rows"
             )
         if not (self.missing or self._defaults.unknown):
             return
-        deletes = pc.equal(pc.utf8_lower(operations), DELETE)
-        if not pc.all(deletes, skip_nulls=False, min_count=0).as_py():
+        if not pc.all(pc.equal(operations, DELETE), skip_nulls=False, min_count=0).as_py():
             if not self.missing:
                 raise self._unknown_defaults()
             raise RecordLayoutError(
