@@ -45,7 +45,10 @@ class MetastoreClient(Protocol):
         ...
 
     def get_config_value(self, name: str, default: str) -> str:
-        """A configuration value of the server; the default if the server refuses to report it."""
+        """A configuration value of the server; the default if the server refuses to report it.
+
+        Each connection asks once.
+        """
         ...
 
     def close(self) -> None:

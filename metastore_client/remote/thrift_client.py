@@ -50,7 +50,10 @@ class ThriftMetastoreClient(TableCalls, TransactionCalls):
     def get_config_value(self, name: str, default: str) -> str:
         """See :meth:`MetastoreClient.get_config_value`; hive-site.xml has what the server does not tell."""
         default = self.config.site.get(name, default)
-        try:
-            return str(self._call("get_config_value", name, default, repeat=True))
-        except InvalidRequestError:  # the server does not report this key to clients
-            return default
+        told = self._pool.get().settings
+        if (name, default) not in told:
+            try:
+                told[name, default] = str(self._call("get_config_value", name, default, repeat=True))
+            except InvalidRequestError:  # the server does not report this key to clients
+                told[name, default] = default
+        return told[name, default]

@@ -96,10 +96,15 @@ def _mechanism(address: Address, config: MetastoreConfig) -> Mechanism:
 
 
 class Connection:
-    """An open connection to one server; ``protocol`` is for the generated Thrift clients."""
+    """An open connection to one server; ``protocol`` is for the generated Thrift clients.
+
+    ``settings`` holds what the server has told of its settings. They stay as they are until it starts again,
+    which ends the connection.
+    """
 
     def __init__(self, address: Address, config: MetastoreConfig, open_socket: OpenSocket) -> None:
         self.address = address
+        self.settings: dict[tuple[str, str], str] = {}
         self._socket = open_socket(address, config)
         framing = TFramedTransport if config.is_framed else TBufferedTransport
         encoding = TCompactProtocolAccelerated if config.is_compact else TBinaryProtocolAccelerated

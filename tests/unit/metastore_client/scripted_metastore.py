@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-from thrift.Thrift import TApplicationException, TMessageType
+from thrift.Thrift import TApplicationException, TMessageType, TType
 from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 
 from metastore_client.hive_site import MetastoreConfig
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 
-__all__ = ["Answer", "Scripted", "break_line", "fail"]
+__all__ = ["Answer", "Scripted", "break_line", "fail", "tell"]
 
 Answer = Callable[[TBinaryProtocol, str, int], None]
 
@@ -51,6 +51,22 @@ def fail(type: int) -> Answer:
     def answer(protocol: TBinaryProtocol, name: str, sequence: int) -> None:
         protocol.writeMessageBegin(name, TMessageType.EXCEPTION, sequence)
         TApplicationException(type, "as scripted").write(protocol)
+        protocol.writeMessageEnd()
+
+    return answer
+
+
+def tell(text: str) -> Answer:
+    """Answer with a text."""
+
+    def answer(protocol: TBinaryProtocol, name: str, sequence: int) -> None:
+        protocol.writeMessageBegin(name, TMessageType.REPLY, sequence)
+        protocol.writeStructBegin("result")
+        protocol.writeFieldBegin("success", TType.STRING, 0)
+        protocol.writeString(text)
+        protocol.writeFieldEnd()
+        protocol.writeFieldStop()
+        protocol.writeStructEnd()
         protocol.writeMessageEnd()
 
     return answer

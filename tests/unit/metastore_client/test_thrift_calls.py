@@ -14,7 +14,7 @@ from metastore_client.errors import (
     MetastoreUnavailableError,
     UnsupportedByServerError,
 )
-from tests.unit.metastore_client.scripted_metastore import Scripted, fail
+from tests.unit.metastore_client.scripted_metastore import Scripted, break_line, fail, tell
 
 
 def test_an_unknown_call_keeps_the_line(scripted: Scripted) -> None:
@@ -33,6 +33,18 @@ def test_an_internal_error_keeps_the_line_and_is_not_repeated(scripted: Scripted
         scripted.client.get_open_txns()
     assert scripted.calls == ["get_open_txns_info"]
     assert not scripted.lines[0].is_closed
+
+
+def test_a_setting_is_asked_once_on_a_connection(scripted: Scripted) -> None:
+    """A server has other settings only after a new start, which ends the connection."""
+    client = scripted.client
+    scripted.answers += [tell("77s"), tell("88s"), break_line, tell("99s")]
+    assert [client.get_config_value("hive.txn.timeout", "?") for _ in range(3)] == ["77s"] * 3
+    assert client.get_config_value("hive.txn.manager", "?") == "88s"
+    with pytest.raises(MetastoreUnavailableError):
+        client._call("get_open_txns_info")
+    assert [client.get_config_value("hive.txn.timeout", "?") for _ in range(2)] == ["99s"] * 2
+    assert scripted.calls.count("get_config_value") == 3
 
 
 def test_a_malformed_request_costs_the_line(scripted: Scripted) -> None:
