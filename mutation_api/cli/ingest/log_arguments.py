@@ -74,6 +74,14 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         "repeated",
     )
     parser.add_argument(
+        "--default-if-missing",
+        action="append",
+        default=[],
+        metavar="NAME.COLUMN",
+        help="a column that has the value of its DEFAULT constraint in messages that lack it, also in rows "
+        "that they update; may be repeated",
+    )
+    parser.add_argument(
         "--trust-key",
         action="append",
         default=[],
@@ -118,6 +126,7 @@ def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
         positions=Positions(arguments.positions),
         ignored_columns=frozenset(arguments.ignore_column),
         null_if_missing=frozenset(arguments.null_if_missing),
+        default_if_missing=frozenset(arguments.default_if_missing),
         trusted_keys=frozenset(arguments.trust_key),
         accepts_schema_changes=arguments.accept_schema_changes,
         applies_truncates=arguments.apply_truncates,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from mutation_api.inputs.source import OPERATION, POSITION
 from mutation_api.types.hive_type import HiveType, arrow_type
 from mutation_api.types.misfit import MisfitError
 
-__all__ = ["ColumnReader", "RowConverter", "Rows"]
+__all__ = ["ColumnReader", "Content", "RowConverter", "Rows"]
 
 _NUMBERS = "decimal-number"
 """The reader that takes all digits of a number."""
@@ -34,13 +34,29 @@ _NO_NUMBERS = ("NaN", *_INFINITE)
 
 @dataclass(frozen=True)
 class ColumnReader:
-    """A column: name and type in the target, name in the source, and the reader for each schema."""
+    """A column: name and type in the target, name in the source, and the reader for each schema.
+
+    ``default``: its value in rows that lack it, if not NULL.
+    """
 
     name: str
     hive_type: HiveType
     source_name: str
     is_key: bool
     readers: tuple[Reader, ...]
+    default: pa.Scalar | None = None
+
+
+class Content(NamedTuple):
+    """What the columns of a row hold: JSON values, one for each column of the target.
+
+    ``defaulted``: numbers of the columns that the row lacks, and that have their default. ``problem``: the
+    problem of the row's columns, or None.
+    """
+
+    values: tuple[object, ...]
+    defaulted: tuple[int, ...] = ()
+    problem: Problem | None = None
 
 
 @dataclass
@@ -48,7 +64,8 @@ class Rows:
     """Operations on rows of one table, which become a batch.
 
     ``positions``: the numbers of each. ``schema_indices``: for each the index of a column's reader.
-    ``values``: the JSON values of each, column by column. ``problem``: the first problem of columns, and its
+    ``values``: the JSON values of each, column by column. ``defaulted``: by the number of a column the rows
+    that have its default. ``problem``: the first problem of columns, and its
     row; ``doubt``: the same of keys that messages do not show.
     """
 
@@ -57,6 +74,7 @@ class Rows:
     places: list[Place] = field(default_factory=list)
     schema_indices: list[int] = field(default_factory=list)
     values: list[tuple[object, ...]] = field(default_factory=list)
+    defaulted: dict[int, list[int]] = field(default_factory=dict)
     problem: tuple[int, Problem] | None = None
     doubt: tuple[int, Problem] | None = None
 
@@ -70,20 +88,21 @@ class Rows:
         position: tuple[int, ...],
         place: Place,
         schema: int,
-        values: tuple[object, ...],
-        problem: Problem | None,
+        content: Content,
         doubt: Problem | None,
     ) -> None:
         """Add one operation."""
-        if problem is not None and self.problem is None:
-            self.problem = len(self), problem
+        if content.problem is not None and self.problem is None:
+            self.problem = len(self), content.problem
+        for number in content.defaulted:
+            self.defaulted.setdefault(number, []).append(len(self))
         if doubt is not None and self.doubt is None:
             self.doubt = len(self), doubt
         self.operations.append(operation)
         self.positions.append(position)
         self.places.append(place)
         self.schema_indices.append(schema)
-        self.values.append(values)
+        self.values.append(content.values)
 
     @cached_property
     def schemas(self) -> NDArray[np.int64]:
@@ -182,13 +201,14 @@ class RowConverter:
     def _converted(self, rows: Rows, number: int) -> pa.Array:
         column = self.columns[number]
         try:
-            return _values(rows.columns[number], rows.schemas, column)
+            values = _values(rows.columns[number], rows.schemas, column)
         except MisfitError as error:
             where = rows.places[error.row].shown(self.files, column.source_name)
             raise RecordValueError(
                 f"{where}: {error.value} {error.reason}; column {column.name} of {self.table} is of type "
                 f"{column.hive_type.text}"
             ) from None
+        return _with_default(values, rows.defaulted.get(number, ()), column)
 
 
 _OF_COLUMNS, _UNLOGGED, _OF_KEY, _OF_VALUE = range(4)
@@ -285,6 +305,16 @@ def _values(found: _Column, schemas: NDArray[np.int64], column: ColumnReader) ->
     back = np.argsort(np.concatenate([chosen for chosen, _, _ in readings]), kind="stable")
     wanted = arrow_type(column.hive_type, timestamp_unit="us")
     return pa.concat_arrays([piece.cast(wanted) for piece in pieces]).take(pa.array(back))
+
+
+def _with_default(values: pa.Array, rows: Sequence[int], column: ColumnReader) -> pa.Array:
+    """The values with the column's default in these rows."""
+    if not rows or column.default is None:
+        return values
+    wanted = arrow_type(column.hive_type, timestamp_unit="us")
+    is_defaulted = np.zeros(len(values), bool)
+    is_defaulted[list(rows)] = True
+    return pc.if_else(pa.array(is_defaulted), column.default.cast(wanted), values.cast(wanted))
 
 
 def _readings(

@@ -34,7 +34,9 @@ class LogOptions:
 
     Columns are named ``TABLE.COLUMN``, with the source's name of the table and the target's, or the source's,
     of the column. ``ignored_columns``: columns of the source that the target does not have.
-    ``null_if_missing``: columns of the target that a message may lack. ``trusted_keys``: tables, by the
+    ``null_if_missing``: columns of the target that are NULL in a message that lacks them.
+    ``default_if_missing``: the same, but they then have the value of their DEFAULT constraint, also in a row
+    that is updated. ``trusted_keys``: tables, by the
     source's names, whose changes of the key are all logged, though messages do not show the key that a row
     had. ``accepts_schema_changes``: messages
     about a changed table are left out, because the target already fits the rows that follow.
@@ -47,6 +49,7 @@ class LogOptions:
     positions: Positions = Positions.AUTO
     ignored_columns: Collection[str] = frozenset()
     null_if_missing: Collection[str] = frozenset()
+    default_if_missing: Collection[str] = frozenset()
     trusted_keys: Collection[str] = frozenset()
     accepts_schema_changes: bool = False
     applies_truncates: bool = False

@@ -79,5 +79,5 @@ class MessageParts(OperationParts):
                 position = (*before_steps, each.step)
                 if position > self.after and (self.until is None or position <= self.until):
                     numbers = (*position, *times)
-                    problem, values = self.shape.content(each)
-                    rows.add(each.operation, numbers, found.place, schema, values, problem, each.doubt)
+                    content = self.shape.content(each)
+                    rows.add(each.operation, numbers, found.place, schema, content, each.doubt)

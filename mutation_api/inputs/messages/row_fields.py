@@ -31,6 +31,7 @@ class RowFields:
         of_columns: for each column of the target its field, None if the rows lack it.
         of_key: those of the key's columns, in the order of the columns.
         lacking: columns that the rows lack and must have.
+        defaulted: numbers of the columns that the rows lack, and whose default they then have.
         others: fields that are not columns, and that the user did not leave out.
         doubled: two fields that differ only in case, and are one column; () if there are none.
     """
@@ -38,6 +39,7 @@ class RowFields:
     of_columns: tuple[str | None, ...]
     of_key: tuple[str | None, ...]
     lacking: tuple[str, ...]
+    defaulted: tuple[int, ...]
     others: tuple[str, ...]
     doubled: tuple[str, ...]
 
@@ -88,6 +90,7 @@ class ColumnNames:
         columns: the target's columns in its order, partition columns included.
         key: the key's columns, in that order.
         optional: columns that rows may lack.
+        defaulted: those of them that then have their default.
         ignored: columns of the source that are left out. Of two that differ in case the one that is spelled
             so is left out; otherwise case does not count.
         metadata: begin the names of fields that are not columns of the source.
@@ -98,6 +101,7 @@ class ColumnNames:
     columns: tuple[str, ...]
     key: tuple[str, ...]
     optional: Collection[str]
+    defaulted: Collection[str]
     ignored: Collection[str]
     metadata: tuple[str, ...] = ()
     _known: dict[tuple[str, ...], RowFields] = field(default_factory=dict, compare=False, repr=False)
@@ -130,7 +134,8 @@ class ColumnNames:
         else:
             text += (
                 f" If it may be missing, choose to read it as NULL: --null-if-missing {self.table}.{column}, "
-                "in Python null_if_missing"
+                "in Python null_if_missing; or as the value of its DEFAULT constraint, if it has one: "
+                "--default-if-missing, default_if_missing"
             )
         return Problem(RecordLayoutError, column, text)
 
@@ -161,6 +166,11 @@ class ColumnNames:
             tuple(map(found.get, self.columns)),
             tuple(map(found.get, self.key)),
             tuple(lacking),
+            tuple(
+                number
+                for number, each in enumerate(self.columns)
+                if each in self.defaulted and each not in found
+            ),
             tuple(others),
             doubled,
         )

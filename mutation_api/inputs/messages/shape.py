@@ -1,7 +1,7 @@
 """The shape of a table's rows: columns of messages and of the target, and the key.
 
 Columns are matched by name, in any case. A message that lacks a column of the target, or has an additional
-one, is refused, unless the user chose to read it as NULL, or to leave it out.
+one, is refused, unless the user chose to read it as NULL or as its default, or to leave it out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import pyarrow as pa
+
+from mutation_api.change_set.default_columns import default_columns
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
 from mutation_api.inputs.messages.events import Event, Images, MessageFormat, Problem
-from mutation_api.inputs.messages.json_rows import ColumnReader
+from mutation_api.inputs.messages.json_rows import ColumnReader, Content
 from mutation_api.inputs.messages.json_text import Fields, text_of
 from mutation_api.inputs.messages.json_values import Reader, can_read
 from mutation_api.inputs.messages.log_options import LogOptions
@@ -91,7 +94,8 @@ class Shape:
     ``columns``: the target's, with their types. ``names``: those of the columns of both sides. ``schemas``:
     those of the messages, None if messages have none; ``readers``: a tuple for each. ``spelled``: a spelling
     of each column in the source, for messages. ``is_key_trusted``: whether a message that does not show the
-    key before an update or delete leaves it unchanged, as the user said.
+    key before an update or delete leaves it unchanged, as the user said. ``defaults``: by column the value in
+    messages that lack it, if not NULL.
     """
 
     table: SourceTable
@@ -101,6 +105,7 @@ class Shape:
     readers: tuple[tuple[Reader, ...], ...]
     spelled: Mapping[str, str]
     is_key_trusted: bool
+    defaults: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -116,12 +121,14 @@ class Shape:
         columns = tuple((c.name, parse_hive_type(c.type)) for c in (*target.columns, *target.partition_keys))
         in_order = tuple(name for name, _ in columns)
         key = _key(table, facts, in_order)
+        defaults = _hive_defaults(table, options)
         names = ColumnNames(
             table.name,
             target.full_name,
             in_order,
             tuple(name for name in in_order if name in key),
-            frozenset(name.lower() for name in _columns_of(table, options.null_if_missing)),
+            frozenset((*_low(_columns_of(table, options.null_if_missing)), *defaults)),
+            frozenset(defaults),
             frozenset(_columns_of(table, options.ignored_columns)),
             message_format.metadata_prefixes,
         )
@@ -136,6 +143,7 @@ class Shape:
             readers,
             spelled,
             table.name in options.trusted_keys,
+            defaults,
         )
 
     @property
@@ -246,31 +254,36 @@ class Shape:
     def _within(self) -> dict[tuple[str, ...], bool]:
         return {}
 
-    def content(self, operation: RowOperation) -> tuple[Problem | None, tuple[object, ...]]:
-        """Problem of a row's columns, or None; and their JSON values, of a delete only those of the key."""
+    def content(self, operation: RowOperation) -> Content:
+        """What the columns of a row hold; of a delete only those of the key."""
         row = operation.row
         if row is None:
             text = (
                 "the message has no row before the delete, and no key that is an object of JSON "
                 "(print.key=true, key.converter=org.apache.kafka.connect.json.JsonConverter)"
             )
-            return Problem(InputFormatError, "key", text), (None,) * len(self.columns)
+            return Content((None,) * len(self.columns), problem=Problem(InputFormatError, "key", text))
         fields = self.names.fields(row)
         if operation.operation == "delete":
             keyed = zip(fields.of_columns, self._is_key, strict=True)
             values = [None if name is None or not is_key else row[name] for name, is_key in keyed]
-            return fields.key_problem(self.names, row), tuple(values)
+            return Content(tuple(values), problem=fields.key_problem(self.names, row))
         if fields.picked is not None:
-            return None, fields.picked(row)
+            return Content(fields.picked(row))
         values = [None if name is None else row[name] for name in fields.of_columns]
-        return fields.problem(self.names, row), tuple(values)
+        return Content(tuple(values), fields.defaulted, fields.problem(self.names, row))
 
     @functools.cached_property
     def column_readers(self) -> tuple[ColumnReader, ...]:
         """The readers of each column."""
         return tuple(
             ColumnReader(
-                name, hive_type, self.spelled.get(name, name), is_key, tuple(each[i] for each in self.readers)
+                name,
+                hive_type,
+                self.spelled.get(name, name),
+                is_key,
+                tuple(each[i] for each in self.readers),
+                self.defaults.get(name),
             )
             for i, ((name, hive_type), is_key) in enumerate(zip(self.columns, self._is_key, strict=True))
         )
@@ -291,6 +304,27 @@ def _columns_of(table: SourceTable, names: Collection[str]) -> list[str]:
     """The columns of a table among ``TABLE.COLUMN``."""
     parted = [name.rpartition(".") for name in names]
     return [column for name, _, column in parted if name == table.name]
+
+
+def _hive_defaults(table: SourceTable, options: LogOptions) -> Mapping[str, pa.Scalar]:
+    """The defaults of the columns that have them where messages lack the column.
+
+    Raises:
+        ConfigurationError: a column has none.
+        RecordLayoutError: only Hive can evaluate one.
+    """
+    chosen = set(_low(_columns_of(table, options.default_if_missing)))
+    if not chosen:
+        return {}
+    target = table.target
+    defaults = default_columns(target, {column.name for column in target.columns} - chosen)
+    for name in sorted(chosen - set(defaults)):
+        has = ", ".join(column.name for column in target.columns if column.default) or "none"
+        raise ConfigurationError(
+            f"table {table.name}: --default-if-missing, in Python default_if_missing, names {name}, and "
+            f"{target.full_name} has no DEFAULT of such a column (those that have one: {has})"
+        )
+    return defaults
 
 
 def _readers(

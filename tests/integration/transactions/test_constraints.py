@@ -7,6 +7,7 @@ import random
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from metastore_client.remote.thrift_client import connect as connect_metastore
 from mutation_api import (
     Following,
     LocalOptions,
+    LogOptions,
+    MaxwellSource,
     MutatorClientBuilder,
     Transaction,
     apply_changes,
@@ -37,6 +40,7 @@ from mutation_api.expressions.evaluation import evaluate
 from mutation_api.expressions.hive_sql import hive_condition
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from tests.support.change_source import Entry, ListSource
+from tests.support.json_messages import Change, maxwell, write_log
 
 pytestmark = [pytest.mark.slow, pytest.mark.tasks, pytest.mark.timeout(900)]
 
@@ -276,6 +280,52 @@ def test_an_ingest_stops_at_a_row_that_breaks_a_constraint(
             assert table.rows() == [[1, "a", 1]]
     run(Entry(2, "orders", "update", {"id": 1, "msg": "b", "v": None}))
     assert table.rows() == [[1, "b", None]]
+
+
+@pytest.mark.feature("NOT NULL and CHECK constraints, DEFAULT")
+@LINES
+def test_messages_that_lack_columns_have_their_default(
+    hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None, tmp_path: Path
+) -> None:
+    """A column is refused, or has what Hive's own INSERT stores, if the user chose so; NULL stays NULL."""
+    table = Table(hive_line, f"{line_database}.t", engine_session, ", ".join(DEFAULTS))
+    hive_line.sql(f"insert into {table.name} (id) select 1")
+    (expected,) = table.rows()
+    names = [column.split()[0] for column in DEFAULTS]
+    log = [({"id": 2}, "insert", 1), ({"id": 1}, "update", 2), ({"id": 3, "e": None, "s": "é"}, "insert", 3)]
+    write_log(
+        tmp_path / "log", [maxwell(Change(op, {"id": row["id"]}, row, 1, number)) for row, op, number in log]
+    )
+    engine: dict[str, Any] = (
+        {"local": LocalOptions()} if engine_session is None else {"spark": engine_session}
+    )
+
+    def run(chosen: list[str]) -> None:
+        options = LogOptions(
+            default_if_missing=[f"shop.orders.{name}" for name in chosen if name != "n"],
+            null_if_missing=["shop.orders.n"],  # its DEFAULT is disabled
+        )
+        with connect_metastore(hive_line.uri) as metastore:
+            ingest(
+                metastore,
+                [Following("shop.orders", table.name, ("id",))],
+                MaxwellSource(tmp_path / "log", "test", options=options),
+                watermark_table=f"{line_database}.marks",
+                **engine,
+            )
+
+    with pytest.raises(RecordLayoutError, match=r"does not have this column.*--default-if-missing"):
+        run(names[1:])
+    with pytest.raises(ConfigurationError, match="has no DEFAULT of such a column"):
+        run(["id", *names])
+    assert table.rows() == [expected]
+    run(names)
+    others = dict(zip(["id", *names], expected, strict=True))
+    assert table.rows() == [
+        expected,
+        [2, *expected[1:]],
+        list((others | {"id": 3, "e": None, "s": "é"}).values()),
+    ]
 
 
 COLUMNS = {

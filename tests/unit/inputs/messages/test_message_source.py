@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,36 @@ def test_what_the_user_says_of_columns_and_schemas(tmp_path: Path) -> None:
     )
     assert operations(batch) == [("insert", 1, None), ("update", 1, Decimal(2))]
     assert batch.tables[0].table.key == ("id",)
+
+
+def test_a_default_stands_for_what_messages_lack(tmp_path: Path) -> None:
+    """In inserts and updates, not in deletes, and never for a NULL that is given."""
+    target = small_table(("id", "bigint"), ("price", "decimal(9,2)"), ("note", "varchar(9)"))
+    columns = (target.columns[0], replace(target.columns[1], default="1.5"), target.columns[2])
+    rows = [{"ID": 1}, {"id": 2, "price": None}, {"id": 3, "Price": 2}]
+    changes = [Change("insert", None, row | {"note": "a"}, 1, place) for place, row in enumerate(rows, 1)]
+    changes.append(Change("delete", {"id": 9}, None, 1, 9))
+    folder = write_log(tmp_path, [maxwell(each) for each in changes])
+    with_default = replace(target, columns=columns)
+    batch = read(
+        MaxwellSource,
+        folder,
+        with_default,
+        ("id",),
+        default_if_missing=["shop.orders.PRICE", "other.table.x"],
+    )
+    assert operations(batch) == [
+        ("insert", 1, Decimal("1.50"), "a"),
+        ("insert", 2, None, "a"),
+        ("insert", 3, Decimal("2.00"), "a"),
+        ("delete", 9, None, None),
+    ]
+    with pytest.raises(
+        RecordLayoutError, match=r"price: the message does not have this column.*--default-if"
+    ):
+        operations(read(MaxwellSource, folder, with_default, ("id",)))
+    with pytest.raises(ConfigurationError, match=r"note.*no DEFAULT of such a column \(those .*: price\)"):
+        read(MaxwellSource, folder, with_default, ("id",), default_if_missing=["shop.orders.note"])
 
 
 def test_tables_and_keys_that_are_not_clear(tmp_path: Path) -> None:
