@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.changes.clauses import Action, Clause, Match
+from mutation_api.changes.keyed_rows.row_texts import json_texts
 from mutation_api.changes.local_merge.expressions import target_types
 from mutation_api.changes.local_merge.merge import LocalMerge, local_merge
 from mutation_api.changes.merge_report import MergeReport
@@ -199,7 +200,8 @@ def _check_keys(rows: pa.RecordBatch, key: Sequence[str], what: str) -> None:
     for name in key:
         if name in rows.schema.names and rows.column(name).null_count:
             row = pc.index(pc.is_null(rows.column(name)), True).as_py()
-            shown = {each: rows.column(each)[row].as_py() for each in key if each in rows.schema.names}
+            named = rows.select([each for each in key if each in rows.schema.names]).slice(row, 1)
+            (shown,) = json_texts(named.to_struct_array())
             raise RecordValueError(f"{what}, key {shown}: {NO_KEY}. Nothing was written")
 
 

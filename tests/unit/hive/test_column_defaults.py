@@ -9,7 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from metastore_client import ColumnInfo, ConstraintInfo, ConstraintKind
+from metastore_client import (
+    Address,
+    ColumnInfo,
+    ConstraintInfo,
+    ConstraintKind,
+    MetastoreConfig,
+    ThriftMetastoreClient,
+)
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import Hive, connect, create_acid_table
 from mutation_api.errors import RecordLayoutError
@@ -41,6 +48,17 @@ def test_the_user_of_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     with hive.transaction("default.t") as tx:
         tx.table("default.t").append(IDS)
     assert [row["s"] for row in _rows(hive)] == [user or "hadoop"] * 2
+
+
+def test_the_user_of_a_metastores_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the transaction is given none, it is the one that the client tells the server."""
+    monkeypatch.setattr(InMemoryMetastore, "user", "configured")
+    hive = _connected(tmp_path, "current_user()")
+    with hive.transaction("default.t") as tx:
+        tx.table("default.t").append(IDS)
+    assert [row["s"] for row in _rows(hive)] == ["configured"] * 2
+    client = ThriftMetastoreClient(MetastoreConfig((Address("localhost", 1),), user="etl"))
+    assert client.user == "etl"
 
 
 def test_a_delete_needs_no_default(tmp_path: Path) -> None:

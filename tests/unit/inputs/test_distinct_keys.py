@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
 from mutation_api.acid.version import AcidVersion
-from mutation_api.errors import DuplicateKeyError, RecordLayoutError
+from mutation_api.errors import DuplicateKeyError, RecordLayoutError, RecordValueError
 from mutation_api.inputs.engines import distinct_keys
 from mutation_api.inputs.engines.distinct_keys import DistinctKeys
-from mutation_api.inputs.source import SourceTable
+from mutation_api.inputs.engines.local_copy import copied_here
+from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -63,3 +65,17 @@ def test_keys_that_cannot_be_checked(key: str, message: str) -> None:
 def test_no_rows() -> None:
     """Nothing is twice."""
     _check(pa.table({"a": pa.array([], pa.int64())}), ("a",))
+
+
+def test_a_key_with_a_null_is_shown() -> None:
+    """With values that Python does not hold."""
+    columns = (AcidColumn("a", "timestamp"), AcidColumn("b", "bigint"))
+    table = SourceTable("t", replace(TABLE, columns=columns), ("a", "b"))
+    moments = pa.array([1_700_000_000_123_456_789, -(2**63)], pa.timestamp("ns"))
+    for row in range(2):
+        others = {name: pa.array(["", ""]) for name in (OPERATION, POSITION)}
+        batch = pa.record_batch({"A": moments, "b": [1, None] if row else [None, 1], **others})
+        with pytest.raises(
+            RecordValueError, match=r'the copy, key \{"a":.*,"b":null\}: a key column is null'
+        ):
+            copied_here(table, [batch], LITTLE, is_emptied=False, what="the copy")
