@@ -7,6 +7,7 @@ from datetime import date, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
@@ -14,6 +15,7 @@ from mutation_api import Hive, connect
 from mutation_api.errors import RecordValueError
 from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import new_database, started
+from tests.support.either_engine import Engine
 
 pytestmark = pytest.mark.slow
 
@@ -56,28 +58,31 @@ def _ids(hive: Hive, name: str, condition: pc.Expression | None = None) -> list[
 
 
 @LINES
-def test_a_zero_with_a_sign(hive_line: HiveJudge, line_database: str) -> None:
+def test_a_zero_with_a_sign(
+    hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None
+) -> None:
     """-0.0 and 0.0 are two partitions and one value: for filters, for keys, for a data column."""
     name = f"{line_database}.t"
     _table(hive_line, name, "d double")
     data = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "item": ["a", "b", "c"], "d": [0.0, -0.0, 1.5]})
+    engine = Engine(hive_line.uri, engine_session)
+    engine.append(name, data)
+    assert hive_line.sql(f"select id from {name} where d = 0.0 order by id") == [[1], [2]]
+    for zero in (0.0, -0.0, 0):
+        assert engine.rows(name, values={"d": [zero]})["id"].to_pylist() == [1, 2]
     with connect(hive_line.uri) as hive:
-        with hive.transaction(name, create_partitions=True) as tx:
-            tx.table(name).append(data)
-        zero = hive_line.sql(f"select id from {name} where d = 0.0 order by id")
-        assert zero == [[1], [2]]
-        for condition in (pc.field("d").isin([0.0]), pc.field("d") == -0.0, pc.field("d").isin([0])):
-            assert _ids(hive, name, condition) == [1, 2], str(condition)
-        with hive.transaction(name) as tx:
-            source = pa.table({"id": pa.array([1, 2], pa.int32()), "d": [-0.0, 0.0], "item": ["x", "y"]})
-            merge = tx.table(name).merge(source, on=["id", "d"])
-            merge.when_matched_update({"item": pc.field("source", "item")}).execute()
+        assert _ids(hive, name, pc.field("d") == -0.0) == [1, 2]
+    source = pa.table({"id": pa.array([1, 2], pa.int32()), "d": [-0.0, 0.0], "item": ["x", "y"]})
+    engine.merge(name, source, ["id", "d"])
     assert hive_line.sql(f"select id, item from {name} order by id") == [[1, "x"], [2, "y"], [3, "c"]]
 
 
 @LINES
-def test_texts_that_are_no_values(hive_line: HiveJudge, line_database: str) -> None:
+def test_texts_that_are_no_values(
+    hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None
+) -> None:
     """They read as NULL, as Hive shows them; other partitions are written as ever, a NULL is refused."""
+    engine = Engine(hive_line.uri, engine_session)
     with connect(hive_line.uri) as hive:
         for at, (data_type, texts) in enumerate(NO_VALUES.items()):
             name = f"{line_database}.t{at}"
@@ -86,8 +91,7 @@ def test_texts_that_are_no_values(hive_line: HiveJudge, line_database: str) -> N
                 hive_line.sql(f"insert into {name} partition (p='{text}') values ({id}, 'a')")
             _retype(hive_line, name, data_type)
             shown = hive_line.sql(f"select id, p from {name} order by id", settings=PLAIN)
-            with hive.snapshot(name) as snapshot:
-                rows = snapshot.table(name).scan(["id", "p"]).to_arrow().sort_by("id")
+            rows = engine.rows(name, ["p"])
             found = [[row["id"], row["p"]] for row in rows.to_pylist()]
             assert [[id, str(p) if isinstance(p, date) else p] for id, p in found] == shown, (
                 data_type,
@@ -102,7 +106,9 @@ def test_texts_that_are_no_values(hive_line: HiveJudge, line_database: str) -> N
 
 
 @LINES
-def test_one_value_in_two_spellings(hive_line: HiveJudge, line_database: str) -> None:
+def test_one_value_in_two_spellings(
+    hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None
+) -> None:
     """Older Hives' static INSERT keeps a text as it is: all is read, and other partitions are written."""
     name = f"{line_database}.t"
     _table(hive_line, name, "at string")
@@ -114,15 +120,13 @@ def test_one_value_in_two_spellings(hive_line: HiveJudge, line_database: str) ->
     assert hive_line.sql(f"select id from {name} where at = timestamp '{at}' order by id") == [[1], [2]]
     with connect(hive_line.uri) as hive:
         moment = pa.array([datetime(2020, 1, 1, 10)], pa.timestamp("us"))
-        assert _ids(hive, name) == [1, 2, 3]
-        assert _ids(hive, name, pc.field("at") == moment[0]) == [1, 2]
+        engine = Engine(hive_line.uri, engine_session)
+        assert engine.rows(name)["id"].to_pylist() == [1, 2, 3]
+        assert engine.rows(name, values={"at": moment.to_pylist()})["id"].to_pylist() == [1, 2]
         with hive.transaction(name) as tx:
             table = tx.table(name)
             table.delete(table.scan(row_ids=True, filter=pc.field("id") == 3))
-        with hive.transaction(name) as tx:
-            table = tx.table(name)
-            rows = table.scan(row_ids=True, filter=pc.field("id") == 1).to_arrow()
-            table.update(rows.set_column(rows.schema.get_field_index("item"), "item", [["new"]]))
+        engine.merge(name, pa.table({"id": pa.array([1], pa.int32()), "item": ["new"]}), ["id"])
         with hive.transaction(name) as tx:
             table = tx.table(name)
             table.append(pa.table({"id": pa.array([4], pa.int32()), "item": ["z"], "at": moment}))
@@ -135,7 +139,10 @@ def test_one_value_in_two_spellings(hive_line: HiveJudge, line_database: str) ->
     "line", [pytest.param("2.3", marks=pytest.mark.long), pytest.param("3.1", marks=pytest.mark.long), "4.1"]
 )
 def test_a_server_that_calls_null_by_another_name(
-    line: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    line: str,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    engine_session: SparkSession | None,
 ) -> None:
     """Its partition of NULL is read, written, merged into and made; the usual name is a plain text."""
     settings = {"hive.exec.default.partition.name": "NULLPART"}
@@ -151,18 +158,18 @@ def test_a_server_that_calls_null_by_another_name(
         )
         with connect(judge.uri) as hive:
             assert _ids(hive, name, pc.field("d").is_null()) == [1]
-            data = pa.table(
-                {
-                    "id": pa.array([1, 2, 3], pa.int32()),
-                    "item": ["ours", "new", "new"],
-                    "d": pa.array([None, 5, None], pa.int32()),
-                    "s": ["x", "__HIVE_DEFAULT_PARTITION__", None],
-                }
-            )
-            for _ in range(2):
-                with hive.transaction(name, create_partitions=True) as tx:
-                    merge = tx.table(name).merge(data, on=["id", "d", "s"], null_safe=True)
-                    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        engine = Engine(judge.uri, engine_session)
+        assert engine.rows(name)["d"].to_pylist() == [None]
+        data = pa.table(
+            {
+                "id": pa.array([1, 2, 3], pa.int32()),
+                "item": ["ours", "new", "new"],
+                "d": pa.array([None, 5, None], pa.int32()),
+                "s": ["x", "__HIVE_DEFAULT_PARTITION__", None],
+            }
+        )
+        for _ in range(2):
+            engine.merge(name, data, ["id", "d", "s"], inserts=True, null_safe=True)
         # Hive shows the name itself for NULL in a text column, whatever the name is.
         shown = [
             [1, "ours", None, "x"],

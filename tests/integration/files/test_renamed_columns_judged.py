@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive4, Hive23, Hive31, Hive41, HiveJudge
-from mutation_api import connect
+from metastore_client.remote.thrift_client import connect as connect_metastore
 from tests.fixtures.fix_judge import LINES, new_database, started
+from tests.support.either_engine import Engine
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +24,7 @@ CHANGES = {
 FORMS = ["stored as orc", "partitioned by (ds string) clustered by (id) into 2 buckets stored as orc"]
 
 
-def judged(judge: HiveJudge, target: str | dict[str, str], name: str, form: str, properties: str) -> None:
+def judged(judge: HiveJudge, engine: Engine, name: str, form: str, properties: str) -> None:
     """A table with rows of Hive's and of ours is altered in each way, and changed afterwards."""
     for change, statements in CHANGES.items():
         table = f"{name}_{change}"
@@ -30,31 +32,27 @@ def judged(judge: HiveJudge, target: str | dict[str, str], name: str, form: str,
         where = "partition (ds='a') " if part else ""
         judge.sql(f"create table {table} (id int, v string, w string) {form} tblproperties ({properties})")
         judge.sql(f"insert into {table} {where}values (1, 'v1', 'w1'), (2, 'v2', 'w2')")
-        with connect(target) as hive:
-            ours = pa.table({"id": pa.array([3, 4], pa.int32()), "v": ["v3", "v4"], "w": ["w3", "w4"]})
-            for key, value in part.items():
-                ours = ours.append_column(key, pa.array([value] * 2))
-            with hive.transaction(table) as tx:
-                tx.table(table).append(ours)
-            for statement in statements:
-                judge.sql(f"alter table {table} {statement}")
-            before = _theirs(judge, table)
-            assert _ours(hive, table) == before, (change, form, properties)
-            last = hive.metastore.get_table(*table.split(".")).columns[-1].name
-            with hive.transaction(table) as tx:
-                source = pa.table({"id": pa.array([1, 3], pa.int32()), last: ["new", "new"]})
-                tx.table(table).merge(source, on=["id"]).when_matched_update({last: last}).execute()
-            expected = [[*row[:-1], "new"] if row[0] in (1, 3) else row for row in before]
-            assert _theirs(judge, table) == expected == _ours(hive, table), (change, form, properties)
+        ours = pa.table({"id": pa.array([3, 4], pa.int32()), "v": ["v3", "v4"], "w": ["w3", "w4"]})
+        for key, value in part.items():
+            ours = ours.append_column(key, pa.array([value] * 2))
+        engine.append(table, ours)
+        for statement in statements:
+            judge.sql(f"alter table {table} {statement}")
+        before = _theirs(judge, table)
+        assert _ours(engine, table) == before, (change, form, properties)
+        with connect_metastore(judge.uri) as metastore:
+            last = metastore.get_table(*table.split(".")).columns[-1].name
+        engine.merge(table, pa.table({"id": pa.array([1, 3], pa.int32()), last: ["new", "new"]}), ["id"])
+        expected = [[*row[:-1], "new"] if row[0] in (1, 3) else row for row in before]
+        assert _theirs(judge, table) == expected == _ours(engine, table), (change, form, properties)
 
 
 def _theirs(judge: HiveJudge, table: str) -> list[list[object]]:
     return sorted([*row.values] for row in judge.table_rows(table, row_ids=False))
 
 
-def _ours(hive: object, table: str) -> list[list[object]]:
-    with hive.snapshot(table) as snapshot:  # type: ignore[attr-defined]
-        rows = snapshot.table(table).scan().to_arrow().to_pylist()
+def _ours(engine: Engine, table: str) -> list[list[object]]:
+    rows = engine.rows(table).to_pylist()
     return sorted([value for key, value in row.items() if key != "ds"] for row in rows)
 
 
@@ -62,13 +60,17 @@ def _ours(hive: object, table: str) -> list[list[object]]:
 @pytest.mark.parametrize("asked", [None, "true", "false"])
 @ALL_LINES
 def test_columns_are_those_that_hive_reads(
-    hive_line: HiveJudge, line_database: str, asked: str | None, form: str
+    hive_line: HiveJudge,
+    line_database: str,
+    asked: str | None,
+    form: str,
+    engine_session: SparkSession | None,
 ) -> None:
     """With the table's property, and without it."""
     if hive_line.line == "2.3" and "clustered" not in form:
         form = f"clustered by (id) into 1 buckets {form}"
     properties = "'transactional'='true'" + (f", '{SETTING}'='{asked}'" if asked else "")
-    judged(hive_line, hive_line.uri, f"{line_database}.t", form, properties)
+    judged(hive_line, Engine(hive_line.uri, engine_session), f"{line_database}.t", form, properties)
 
 
 @pytest.mark.long
@@ -78,6 +80,7 @@ def test_the_setting_of_hive_site(
     tmp_path_factory: pytest.TempPathFactory,
     kind: type[Hive23 | Hive31 | Hive4],
     setting: str,
+    engine_session: SparkSession | None,
 ) -> None:
     """The server does not report it; the hive-site.xml that names the server does."""
     with (
@@ -85,4 +88,4 @@ def test_the_setting_of_hive_site(
         new_database(judge) as database,
     ):
         site = {"hive.metastore.uris": judge.uri, SETTING: setting}
-        judged(judge, site, f"{database}.t", FORMS[1], "'transactional'='true'")
+        judged(judge, Engine(site, engine_session), f"{database}.t", FORMS[1], "'transactional'='true'")

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
@@ -21,6 +22,7 @@ from mutation_api import connect
 from mutation_api.errors import TableNotMutableError
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from tests.fixtures.fix_judge import LINES
+from tests.support.either_engine import Engine
 
 pytestmark = pytest.mark.slow
 
@@ -195,7 +197,7 @@ def comparable(value: Any, kind: str) -> Any:
 @pytest.mark.parametrize("cascade", [None, "", " cascade"])
 @ALL_LINES
 def test_values_are_those_that_hive_shows(
-    hive_line: HiveJudge, line_database: str, cascade: str | None
+    hive_line: HiveJudge, line_database: str, cascade: str | None, engine_session: SparkSession | None
 ) -> None:
     """Of random values, read by us and by both of Hive's readers; an update of another column keeps them."""
     name = f"{line_database}.t"
@@ -217,23 +219,19 @@ def test_values_are_those_that_hive_shows(
     )
     data = {"id": pa.array(range(ROWS), pa.int32()), "note": pa.array(["a"] * ROWS)}
     data |= {column: values_of(rng, old) for column, (old, _) in zip(columns, pairs, strict=True)}
-    with connect(hive_line.uri) as hive:
-        with hive.transaction(name, create_partitions=True) as tx:
-            where = {} if cascade is None else {"ds": pa.array(["a"] * ROWS)}
-            tx.table(name).append(pa.table(data | where))
-        for column, (_, new) in zip(columns, pairs, strict=True):
-            hive_line.sql(f"alter table {name} change {column} {column} {new}{cascade or ''}")
-        expected = {row.values[0]: row.values for row in hive_line.table_rows(name, row_ids=False)}
-        with hive.snapshot(name) as snapshot:
-            ours = snapshot.table(name).scan().to_arrow().sort_by("id").to_pydict()
-        for number, (column, (old, new)) in enumerate(zip(columns, pairs, strict=True), 2):
-            kind = parse_hive_type(new).kind
-            found = [comparable(value, kind) for value in ours[column]]
-            wanted = [comparable(expected[id][number], kind) for id in range(ROWS)]
-            assert found == wanted, (seed, old, new)
-        with hive.transaction(name) as tx:
-            source = pa.table({"id": data["id"], "note": pa.array(["b"] * ROWS)})
-            tx.table(name).merge(source, on=["id"]).when_matched_update({"note": "note"}).execute()
+    where = {} if cascade is None else {"ds": pa.array(["a"] * ROWS)}
+    Engine(hive_line.uri, None).append(name, pa.table(data | where))
+    for column, (_, new) in zip(columns, pairs, strict=True):
+        hive_line.sql(f"alter table {name} change {column} {column} {new}{cascade or ''}")
+    expected = {row.values[0]: row.values for row in hive_line.table_rows(name, row_ids=False)}
+    engine = Engine(hive_line.uri, engine_session)
+    ours = engine.rows(name).to_pydict()
+    for number, (column, (old, new)) in enumerate(zip(columns, pairs, strict=True), 2):
+        kind = parse_hive_type(new).kind
+        found = [comparable(value, kind) for value in ours[column]]
+        wanted = [comparable(expected[id][number], kind) for id in range(ROWS)]
+        assert found == wanted, (seed, old, new)
+    engine.merge(name, pa.table({"id": data["id"], "note": pa.array(["b"] * ROWS)}), ["id"])
     after = {row.values[0]: row.values for row in hive_line.table_rows(name, row_ids=False)}
     for number, (_, new) in enumerate(pairs, 2):
         kind = parse_hive_type(new).kind
@@ -271,7 +269,9 @@ def test_another_change_is_refused(hive_line: HiveJudge, line_database: str) -> 
 
 
 @pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)
-def test_values_within_others(hive_line: HiveJudge, line_database: str) -> None:
+def test_values_within_others(
+    hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None
+) -> None:
     """In structs, arrays and maps, where Hive 3.1 and 4.1 allow the change."""
     name = f"{line_database}.t"
     hive_line.sql(
@@ -289,8 +289,7 @@ def test_values_within_others(hive_line: HiveJudge, line_database: str) -> None:
         column = change.partition(" ")[0]
         hive_line.sql(f"alter table {name} change {column} {change}")
     (shown,) = (row.values for row in hive_line.table_rows(name, row_ids=False))
-    with connect(hive_line.uri) as hive, hive.snapshot(name) as snapshot:
-        (ours,) = snapshot.table(name).scan().to_arrow().to_pylist()
+    (ours,) = Engine(hive_line.uri, engine_session).rows(name).to_pylist()
     assert ours["s"] == json.loads(shown[1])
     assert ours["l"] == json.loads(shown[2])
     assert dict(ours["m"]) == json.loads(shown[3])

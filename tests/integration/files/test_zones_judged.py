@@ -10,12 +10,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
 from mutation_api.hive.connection import connect
 from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import new_database, started
 from tests.integration.upkeep.soundness import check_sound
+from tests.support.either_engine import Engine
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +67,7 @@ def abroad(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield judge
 
 
-def test_wall_clocks_stay(abroad: HiveJudge) -> None:
+def test_wall_clocks_stay(abroad: HiveJudge, engine_session: SparkSession | None) -> None:
     """What Hive writes is read, filtered and updated; what is written is what Hive reads."""
     with new_database(abroad) as database, connect(abroad.uri) as hive:
         name = f"{database}.t"
@@ -75,17 +77,18 @@ def test_wall_clocks_stay(abroad: HiveJudge) -> None:
         )
         rows = ", ".join(f"({number}, '{clock}', '{clock[:10]}')" for number, clock in enumerate(CLOCKS))
         abroad.sql(f"INSERT INTO {name} VALUES {rows}")
+        engine = Engine(abroad.uri, engine_session)
         with hive.snapshot(name) as view:
             table = view.table(name)
-            found = table.scan().to_arrow().sort_by("id")
+            found = engine.rows(name)
             assert _texts(found["seen"]) == _texts(_wall_clocks())
             assert found["day"].cast(pa.string()).to_pylist() == [clock[:10] for clock in CLOCKS]
             for number, clock in enumerate(_wall_clocks().to_pylist()):
                 one = table.scan(filter=pc.field("seen") == pa.scalar(clock, pa.timestamp("us")))
                 assert one.to_arrow()["id"].to_pylist() == [number]
+        engine.append(name, found.set_column(0, "id", pc.add(found["id"], 100).cast(pa.int32())))
         with hive.transaction(name) as tx:
             written = tx.table(name)
-            written.append(found.set_column(0, "id", pc.add(found["id"], 100).cast(pa.int32())))
             written.update(written.scan(row_ids=True, filter=pc.field("id") < 5).to_arrow())
         expected = dict(enumerate(CLOCKS))
         expected |= {number + 100: clock for number, clock in enumerate(CLOCKS)}
