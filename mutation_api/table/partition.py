@@ -27,6 +27,7 @@ from mutation_api.errors import RecordLayoutError, RecordValueError, listed
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_value import stored_partition_value
 from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.decimal_text import texts_of_decimals
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
 from mutation_api.types.misfit import MisfitError
 
@@ -347,13 +348,7 @@ def _timestamp_texts(array: pa.Array, _type: HiveType) -> pa.Array:
 
 
 def _decimal_texts(array: pa.Array, _type: HiveType) -> pa.Array:
-    return pa.array([None if v is None else _plain_decimal(v) for v in array.to_pylist()], pa.string())
-
-
-def _plain_decimal(value: Decimal) -> str:
-    text = f"{value:f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text == "-0" else text
+    return texts_of_decimals(array)
 
 
 def _float_texts(array: pa.Array, _type: HiveType) -> pa.Array:
