@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.partition import as_partition_stores
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.types.misfit import MisfitError, UnfitTypeError
@@ -18,7 +19,12 @@ __all__ = ["check_type", "converted"]
 
 
 def converted(
-    table_name: str, column: AcidColumn, values: pa.Array, key_of: Callable[[int], str]
+    table_name: str,
+    column: AcidColumn,
+    values: pa.Array,
+    key_of: Callable[[int], str],
+    *,
+    null_text: str | None,
 ) -> pa.Array:
     """Convert n values to the column's type, timestamps in microseconds unless they have finer digits.
 
@@ -27,15 +33,17 @@ def converted(
         column: the column that gets the values.
         values: of any Arrow type that may fit.
         key_of: names a row, for messages.
+        null_text: of a partition column, see :meth:`AcidTable.null_text_of`.
 
     Raises:
         RecordValueError: a value does not fit.
     """
     hive_type = parse_hive_type(column.type)
     try:
-        return convert_to_column(values, hive_type, column=column.name, timestamp_unit=exact_unit(values))
-    except RecordValueError as error:
-        misfit = error.__cause__
+        found = convert_to_column(values, hive_type, column=column.name, timestamp_unit=exact_unit(values))
+        return found if null_text is None else as_partition_stores(found, hive_type, null_text)
+    except (MisfitError, RecordValueError) as error:
+        misfit = error if isinstance(error, MisfitError) else error.__cause__
         if not isinstance(misfit, MisfitError):
             raise
         raise RecordValueError(

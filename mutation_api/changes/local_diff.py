@@ -239,7 +239,13 @@ def _stored(table: AcidTable, key: Sequence[str], batch: pa.RecordBatch) -> pa.R
         return json_texts(pa.StructArray.from_arrays(parts, names=list(key)))[0]
 
     columns = [
-        converted(table.full_name, column, plain_array(given[column.name]), key_of)
+        converted(
+            table.full_name,
+            column,
+            plain_array(given[column.name]),
+            key_of,
+            null_text=table.null_text_of(column.name),
+        )
         for column in table.all_columns
     ]
     return pa.record_batch(columns, schema=pa.schema(target_types(table)))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from mutation_api.errors import RecordValueError
 from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.decimal_text import exact_decimal
+from mutation_api.types.decimal_text import exact_decimal, is_number_text
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 
 __all__ = ["column_from_json"]
@@ -155,6 +155,8 @@ def _read_float(value: object) -> float:
 def _read_decimal(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         raise TypeError(f"expected a number, found {value!r}")
+    if isinstance(value, str) and not is_number_text(value):
+        raise ValueError(f"expected a number, found {value!r}")
     try:
         number = Decimal(value)
     except InvalidOperation:

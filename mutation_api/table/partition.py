@@ -27,13 +27,17 @@ from mutation_api.errors import RecordLayoutError, RecordValueError, listed
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_value import stored_partition_value
 from mutation_api.types.conversion import convert_to_column
+from mutation_api.types.decimal_text import texts_of_decimals
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
+from mutation_api.types.misfit import MisfitError
 
 __all__ = [
     "DEFAULT_PARTITION_NAME",
     "MAX_PARTITION_NAME_LENGTH",
     "MAX_PARTITION_VALUE_LENGTH",
+    "as_partition_stores",
     "canonical_partition_name",
+    "check_hive_reads",
     "escape_path_name",
     "existing_name",
     "parse_partition_name",
@@ -91,7 +95,8 @@ def partition_texts(
 
     Raises:
         RecordLayoutError: the column's type cannot be a partition key, or the values' type does not fit it.
-        RecordValueError: a value does not fit the type, or its text is too long for the metastore.
+        RecordValueError: a value does not fit the type, is the name of the default partition, or its text is
+            too long for the metastore.
 
     Source: toString of Hive's writables, compared on 2.3.10, 3.1.2 and 4.0.1.
     """
@@ -100,12 +105,35 @@ def partition_texts(
             f"partition column {column!r}: Hive releases write {hive_type.text} values differently, so "
             "such a partition cannot be written"
         )
-    encoded = convert_to_column(array, hive_type, column=column, **_unit(hive_type)).dictionary_encode()
+    values = convert_to_column(array, hive_type, column=column, **_unit(hive_type))
+    try:
+        encoded = as_partition_stores(values, hive_type, null_text).dictionary_encode()
+    except MisfitError as misfit:
+        message = f"partition column {column!r} ({hive_type.text}): value {misfit.value} {misfit.reason}"
+        raise RecordValueError(message) from misfit
     distinct = _TEXTS[hive_type.kind](encoded.dictionary, hive_type)
     texts = pc.fill_null(distinct.take(encoded.indices), null_text)
-    texts = pc.if_else(pc.equal(texts, ""), null_text, texts)
     _check_value_length(distinct, column)
     return texts
+
+
+def as_partition_stores(array: pa.Array, hive_type: HiveType, null_text: str) -> pa.Array:
+    """What the values of a partition column are read as: '' becomes NULL, as no directory is called so.
+
+    Args:
+        array: n values of the column's type.
+        hive_type: that type.
+        null_text: the server's name of the default partition.
+
+    Raises:
+        MisfitError: a text is the name of the default partition, and would be read as NULL.
+    """
+    if hive_type.kind not in ("string", "varchar"):
+        return array
+    if (row := pc.index(array, pa.scalar(null_text, array.type)).as_py()) >= 0:
+        reason = "is the server's name for NULL in a partition column: give NULL, or another text"
+        raise MisfitError(row, repr(null_text), reason)
+    return pc.if_else(pc.equal(array, ""), pa.scalar(None, array.type), array)
 
 
 def canonical_partition_name(
@@ -147,8 +175,8 @@ def partition_names(
 
     Raises:
         RecordLayoutError: a partition column is missing, or see :func:`partition_texts`.
-        RecordValueError: see :func:`partition_texts` and :func:`existing_name`; or a name is too long for the
-            metastore.
+        RecordValueError: see :func:`partition_texts`, :func:`existing_name` and :func:`check_hive_reads`; or
+            a name is too long for the metastore.
     """
     given = {name.lower(): array for name, array in columns.items()}
     missing = [key.name for key in table.partition_keys if key.name not in given]
@@ -162,6 +190,7 @@ def partition_names(
     arrays = [given[key.name] for key in table.partition_keys]
     rows, indices = _distinct_rows(arrays)
     names = _names(table, [array.take(rows) for array in arrays]).take(indices)
+    check_hive_reads(table, names, known)
     if not table.ambiguous_partitions:
         return names
     stays = pa.array([False] * len(names), pa.bool_()) if known is None else _stays(table, names, known)
@@ -209,6 +238,36 @@ def _names(table: AcidTable, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> pa
     for name in names:
         _check_name_length(name, f"table {table.full_name}: ")
     return pa.array([table.partition_spellings.get(name, name) for name in names], pa.string())
+
+
+def check_hive_reads(table: AcidTable, names: pa.StringArray, known: pa.StringArray | None = None) -> None:
+    """Refuse partitions of new rows whose values Hive shows as others.
+
+    Args:
+        table: the table.
+        names: partitions of n rows.
+        known: not null for rows that are there already; None: all are new.
+
+    Raises:
+        RecordValueError: NULL in a boolean column, or false where Hive is 2.3: it shows them as true.
+
+    Source: observed on 2.3.10, 3.1.3, 4.1.0 and 4.2.1, whoever made the partition.
+    """
+    booleans = [place for place, key in enumerate(table.partition_keys) if key.type == "boolean"]
+    if not booleans:
+        return
+    for name in (names if known is None else names.filter(known.is_null())).unique().to_pylist():
+        texts = parse_partition_name(name)
+        for place in booleans:
+            is_null = texts[place] == table.null_partition_text
+            if is_null or (texts[place] == "false" and not table.version.uses_write_ids):
+                column, value = table.partition_keys[place].name, "NULL" if is_null else "false"
+                who = "every Hive" if is_null else "Hive 2.3"
+                raise RecordValueError(
+                    f"table {table.full_name}: partition {name}: {who} shows {value} in the boolean "
+                    f"partition column {column!r} as true, so new rows cannot be put there: give another "
+                    "value, or make the column a string"
+                )
 
 
 def existing_name(table: AcidTable, canonical: str) -> str:
@@ -289,13 +348,7 @@ def _timestamp_texts(array: pa.Array, _type: HiveType) -> pa.Array:
 
 
 def _decimal_texts(array: pa.Array, _type: HiveType) -> pa.Array:
-    return pa.array([None if v is None else _plain_decimal(v) for v in array.to_pylist()], pa.string())
-
-
-def _plain_decimal(value: Decimal) -> str:
-    text = f"{value:f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if text == "-0" else text
+    return texts_of_decimals(array)
 
 
 def _float_texts(array: pa.Array, _type: HiveType) -> pa.Array:

@@ -31,7 +31,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.types.decimal_text import exact_decimal
+from mutation_api.types.decimal_text import decimals_of_texts
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.types.misfit import MisfitError, UnfitTypeError
 from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS
@@ -144,26 +144,6 @@ def _float(texts: pa.Array, target: pa.DataType) -> pa.Array:
     return values
 
 
-def _decimal(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    # Arrow reads a text with a far negative exponent as 0.
-    if pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py():
-        return _scientific_decimal(texts, target)
-    try:
-        return texts.cast(target)
-    except pa.ArrowInvalid:
-        # Not every Arrow takes more fraction digits than the scale has, even if they are zeros.
-        return pc.replace_substring_regex(texts, r"(\.\d*?)0+$", r"\1").cast(target)
-
-
-def _scientific_decimal(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    """One by one, since they are rare: Java prints a BigDecimal with a negative scale so."""
-    try:
-        numbers = [None if text is None else exact_decimal(text) for text in texts.to_pylist()]
-    except ValueError as error:
-        raise pa.ArrowInvalid(str(error)) from error
-    return pa.array(numbers, pa.decimal256(76, target.scale)).cast(target)
-
-
 def _string(texts: pa.Array, _target: pa.DataType) -> pa.Array:
     return texts
 
@@ -244,7 +224,7 @@ _PARSERS: dict[str, _Parser] = {
     **dict.fromkeys(INTEGER_KINDS, _integer),
     "float": _float,
     "double": _float,
-    "decimal": _decimal,
+    "decimal": decimals_of_texts,
     "string": _string,
     "char": _string,
     "varchar": _string,

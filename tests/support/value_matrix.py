@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.types.hive_type import HiveType, parse_hive_type
 
-__all__ = ["Cell", "RefusedError", "promised", "random_cell", "text_form"]
+__all__ = ["Cell", "ClockText", "RefusedError", "partition_promise", "promised", "random_cell", "text_form"]
 
 ROWS = 3
 HIVE_TYPES = (
@@ -88,6 +89,27 @@ def _of(*values: Any) -> Callable[[random.Random, pa.DataType], Any]:
     return lambda rng, _kind: rng.choice(values)
 
 
+_WORDS = (
+    *(
+        "",
+        "",
+        "a",
+        "A",
+        "ab ",
+        " ",
+        "abcd",
+        "12",
+        "é",
+        "e\u0301",
+        "é😀xy",
+        "NULL",
+        "\\N",
+        "a\nb",
+        "\t'\"",
+        "a\0b",
+    ),
+    *(".", "..", "a/b=c", "%2F", "100%", "a:b?*[x]{y}^", "\x7f", "__HIVE_DEFAULT_PARTITION__", "x" * 300),
+)
 FAMILIES = (
     Family((pa.bool_(), pa.bool8()), ("boolean",), _of(True, False)),
     Family(
@@ -101,9 +123,7 @@ FAMILIES = (
         NUMBERS,
         _decimal,
     ),
-    Family(
-        (pa.string(), pa.large_string(), pa.string_view()), TEXTS, _of("", "a", "ab ", "abcd", "12", "é😀xy")
-    ),
+    Family((pa.string(), pa.large_string(), pa.string_view()), TEXTS, _of(*_WORDS)),
     Family((pa.json_(),), TEXTS, _of('{"a":1}', "3")),
     Family((pa.uuid(),), TEXTS, lambda rng, _kind: uuid.UUID(int=rng.getrandbits(128)).bytes),
     Family(
@@ -317,6 +337,33 @@ def _timestamp(value: Any) -> str:
         value = datetime.datetime.combine(value, datetime.time())
     text: str = value.isoformat()
     return text.rstrip("0") if "." in text else text
+
+
+class ClockText(str):
+    """A promised timestamp, of any year and with nine digits, which answers as a datetime does."""
+
+    def isoformat(self, _separator: str, _timespec: str) -> str:
+        """With all digits, so that those at the end can be dropped."""
+        text = self.replace("T", " ")
+        return text if "." in text else f"{text}.0"
+
+
+def partition_promise(values: list[Any], hive_type: str, *, is_hive_2: bool) -> list[Any] | None:
+    """What partitions of stored values are read as; None if they are refused.
+
+    Args:
+        values: as :meth:`Cell.promised` gives them.
+        hive_type: type of the partition column.
+        is_hive_2: whether the server is 2.3.
+    """
+    kind = hive_type.partition("(")[0]
+    if kind == "boolean" and (None in values or (is_hive_2 and False in values)):
+        return None  # Hive shows them as true
+    if kind == "timestamp" and any(len((each or "").partition(".")[2]) > 6 for each in values):
+        return None  # a directory has no digits below microseconds
+    if kind == "string" and any(len(each or "") > 256 or each == DEFAULT_PARTITION_NAME for each in values):
+        return None
+    return [None if each == "" and kind in ("string", "varchar") else each for each in values]
 
 
 def _refuse_unless(condition: bool) -> None:

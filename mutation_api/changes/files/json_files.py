@@ -20,6 +20,7 @@ array, map, struct   lists, objects with keys for a string type, objects with th
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -51,6 +52,9 @@ _FLOATS = {"NaN": "NaN", "Infinity": "Infinity", "+Infinity": "Infinity", "-Infi
 _FLOATS |= {"INF": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
 """Texts of numbers that JSON does not have."""
 _SHOWN_LENGTH = 80
+
+_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+"""Half of a character, which is a text only with its other half; Python takes it alone, too."""
 
 _Object = Mapping[str, Any]
 
@@ -147,6 +151,8 @@ def _object(file: Location, number: int, line: bytes) -> _Object:
             parse_constant=_Words,
             object_pairs_hook=_without_doubles,
         )
+        if _HALF_CHARACTER.search(line):
+            json.dumps(found, ensure_ascii=False, default=str).encode()
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{file.shown} cannot be read as json: line {number:,}: {error}") from error
     if not isinstance(found, dict):

@@ -200,7 +200,10 @@ def _new_values(
     new = {}
     for column in table.all_columns:
         if column.name in plan.values[number]:
-            new[column.name] = converted(table.full_name, column, given[column.name], key_of)
+            null_text = table.null_text_of(column.name)
+            new[column.name] = converted(
+                table.full_name, column, given[column.name], key_of, null_text=null_text
+            )
         elif keeps_others and rows.target is not None:
             new[column.name] = rows.target[column.name]
         else:

@@ -18,7 +18,7 @@ from mutation_api.spark.arrow_types import arrow_type_of
 from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.versions import ArrowColumn
 from mutation_api.spark.write.plan import wall_clock_type
-from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.types.hive_type import parse_hive_type, spark_type
 
 __all__ = [
@@ -37,47 +37,67 @@ _CUT = ("char", "varchar")
 
 @dataclass(frozen=True)
 class ColumnConverter:
-    """The function that converts values to the column's type in tasks."""
+    """The function that converts values to the column's type in tasks.
+
+    ``null_text`` is that of a partition column, see :meth:`AcidTable.null_text_of`.
+    """
 
     table_name: str
     column: AcidColumn
+    null_text: str | None = None
 
     def __call__(self, values: pa.Array, keys: pa.Array) -> pa.Array:
         """Convert n values; ``keys`` names their n source rows.
 
         Raises RecordValueError: a value does not fit.
         """
-        return converted(self.table_name, self.column, values, lambda row: str(keys[row].as_py()))
+        return converted(
+            self.table_name,
+            self.column,
+            values,
+            lambda row: str(keys[row].as_py()),
+            null_text=self.null_text,
+        )
 
 
 def stored(
-    table_name: str, column: AcidColumn, value: Column, found: DataType, *, where: Column, key: Column
+    table: AcidTable,
+    column: AcidColumn,
+    value: Column,
+    found: DataType,
+    *,
+    where: Column,
+    key: Column,
+    keeps_empty: bool = False,
 ) -> Column | ArrowColumn:
     """``value`` as the column will store it, null where ``where`` is not true.
 
     Args:
-        table_name: ``database.table``, for messages.
+        table: the column's.
         column: the column that gets the value.
         value: the assigned value.
         found: its type.
         where: the rows that need it. Values of other rows are ignored, so they cannot be refused.
         key: text that names a row in messages.
+        keeps_empty: keep '' in a string partition column, which stores NULL for it.
 
     Raises:
         RecordLayoutError: values of this type can never be stored in the column. A value that does not fit
             raises RecordValueError in the job.
     """
     wall_clock = wall_clock_type(found)
-    check_spark_type(table_name, column, wall_clock)
+    check_spark_type(table.full_name, column, wall_clock)
     masked = sf.when(where, value if wall_clock == found else value.cast(wall_clock))
     if is_stored_unchanged(column, found):
-        return masked
+        is_text_of_partition = column.type == "string" and table.null_text_of(column.name) is not None
+        return sf.when(masked != "", masked) if is_text_of_partition and not keeps_empty else masked
     wanted = spark_type(parse_hive_type(column.type))
-    return ArrowColumn(ColumnConverter(table_name, column), wanted, (masked, key))
+    convert = ColumnConverter(table.full_name, column, table.null_text_of(column.name))
+    return ArrowColumn(convert, wanted, (masked, key))
 
 
 def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
-    """Whether the column stores every value of Spark's type ``found`` unchanged."""
+    """Whether the column stores every value of Spark's type ``found`` unchanged; '' of a partition apart."""
     return column_type(column) == wall_clock_type(found) and not any(kind in column.type for kind in _CUT)
 
 

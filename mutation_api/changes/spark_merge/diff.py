@@ -101,8 +101,7 @@ def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFra
     found = {name.lower(): (sf.col(quoted(name)), new.schema[name].dataType) for name in names}
     key = json_text(sf.struct(*[found[k][0].alias(k) for k in keys]))
     columns = {
-        c.name: stored(table.full_name, c, *found[c.name], where=sf.lit(True), key=key)
-        for c in table.all_columns
+        c.name: stored(table, c, *found[c.name], where=sf.lit(True), key=key) for c in table.all_columns
     }
     return computed(new, columns)
 

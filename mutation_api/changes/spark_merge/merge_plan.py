@@ -285,7 +285,7 @@ def _acting_rows(
     )
     is_placed = sf.col(_KIND).isin(INSERTED, MOVED)
     names = {name: sf.col(quoted(name)) for name in placed.columns}
-    placed = computed(placed, {**names, _NEW_PARTITION: partition_of(table, is_placed)})
+    placed = computed(placed, {**names, _NEW_PARTITION: partition_of(table, is_placed, resolved.keys or ())})
     partition = sf.coalesce("__known", _NEW_PARTITION) if table.partition_keys else sf.lit("")
     return placed.withColumn(_PARTITION, partition).drop("__known")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 
+from mutation_api.changes.altered_keys import altered_keys_error
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.spark_merge.assignment import any_of, differs, is_stored_unchanged, stored
@@ -94,6 +96,8 @@ def _branches(
     table: AcidTable, column: AcidColumn, resolved: SparkMerge, key: Column
 ) -> Iterator[Column | ArrowColumn]:
     """The new values of a column, each null where another clause decides."""
+    # An empty text as key is refused where partitions get their names: see partition_of.
+    keeps_empty = column.name in (resolved.keys or ())
     shared: list[int] = []  # clauses that take the source's column unchanged: one conversion for all
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
         here = sf.col(CLAUSE) == number
@@ -103,11 +107,11 @@ def _branches(
             shared.append(number)
         elif column.name in values:
             value, found = values[column.name]
-            yield stored(table.full_name, column, column_of(value), found, where=here, key=key)
+            yield stored(table, column, column_of(value), found, where=here, key=key, keeps_empty=keeps_empty)
     if shared:
         value, found = resolved.values[shared[0]][column.name]
         where = sf.col(CLAUSE).isin(*shared)
-        yield stored(table.full_name, column, column_of(value), found, where=where, key=key)
+        yield stored(table, column, column_of(value), found, where=where, key=key, keeps_empty=keeps_empty)
 
 
 def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Column:
@@ -168,12 +172,13 @@ def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
     return sf.coalesce(*found) if found else None
 
 
-def partition_of(table: AcidTable, where: Column) -> Column | ArrowColumn:
-    """Name of the partition of a new row; null for other rows."""
+def partition_of(table: AcidTable, where: Column, keys: Collection[str]) -> Column | ArrowColumn:
+    """Name of the partition of a new row; null for other rows. An empty text as key is refused."""
     if not table.partition_keys:
         return sf.when(where, sf.lit(""))
-    keys = sf.struct(*[sf.col(quoted(NEW, k)).alias(k) for k in table.partition_key_names])
-    return ArrowColumn(_PartitionNames(table), "string", (sf.when(where, keys),))
+    values = sf.struct(*[sf.col(quoted(NEW, k)).alias(k) for k in table.partition_key_names])
+    texts = tuple(key.name for key in table.partition_keys if key.type == "string" and key.name in keys)
+    return ArrowColumn(_PartitionNames(table, texts), "string", (sf.when(where, values),))
 
 
 @dataclass(frozen=True)
@@ -181,11 +186,16 @@ class _PartitionNames:
     """The function that runs in tasks: structs of partition values in, names of partitions out."""
 
     table: AcidTable
+    text_keys: tuple[str, ...]
 
     def __call__(self, rows: pa.Array) -> pa.Array:
         wanted = rows.is_valid()
         present = rows.filter(wanted)
         columns = {f.name: present.field(i) for i, f in enumerate(rows.type)}
+        for name in self.text_keys:
+            if "" in pc.unique(columns[name]).to_pylist():
+                altered = json.dumps({"column": name, "key": "", "stored": None})
+                raise altered_keys_error(self.table.full_name, [altered])
         found = partition_names(self.table, columns).cast(pa.string())
         return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), wanted, found)
 

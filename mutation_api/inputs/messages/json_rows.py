@@ -292,7 +292,7 @@ def _first(is_wrong: pa.Array) -> int | None:
 
 def _values(found: _Column, schemas: NDArray[np.int64], column: ColumnReader) -> pa.Array:
     """Values of a column; the reader of each depends on its message's schema, and on its kind in JSON."""
-    readings = list(_readings(found, schemas, column.readers))
+    readings = list(_readings(found, schemas, column))
     if len(readings) == 1:
         ((_, texts, reader),) = readings
         return values_of_json(texts, column.hive_type, reader)
@@ -318,16 +318,19 @@ def _with_default(values: pa.Array, rows: Sequence[int], column: ColumnReader) -
 
 
 def _readings(
-    found: _Column, schemas: NDArray[np.int64], readers: Sequence[Reader]
+    found: _Column, schemas: NDArray[np.int64], column: ColumnReader
 ) -> Iterator[tuple[NDArray[np.int64], pa.Array, Reader]]:
     """Rows, the texts of all rows, and the reader of these rows; each row is in one of them."""
+    # The shortest text of -0.0 is 0.
+    texts = found.digits if column.hive_type.kind in ("float", "double") else found.texts
+    readers = column.readers
     every = np.arange(len(found.values))
     parts = [(every, readers[0])] if len(set(readers)) == 1 else []
     for rows, reader in parts or ((np.flatnonzero(schemas == i), each) for i, each in enumerate(readers)):
         of_numbers = reader.of_numbers
         if of_numbers == reader or found.kinds <= {str}:
-            yield rows, found.digits if reader.name == of_numbers.name == _NUMBERS else found.texts, reader
+            yield rows, found.digits if reader.name == of_numbers.name == _NUMBERS else texts, reader
             continue
         is_text = found.is_text.to_numpy(zero_copy_only=False)[rows]
-        yield rows[is_text], found.texts, reader
+        yield rows[is_text], texts, reader
         yield rows[~is_text], found.digits, of_numbers

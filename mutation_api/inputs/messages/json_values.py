@@ -43,6 +43,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mutation_api.types.decimal_text import decimals_of_texts, rescaled, texts_of_decimals
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.types.misfit import MisfitError
 from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS
@@ -179,15 +180,17 @@ def _decimal_number(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.
     number = pa.decimal128(38, reader.scale)
 
     def convert(some: pa.Array) -> pa.Array:
-        return _of_decimals(some.cast(number), hive_type)
+        return _of_decimals(decimals_of_texts(some, number), hive_type)
 
     return _converted(texts, convert, _NO_DECIMAL.format(reader.scale))
 
 
 def _of_decimals(values: pa.Array, hive_type: HiveType) -> pa.Array:
+    if hive_type.kind in _STRINGS:
+        return texts_of_decimals(values, keeps_zeros=True)
     if hive_type.kind in INTEGER_KINDS:
-        values = values.cast(pa.decimal128(38, 0))
-    return values.cast(arrow_type(hive_type))
+        return rescaled(values, pa.decimal128(38, 0)).cast(arrow_type(hive_type))
+    return rescaled(values, arrow_type(hive_type))
 
 
 def _sixteen_bytes(values: pa.Array) -> NDArray[np.uint8]:

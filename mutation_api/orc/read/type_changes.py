@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from mutation_api.errors import RecordValueError, TableNotMutableError
 from mutation_api.types.calendar import proleptic_from_hybrid_days, proleptic_from_hybrid_timestamps
+from mutation_api.types.decimal_text import texts_of_decimals
 from mutation_api.types.hive_type import DECIMALS_OF_INTEGERS, INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.types.java_float_text import doubles_of_java, java_texts
 
@@ -122,7 +123,7 @@ def _decimal(array: pa.Array, hive_type: HiveType, _release: int) -> pa.Array:
 
 def _number_of_decimal(array: pa.Array, hive_type: HiveType, _release: int) -> pa.Array:
     """By its text: Arrow's own conversion does not round to the nearest."""
-    return _decimal_texts(array).cast(arrow_type(hive_type))
+    return texts_of_decimals(array).cast(arrow_type(hive_type))
 
 
 def _double_of_text(array: pa.Array, _hive_type: HiveType, _release: int) -> pa.Array:
@@ -160,23 +161,8 @@ def texts_of_floats(array: pa.Array, release: int, *, is_shortest: bool = False)
     return pc.if_else(pc.is_nan(array), pa.scalar(None, pa.string()), texts)
 
 
-def _decimal_texts(array: pa.Array) -> pa.Array:
-    """Digits without zeros at the end, never with an exponent."""
-    scale = array.type.scale
-    whole = pa.Array.from_buffers(
-        pa.decimal128(38, 0), len(array), array.buffers(), offset=array.offset
-    ).cast(pa.string())
-    if not scale or not len(array):
-        return whole
-    digits = pc.utf8_lpad(pc.utf8_ltrim(whole, "-"), scale + 1, "0")
-    sign = pc.if_else(pc.starts_with(whole, "-"), "-", "")
-    fraction = pc.utf8_rtrim(pc.utf8_slice_codeunits(digits, -scale), "0")
-    point = pc.if_else(pc.equal(fraction, ""), "", ".")
-    return pc.binary_join_element_wise(sign, pc.utf8_slice_codeunits(digits, 0, -scale), point, fraction, "")
-
-
 def _texts_of_decimals(array: pa.Array, _release: int) -> pa.Array:
-    return _decimal_texts(array)
+    return texts_of_decimals(array)
 
 
 def _texts_of_dates(array: pa.Array, release: int) -> pa.Array:

@@ -12,7 +12,7 @@ from judges.hive.hive_judges import HiveJudge
 from mutation_api import TimestampForm, connect
 from mutation_api.types.hive_type import HiveType, parse_hive_type
 from tests.integration.files.hive_values import read_back, shown
-from tests.support.value_matrix import ROWS, Cell, random_cell
+from tests.support.value_matrix import ROWS, Cell, ClockText, random_cell
 
 pytestmark = pytest.mark.slow
 
@@ -56,16 +56,7 @@ def _innermost(value: Any, cell: Cell) -> Any:
         case "struct":
             value = value["y"]
     is_clock = value is not None and _leaf(cell).kind == "timestamp"
-    return shown(_Clock(value) if is_clock else value, _leaf(cell))
-
-
-class _Clock(str):
-    """A timestamp of any year with nine digits, which answers as a datetime does."""
-
-    def isoformat(self, _separator: str, _timespec: str) -> str:
-        """With all digits, so that those at the end can be dropped."""
-        text = self.replace("T", " ")
-        return text if "." in text else f"{text}.0"
+    return shown(ClockText(value) if is_clock else value, _leaf(cell))
 
 
 @LINES

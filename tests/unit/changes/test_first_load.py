@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -16,6 +17,7 @@ from mutation_api import (
     MergeInto,
     MutatorClient,
     MutatorClientBuilder,
+    RecordValueError,
     Transaction,
     create_acid_table,
     merge_into,
@@ -79,6 +81,26 @@ def test_it_is_a_plain_insert_with_a_report(
         with client.open_snapshot(NAME) as view:
             found = snapshot(view, NAME, columns=["id", "msg", "ds"], spark=spark).drop("ROW__ID")
             assert sorted(found.collect()) == sorted(rows.collect(), key=lambda row: row["id"])
+
+
+def test_texts_that_a_partition_stores_as_null(spark: SparkSession, client: MutatorClient) -> None:
+    """'' is stored as NULL, refused as key, and no change later; the name of NULL is refused."""
+    rows = spark.sql("select 1L id, 'm' msg, '' ds")
+
+    def merge(rows: DataFrame, on: list[str]) -> MergeCounts:
+        with client.new_transaction() as transaction:
+            begun = merge_into(transaction, NAME, source=rows, on=on)
+            begun.whenMatched().updateAll()
+            return begun.whenNotMatched().insertAll().merge(num_partitions=1).total
+
+    with pytest.raises(RecordValueError, match=r"keys to insert would be stored as other.*ds='' as None"):
+        merge(rows, ["id", "ds"])
+    with pytest.raises(RecordValueError, match=r"is the server's name for NULL"):
+        merge(rows.withColumn("ds", sf.lit("__HIVE_DEFAULT_PARTITION__")), ["id"])
+    assert merge(rows, ["id"]).inserted == 1
+    with client.open_snapshot(NAME) as view:
+        assert snapshot(view, NAME, columns=["ds"], spark=spark).select("ds").collect() == [(None,)]
+    assert merge(rows, ["id"]).unchanged == 1
 
 
 def test_a_key_that_occurs_twice_is_refused(

@@ -10,7 +10,7 @@ import pytest
 from mutation_api.errors import RecordValueError
 from mutation_api.table.json_column import column_from_json
 from mutation_api.table.partition_value import partition_value
-from mutation_api.types.decimal_text import exact_decimal
+from mutation_api.types.decimal_text import exact_decimal, rescaled, texts_of_decimals
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.types.misfit import MisfitError
 from mutation_api.types.text_values import values_of_texts
@@ -59,3 +59,53 @@ def test_integers_of_far_exponents() -> None:
     """They would have millions of digits."""
     with pytest.raises(RecordValueError, match="places from the point"):
         column_from_json(["1e99999999"], parse_hive_type("bigint"))
+
+
+def unscaled(number: int, scale: int) -> pa.Array:
+    """A decimal of 38 digits and any scale."""
+    data = number.to_bytes(16, "little", signed=True)
+    return pa.Array.from_buffers(pa.decimal128(38, scale), 1, [None, pa.py_buffer(data)])
+
+
+@pytest.mark.parametrize(
+    ("number", "scale", "plain", "with_zeros"),
+    [
+        (9, 10, "0.0000000009", "0.0000000009"),
+        (-1, 60, f"-0.{'0' * 59}1", f"-0.{'0' * 59}1"),
+        (1250, 2, "12.5", "12.50"),
+        (0, 2, "0", "0.00"),
+        (25, -3, "25000", "25000"),
+        (0, -3, "0", "0"),
+        (-7, 0, "-7", "-7"),
+    ],
+)
+def test_decimals_as_texts(number: int, scale: int, plain: str, with_zeros: str) -> None:
+    """Never with an exponent, as pyarrow writes them."""
+    assert texts_of_decimals(unscaled(number, scale)).to_pylist() == [plain]
+    assert texts_of_decimals(unscaled(number, scale), keeps_zeros=True).to_pylist() == [with_zeros]
+
+
+@pytest.mark.parametrize(
+    ("number", "scale", "target", "expected"),
+    [
+        (7, 0, (38, 38), None),
+        (10**37, 2, (38, 38), None),
+        (-1, 60, (38, 38), None),
+        (5, -30, (38, 38), None),
+        (10**37, -30, (38, 0), None),
+        (5 * 10**22, 60, (38, 38), "5E-38"),
+        (5, -3, (10, 2), "5000.00"),
+        (0, -99, (38, 38), "0"),
+        (9, 3, (10, 2), None),
+    ],
+)
+def test_decimals_of_another_scale(
+    number: int, scale: int, target: tuple[int, int], expected: str | None
+) -> None:
+    """Pyarrow's own cast makes 0.194 of 7 as decimal(38,38)."""
+    if expected is None:
+        with pytest.raises(pa.ArrowInvalid):
+            rescaled(unscaled(number, scale), pa.decimal128(*target))
+    else:
+        found = rescaled(unscaled(number, scale), pa.decimal128(*target))
+        assert found.to_pylist() == [Decimal(expected)]

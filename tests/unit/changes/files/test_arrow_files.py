@@ -250,6 +250,11 @@ def test_json_that_does_not_fit(tmp_path: Path, line: Any, error: type[Exception
     assert str(tmp_path / "c.json") in str(caught.value)
     with pytest.raises(ConfigurationError, match="line 1: Extra data"):
         rows(tmp_path / "c.json", '{"id": 5} {"id": 6}', NESTED_FILES)
+    for half in ('{"s": "\\ud800"}', '{"m": {"\\uDFff": null}}'):
+        with pytest.raises(
+            ConfigurationError, match=r"cannot be read as json: line 1: .*surrogates not allowed"
+        ):
+            rows(tmp_path / "c.json", half, NESTED_FILES)
     for doubled in ('{"id": 5, "id": 6}', '{"id": 5, "m": {"k": null, "j": null, "k": null}}'):
         with pytest.raises(ConfigurationError, match=r"line 1: names occur twice in an object: (id|k)$"):
             rows(tmp_path / "c.json", doubled, NESTED_FILES)
