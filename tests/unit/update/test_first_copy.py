@@ -98,7 +98,7 @@ def test_a_row_without_key_is_refused(make_shop: MakeShop) -> None:
     shop = make_shop("CREATE TABLE orders (code TEXT PRIMARY KEY, n INTEGER)", columns)
     shop.source.run("INSERT INTO orders VALUES ('a', 1), (NULL, 2)")
     shop.enable()
-    with pytest.raises(RecordValueError, match=r"code.: None"):
+    with pytest.raises(RecordValueError, match=r"\"code\":null"):
         shop.extract()
     assert shop.rows() == []
 
