@@ -141,7 +141,11 @@ class DeltaManifest:
         """Inverse of :meth:`to_json`. Raises ManifestError, naming the text."""
         try:
             value: dict[str, Any] = json.loads(text)
+            for name, kind in _JSON_TYPES.items():
+                _check_type(value[name], kind)
             location, upload_id, part_tags = value["staged"]
+            for each in (location, upload_id, *part_tags, *value["partition_values"]):
+                _check_type(each, str)
             value["staged"] = Staged(Location.parse(location), upload_id, tuple(part_tags))
             value["target"] = Location.parse(value["target"])
             value["kind"] = FileKind(value["kind"])
@@ -149,3 +153,19 @@ class DeltaManifest:
             return cls(**value)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             raise ManifestError(f"not a manifest: {text[:200]!r} ({error})") from error
+
+
+_JSON_TYPES: dict[str, type] = {
+    **dict.fromkeys(
+        ("database", "table", "partition_name", "kind", "writer_id", "attempt_id", "target"), str
+    ),
+    **dict.fromkeys(("txn_id", "write_id", "bucket_id", "byte_count", "stripe_count", "tail_crc32"), int),
+    **dict.fromkeys(("insert_count", "update_count", "delete_count", "row_count"), int),
+    **dict.fromkeys(("partition_values", "staged"), list),
+}
+"""By field its type in JSON."""
+
+
+def _check_type(value: object, kind: type) -> None:
+    if type(value) is not kind:  # True is an int, too
+        raise TypeError(f"{value!r} is not of type {kind.__name__}")

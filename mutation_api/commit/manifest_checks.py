@@ -1,7 +1,8 @@
 """Check that the output of the tasks is consistent. Pure; each error names what contradicts what.
 
 A missing manifest loses rows, a manifest that occurs twice doubles rows. So nothing is published before every
-check of every table has passed.
+check of every table has passed. Manifests come from workers, and are not believed: what they name must be a
+file that lies in the staging directory of their attempt, or an upload to the one place where it belongs.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from metastore_client.partition_name import parse_partition_name
 from mutation_api.acid.version import AcidVersion
 from mutation_api.commit.manifest import DeltaManifest, FileKind, parse_attempt_mark, relative_path
 from mutation_api.errors import ManifestError, listed
@@ -89,8 +91,8 @@ def check_staged(
     Missing uploads are not detected here: not every store lists uploads, and completing a missing one fails.
 
     Raises:
-        ManifestError: a file of an unknown writer, a file or upload that its attempt did not report, or a
-            reported file that is missing or has another size.
+        ManifestError: a file of an unknown writer, a file or upload that its attempt did not report, a
+            reported file that is not one of its attempt or has another size, or an upload to another place.
     """
     strangers = sorted({f.writer_id for f in found.files} - set(writers))
     if strangers:
@@ -99,7 +101,7 @@ def check_staged(
             "handed in no manifests: close the coordinator and call transaction.add_manifests(), or its rows "
             "would be lost"
         )
-    _check_sizes(manifests, found.files)
+    _check_named_files(table, manifests, found.files)
     attempts = {(m.writer_id, m.attempt_id) for m in manifests}
     reported = {m.staged.location for m in manifests}
     forgotten = [
@@ -118,12 +120,21 @@ def check_staged(
         )
 
 
-def _check_sizes(manifests: Sequence[DeltaManifest], files: Sequence[StagedFile]) -> None:
-    sizes = {f.location: f.size for f in files}
+def _check_named_files(
+    table: AcidTable, manifests: Sequence[DeltaManifest], files: Sequence[StagedFile]
+) -> None:
+    sizes = {(f.writer_id, f.attempt_id, f.location): f.size for f in files if not _is_mark(f)}
     for manifest in manifests:
         location = manifest.staged.location
-        if not manifest.staged.upload_id and sizes.get(location) != manifest.byte_count:
-            found = f"has {sizes[location]} bytes" if location in sizes else "is missing"
+        if manifest.staged.upload_id:
+            target = table.partition_location(manifest.partition_name)
+            target /= relative_final_path(manifest, table.version)
+            if location != target:
+                raise ManifestError(f"{_where(manifest)}: uploaded to {location}; it belongs to {target}")
+            continue
+        size = sizes.get((manifest.writer_id, manifest.attempt_id, location))
+        if size != manifest.byte_count:
+            found = "is missing in the attempt's directory" if size is None else f"has {size} bytes"
             raise ManifestError(
                 f"{_where(manifest)}: staged file {location} {found}; "
                 f"its manifest says {manifest.byte_count} bytes"
@@ -156,8 +167,11 @@ def _check_target(table: AcidTable, manifest: DeltaManifest) -> None:
             f"{_where(manifest)}: {len(manifest.partition_values)} partition values; the table has "
             f"{len(table.partition_keys)} partition keys"
         )
-    if bool(manifest.partition_name) != bool(table.partition_keys):
-        raise ManifestError(f"{_where(manifest)}: the partition name does not fit the table's partition keys")
+    if not _names_partition(table, manifest):
+        raise ManifestError(
+            f"{_where(manifest)}: the partition's name does not fit the table's partition keys "
+            f"({', '.join(table.partition_key_names) or 'none'}) and its values {manifest.partition_values}"
+        )
     if manifest.kind is FileKind.DELETE_DELTA and not _has_delete_deltas(table.version):
         raise ManifestError(
             f"{_where(manifest)}: a table in {table.version.value} layout has no delete deltas"
@@ -165,6 +179,16 @@ def _check_target(table: AcidTable, manifest: DeltaManifest) -> None:
     expected = relative_final_path(manifest, table.version)
     if not manifest.target.path.endswith(f"/{expected}"):
         raise ManifestError(f"{_where(manifest)}: target {manifest.target} does not end in {expected}")
+
+
+def _names_partition(table: AcidTable, manifest: DeltaManifest) -> bool:
+    if not manifest.partition_name:
+        return not table.partition_keys
+    try:
+        pairs = parse_partition_name(manifest.partition_name)
+    except ValueError:
+        return False
+    return pairs == tuple(zip(table.partition_key_names, manifest.partition_values, strict=True))
 
 
 def _has_delete_deltas(version: AcidVersion) -> bool:

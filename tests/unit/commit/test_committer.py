@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a value missing": (lambda m: dataclasses.replace(m, partition_values=("a",)), "1 partition values"),
     "no partition": (
         lambda m: dataclasses.replace(m, partition_name="", partition_values=("a", "1")),
-        "partition name does not fit",
+        "partition's name does not fit",
     ),
     "another final path": (
         lambda m: dataclasses.replace(m, target=Location.parse("/elsewhere")),
@@ -103,6 +103,26 @@ def test_contradictory_manifests_are_refused(metastore: InMemoryMetastore, tmp_p
     with pytest.raises(ManifestError, match=text):
         _publish(metastore, table, change(stage(table, PARTITION)))
     assert files_below(tmp_path) == []
+    assert "add_dynamic_partitions" not in metastore.calls
+
+
+@pytest.mark.parametrize("upload_id", ["", "u"])
+@pytest.mark.parametrize("is_directory", [False, True])
+def test_a_manifest_moves_nothing_but_its_own_file(
+    metastore: InMemoryMetastore, tmp_path: Path, upload_id: str, is_directory: bool
+) -> None:
+    """Whatever the driver may move, a worker cannot make it rows of the table."""
+    precious = tmp_path / "precious"
+    if is_directory:
+        precious.mkdir()
+    else:
+        precious.write_bytes(b"0123456789")
+    table = _table(metastore)
+    manifest = stage(table, PARTITION)
+    stolen = Staged(Location.parse(precious.as_uri()), upload_id)
+    with pytest.raises(ManifestError, match=r"precious"):
+        _publish(metastore, table, dataclasses.replace(manifest, staged=stolen, byte_count=10))
+    assert precious.is_dir() if is_directory else precious.read_bytes() == b"0123456789"
     assert "add_dynamic_partitions" not in metastore.calls
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 
@@ -38,6 +39,20 @@ def test_other_text_is_refused(text):
     """Half an answer of a task must not pass for a whole one."""
     with pytest.raises(ManifestError, match="not a manifest"):
         DeltaManifest.from_json(text)
+
+
+@pytest.mark.parametrize("name", json.loads(MANIFEST.to_json()))
+def test_a_field_of_another_type_is_refused(name):
+    """A worker's text is not believed; nothing of it fails later on, half way through a commit."""
+    value = json.loads(MANIFEST.to_json())
+    others = [None, "7", 7, 7.0, True, [], [1], {}]
+    for other in others:
+        if name == "partition_values" and other == []:
+            continue  # fits the field
+        if type(other) is type(value[name]) and name != "staged" and other != [1]:
+            continue
+        with pytest.raises(ManifestError, match="not a manifest"):
+            DeltaManifest.from_json(json.dumps(value | {name: other}))
 
 
 def test_a_group_is_table_partition_bucket_and_kind():

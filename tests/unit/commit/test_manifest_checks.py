@@ -53,9 +53,8 @@ def output(*files: tuple[str, str, str, int], uploads: tuple[Staged, ...] = ()) 
 
 
 def upload(number: int) -> Staged:
-    return Staged(
-        Location.parse(f"s3a://b/t/delta_0000007_0000007_0000/bucket_{number:05d}"), f"id{number}", ("e",)
-    )
+    target = f"file:/w/t/ds=a/hr=1/delta_0000007_0000007_0000/bucket_{number:05d}"
+    return Staged(Location.parse(target), f"id{number}", ("e",))
 
 
 def delete_half(version: AcidVersion = AcidVersion.V1_SPLIT, **changes: object) -> DeltaManifest:
@@ -188,9 +187,49 @@ def test_uploads_that_were_reported_pass() -> None:
     check_staged(table_of(), {"w"}, [reported], output(MARK))
 
 
+@pytest.mark.parametrize(
+    ("staged", "message"),
+    [
+        (
+            Staged(Location.parse("/etc/other")),
+            "staged file .*/etc/other is missing in the attempt's directory",
+        ),
+        (Staged(Location.parse("/of/1")), "staged file .*/of/1 is missing in the attempt's directory"),
+        (Staged(Location.parse("/s/uploads_7")), "is missing in the attempt's directory"),
+        (
+            Staged(Location.parse("/etc/other"), "u"),
+            r"uploaded to .*/etc/other; it belongs to .*/bucket_00001",
+        ),
+        (upload(2), r"uploaded to .*/bucket_00002; it belongs to .*/bucket_00001"),
+    ],
+    ids=["elsewhere", "of another attempt", "a mark", "an upload elsewhere", "another upload"],
+)
+def test_a_manifest_names_what_its_attempt_staged(staged: Staged, message: str) -> None:
+    """And nothing else that the driver may move."""
+    files = output(("w", "0", "/s", 10), ("w", "1", "/of/1", 10), ("w", "0", "/s/uploads_7", 10))
+    with pytest.raises(ManifestError, match=message):
+        check_staged(table_of(), {"w"}, [manifest(staged=staged)], files)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"partition_name": "ds=b/hr=1"},
+        {"partition_name": "ds=a/x=1"},
+        {"partition_name": "ds=a/hr=1/../../other"},
+        {"partition_name": "elsewhere"},
+        {"partition_values": ("a", "2")},
+    ],
+)
+def test_a_partitions_name_is_that_of_its_values(changes: dict[str, object]) -> None:
+    """The values make a partition, the name says where its files go."""
+    with pytest.raises(ManifestError, match=r"the partition's name does not fit"):
+        check_manifests(table_of(), {"w"}, [manifest(**changes)], insert_only=False)
+
+
 def test_an_upload_without_a_manifest_is_refused() -> None:
     """Its rows would be lost, unless the attempt itself has lost."""
-    with pytest.raises(ManifestError, match=r"no manifest for s3a://b/t/.*/bucket_00002"):
+    with pytest.raises(ManifestError, match=r"no manifest for .*/w/t/.*/bucket_00002"):
         check_staged(
             table_of(), {"w"}, [manifest(staged=upload(1))], output(MARK, uploads=(upload(1), upload(2)))
         )
