@@ -1,14 +1,15 @@
-"""Charts of the status page as SVG, and tables as HTML. Pure; the caller escapes what comes from outside."""
+"""Charts of the status page as SVG, and tables as HTML. Pure; a text that is not :class:`Html` is escaped."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from html import escape
 
 from mutation_api.update.progress_mark import Run
 from mutation_api.update.status_text import shown_time
 
-__all__ = ["lag_chart", "rows_chart", "shown_seconds", "stacked_bar", "table"]
+__all__ = ["Html", "element", "lag_chart", "rows_chart", "shown_seconds", "stacked_bar", "table"]
 
 _WIDTH, _HEIGHT = 960, 190
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 8, 10, 26
@@ -20,7 +21,20 @@ _KINDS = (("inserted", "ins"), ("updated", "upd"), ("deleted", "del"))
 _NICE = (1, 2, 2.5, 5, 10)
 
 
-def rows_chart(runs: Sequence[Run]) -> str:
+class Html(str):
+    """HTML that was made here; any other text comes from outside."""
+
+    __slots__ = ()
+
+
+def element(tag: str, *content: str, css: str = "") -> Html:
+    """An element of the page, with a class for its style."""
+    inner = "".join(each if isinstance(each, Html) else escape(each) for each in content)
+    style = f' class="{escape(css)}"' if css else ""
+    return Html(f"<{tag}{style}>{inner}</{tag}>")
+
+
+def rows_chart(runs: Sequence[Run]) -> Html:
     """Rows of each extraction by kind, as stacked bars."""
     top = _nice_top(max((run.rows for run in runs), default=0), whole=True)
     step = _PLOT_WIDTH / max(1, len(runs))
@@ -43,10 +57,10 @@ def rows_chart(runs: Sequence[Run]) -> str:
     centers = [_LEFT + (number + 0.5) * step for number in range(len(runs))]
     key = "".join(f'<span><i class="{color}"></i>{name}</span>' for name, color in _KINDS)
     grid = _grid(top, f"{{:,.{_digits(top)}f}}")
-    return f'<div class="key">{key}</div>' + _svg(grid, *bars, *_times(runs, centers))
+    return Html(f'<div class="key">{key}</div>' + _svg(grid, *bars, *_times(runs, centers)))
 
 
-def lag_chart(runs: Sequence[Run]) -> str:
+def lag_chart(runs: Sequence[Run]) -> Html:
     """How old the oldest change was when each extraction read it."""
     top = _nice_top(max((run.lag for run in runs), default=0.0), whole=False)
     step = _PLOT_WIDTH / max(1, len(runs))
@@ -71,24 +85,25 @@ def lag_chart(runs: Sequence[Run]) -> str:
     )
 
 
-def stacked_bar(parts: Sequence[tuple[float, str]]) -> str:
+def stacked_bar(parts: Sequence[tuple[float, str]]) -> Html:
     """A small bar of parts, each a share of 0 to 1 and a class that colours it."""
     shown, left = [], 0.0
     for share, color in parts:
         shown.append(f'<rect class="{color}" x="{left:.2f}" width="{100 * share:.2f}" height="6"/>')
         left += 100 * share
-    return f'<svg class="bar" viewBox="0 0 100 6" preserveAspectRatio="none">{"".join(shown)}</svg>'
+    return Html(f'<svg class="bar" viewBox="0 0 100 6" preserveAspectRatio="none">{"".join(shown)}</svg>')
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
     """A table; a column whose heading begins with # is of numbers."""
-    kinds = [' class="n"' if name.startswith("#") else "" for name in header]
-    heads = "".join(f"<th{kind}>{name.lstrip('#')}</th>" for kind, name in zip(kinds, header, strict=True))
-    body = "".join(
-        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for kind, cell in zip(kinds, row, strict=True))}</tr>"
+    kinds = ["n" if name.startswith("#") else "" for name in header]
+    heads = [element("th", name.lstrip("#"), css=kind) for kind, name in zip(kinds, header, strict=True)]
+    body = [
+        element("tr", *(element("td", cell, css=kind) for kind, cell in zip(kinds, row, strict=True)))
         for row in rows
-    )
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+    ]
+    parts = element("thead", element("tr", *heads)), element("tbody", *body)
+    return element("div", element("table", *parts), css="scroll")
 
 
 def shown_seconds(seconds: float) -> str:
@@ -98,8 +113,8 @@ def shown_seconds(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{seconds:.1f} s"
 
 
-def _svg(*parts: str) -> str:
-    return f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}</svg>'
+def _svg(*parts: str) -> Html:
+    return Html(f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(parts)}</svg>')
 
 
 def _grid(top: float, form: str) -> str:

@@ -4,12 +4,19 @@ elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 
 from mutation_api.update.progress_mark import Run
 from mutation_api.update.status import UpdateStatus
-from mutation_api.update.status_charts import lag_chart, rows_chart, shown_seconds, stacked_bar, table
+from mutation_api.update.status_charts import (
+    Html,
+    element,
+    lag_chart,
+    rows_chart,
+    shown_seconds,
+    stacked_bar,
+    table,
+)
 from mutation_api.update.status_style import STYLE
 from mutation_api.update.status_text import shown_time
 from mutation_api.upkeep.delta_sizes import DeltaSizes
@@ -42,27 +49,31 @@ def status_page(statuses: Sequence[UpdateStatus], at: float) -> str:
     )
 
 
-def _table(status: UpdateStatus) -> str:
+def _table(status: UpdateStatus) -> Html:
     settings = status.settings
     state = "ok" if settings.state == "enabled" else "bad"
-    parts = [
-        f'<section><h2>{escape(status.table)} <span class="pill {state}">{settings.state}</span></h2>',
-        f'<div class="sub">follows {escape(settings.source_table)} of '
-        f"<code>{escape(settings.source)}</code> by "
-        f"{escape(', '.join(settings.key))}, method {settings.method.value}</div>",
+    follows = f" by {', '.join(settings.key)}, method {settings.method.value}"
+    return element(
+        "section",
+        element("h2", status.table, " ", element("span", settings.state, css=f"pill {state}")),
+        element(
+            "div",
+            f"follows {settings.source_table} of ",
+            element("code", settings.source),
+            follows,
+            css="sub",
+        ),
         _cards(status),
-        _charts(_runs(status)),
-        _days(status),
-        _partitions(status.sizes, status.sizes_error),
-        _compactions(status),
-        _troubles(status),
-        _objects(status),
-        "</section>",
-    ]
-    return "".join(parts)
+        *_charts(_runs(status)),
+        *_days(status),
+        *_partitions(status.sizes, status.sizes_error),
+        *_compactions(status),
+        *_troubles(status),
+        *_objects(status),
+    )
 
 
-def _cards(status: UpdateStatus) -> str:
+def _cards(status: UpdateStatus) -> Html:
     waiting, mark = status.waiting, status.mark
     deltas = sum(each.deltas.row_count or 0 for each in status.sizes)
     base = sum(each.base.row_count or 0 for each in status.sizes)
@@ -74,12 +85,13 @@ def _cards(status: UpdateStatus) -> str:
         "rows in deltas": "?" if status.sizes_error else f"{deltas:,}",
         "rows in bases": "?" if status.sizes_error else f"{base:,}",
     }
-    shown = "".join(
-        f'<div class="card"><b>{value}</b><span>{name}</span></div>' for name, value in cards.items()
-    )
-    error = f'<p class="note bad">{escape(status.source_error)}</p>' if status.source_error else ""
-    differences = "".join(f'<p class="note">{escape(each)}</p>' for each in status.differences)
-    return f'<div class="cards">{shown}</div>{error}{differences}'
+    shown = [
+        element("div", element("b", value), element("span", name), css="card")
+        for name, value in cards.items()
+    ]
+    notes = [element("p", status.source_error, css="note bad")] if status.source_error else []
+    notes += [element("p", each, css="note") for each in status.differences]
+    return Html("".join([element("div", *shown, css="cards"), *notes]))
 
 
 def _runs(status: UpdateStatus) -> Sequence[Run]:
@@ -90,33 +102,35 @@ def _runs(status: UpdateStatus) -> Sequence[Run]:
     return status.mark.recent[1:] if has_copy else status.mark.recent
 
 
-def _charts(runs: Sequence[Run]) -> str:
+def _charts(runs: Sequence[Run]) -> Iterator[Html]:
     if not runs:
-        return ""
+        return
     what = "last extraction" if len(runs) == 1 else f"last {len(runs)} extractions"
-    rows = f"<h3>Rows of the {what}</h3>{rows_chart(runs)}"
-    if len(runs) == 1:
-        return rows
-    return f"{rows}<h3>Age of the oldest change when it was read</h3>{lag_chart(runs)}"
+    yield element("h3", f"Rows of the {what}")
+    yield rows_chart(runs)
+    if len(runs) > 1:
+        yield element("h3", "Age of the oldest change when it was read")
+        yield lag_chart(runs)
 
 
-def _days(status: UpdateStatus) -> str:
+def _days(status: UpdateStatus) -> Iterator[Html]:
     if status.mark is None or not status.mark.days:
-        return ""
+        return
     rows = [[day, *[f"{count:,}" for count in counts]] for day, *counts in reversed(status.mark.days)]
-    return "<h3>By day (UTC)</h3>" + table(
-        ["day", "#extractions", "#inserted", "#updated", "#deleted"], rows[:14]
-    )
+    yield element("h3", "By day (UTC)")
+    yield table(["day", "#extractions", "#inserted", "#updated", "#deleted"], rows[:14])
 
 
-def _partitions(sizes: Sequence[DeltaSizes], error: str) -> str:
+def _partitions(sizes: Sequence[DeltaSizes], error: str) -> Iterator[Html]:
+    yield element("h3", "Deltas by partition")
     if error:
-        return f'<h3>Deltas by partition</h3><p class="note bad">{escape(error)}</p>'
+        yield element("p", error, css="note bad")
+        return
     most = sorted(sizes, key=lambda each: each.deltas.byte_count, reverse=True)[:PARTITIONS_SHOWN]
     top = max((each.deltas.byte_count + each.base.byte_count for each in most), default=0) or 1
     rows = [
         [
-            escape(each.partition or "(whole table)"),
+            each.partition or "(whole table)",
             f"{each.deltas.row_count or 0:,}",
             f"{each.deltas.file_count:,}",
             _bytes(each.deltas.byte_count),
@@ -125,31 +139,35 @@ def _partitions(sizes: Sequence[DeltaSizes], error: str) -> str:
         ]
         for each in most
     ]
+    key = [("base", "base"), ("upd", "deltas")]
+    yield element("div", *(element("span", element("i", css=css), name) for css, name in key), css="key")
+    yield table(["partition", "#rows in deltas", "#files", "#deltas", "#base", ""], rows)
     hidden = len(sizes) - len(most)
-    more = f'<div class="sub">and {hidden:,} partitions with smaller deltas</div>' if hidden > 0 else ""
-    key = '<div class="key"><span><i class="base"></i>base</span><span><i class="upd"></i>deltas</span></div>'
-    header = ["partition", "#rows in deltas", "#files", "#deltas", "#base", ""]
-    return f"<h3>Deltas by partition</h3>{key}{table(header, rows)}{more}"
+    if hidden > 0:
+        yield element("div", f"and {hidden:,} partitions with smaller deltas", css="sub")
 
 
-def _compactions(status: UpdateStatus) -> str:
+def _compactions(status: UpdateStatus) -> Iterator[Html]:
+    yield element("h3", "Compactions")
     if not status.compactions:
-        return "<h3>Compactions</h3><div class='sub'>none so far</div>"
+        yield element("div", "none so far", css="sub")
+        return
     rows = [
         [
             str(each.id or ""),
-            escape(each.partition or "(whole table)"),
+            each.partition or "(whole table)",
             each.type.name.lower(),
-            f'<span class="{"bad" if each.state in _BAD else ""}">{escape(each.state)}</span>',
+            element("span", each.state, css="bad" if each.state in _BAD else ""),
             shown_time(each.start_time / 1000 if each.start_time else None),
-            escape(each.error[:200]),
+            each.error[:200],
         ]
         for each in status.compactions[:COMPACTIONS_SHOWN]
     ]
-    return "<h3>Compactions</h3>" + table(["id", "partition", "kind", "state", "begun (UTC)", "why"], rows)
+    yield table(["id", "partition", "kind", "state", "begun (UTC)", "why"], rows)
 
 
-def _troubles(status: UpdateStatus) -> str:
+def _troubles(status: UpdateStatus) -> Iterator[Html]:
+    yield element("h3", "Locks and transactions")
     locks = [
         [
             "lock that waits",
@@ -163,17 +181,15 @@ def _troubles(status: UpdateStatus) -> str:
         ["dead transaction", str(each.id), f"{each.user}@{each.hostname}", each.agent_info]
         for each in status.dead_txns
     ]
-    if not (locks or txns):
-        return (
-            "<h3>Locks and transactions</h3><div class='note ok'>no lock waits, no transaction is dead</div>"
-        )
-    rows = [[escape(cell) for cell in row] for row in (*locks, *txns)]
-    return "<h3>Locks and transactions</h3>" + table(["what", "id", "who", ""], rows)
+    if locks or txns:
+        yield table(["what", "id", "who", ""], [*locks, *txns])
+    else:
+        yield element("div", "no lock waits, no transaction is dead", css="note ok")
 
 
-def _objects(status: UpdateStatus) -> str:
-    rows = [[escape(kind), f"<code>{escape(name)}</code>"] for kind, name in status.objects]
-    return "<h3>Objects</h3>" + table(["type", "name"], rows)
+def _objects(status: UpdateStatus) -> Iterator[Html]:
+    yield element("h3", "Objects")
+    yield table(["type", "name"], [[kind, element("code", name)] for kind, name in status.objects])
 
 
 def _bytes(count: int) -> str:

@@ -6,10 +6,11 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from metastore_client.model import CompactionInfo
+from metastore_client.model import CompactionInfo, CompactionType, TxnInfo, TxnState
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.errors import CompactionError, ConfigurationError, PartitionCreationError
 from mutation_api.update import compact as compact_module
@@ -176,6 +177,31 @@ def test_g17_the_page_needs_nothing_else(make_shop: MakeShop) -> None:
     assert "Deltas by partition" in page
     assert "(prefers-color-scheme: dark)" in page  # a formatter once cut words of the style in two
     assert page.count("<section>") == page.count("</section>") == 1
+
+
+EVIL = "<img src=x onerror='a' title=\"b\">&"
+
+
+def _evil(value: Any) -> Any:
+    """The same with this text for every text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changes = {each.name: _evil(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return dataclasses.replace(value, **changes)
+    if isinstance(value, tuple):
+        return type(value)(map(_evil, value)) if type(value) is tuple else value
+    return EVIL if type(value) is str else value
+
+
+def test_no_text_becomes_part_of_the_page(make_shop: MakeShop) -> None:
+    """Whoever may write properties of the table, its rows or names of users writes text and nothing else."""
+    shop = _filled(make_shop)
+    status = update_status(shop.metastore, shop.table)
+    compaction = CompactionInfo("default", "orders", "p", CompactionType.MAJOR, "failed", id=1, error="why")
+    dead = TxnInfo(1, TxnState.OPEN, "user", "host", "agent")
+    status = dataclasses.replace(status, compactions=(compaction,), dead_txns=(dead,))
+    page = status_page([_evil(status)], 0.0)
+    assert "<img" not in page
+    assert page.count("&lt;img src=x onerror=&#x27;a&#x27; title=&quot;b&quot;&gt;&amp;") > 10
 
 
 def test_a_source_that_is_gone_is_reported_not_raised(make_shop: MakeShop) -> None:
