@@ -18,6 +18,7 @@ from mutation_api.inputs.kafka.topics import (
     TIMEOUT_SECONDS_DEFAULT,
     KafkaTopics,
 )
+from mutation_api.inputs.url_secrets import check_no_secret
 
 __all__ = ["REGISTRY_PASSWORD_VARIABLE", "add_kafka_arguments", "kafka_topics_from", "only_topic"]
 
@@ -152,13 +153,17 @@ def _registry(text: str | None) -> tuple[str | None, dict[str, str]]:
 
     Raises ConfigurationError: it has a password, or a user without a password.
     """
-    parts = urlsplit(text or "")
-    if parts.password is not None:
-        raise ConfigurationError(
-            "--schema-registry must not contain a password, since other users can see a program's arguments: "
-            f"give it in the environment variable {REGISTRY_PASSWORD_VARIABLE}"
+    if text is None:
+        return None, {}
+    for each in text.split(","):
+        check_no_secret(
+            each,
+            what="--schema-registry",
+            because="since other users can see a program's arguments: give it in the environment variable "
+            f"{REGISTRY_PASSWORD_VARIABLE}",
         )
-    if text is None or parts.username is None:
+    parts = urlsplit(text)
+    if parts.username is None:
         return text, {}
     password = os.environ.get(REGISTRY_PASSWORD_VARIABLE)
     if password is None:

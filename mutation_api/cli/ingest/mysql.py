@@ -39,6 +39,7 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
 from mutation_api.inputs.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress
+from mutation_api.inputs.url_secrets import check_no_secret
 
 __all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
 
@@ -150,13 +151,14 @@ def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str
 
 
 def _address(arguments: argparse.Namespace) -> tuple[MySqlAddress, str]:
+    check_no_secret(
+        arguments.source,
+        what="--source",
+        because="since other users can see a program's arguments: give it in the environment variable "
+        f"{PASSWORD_VARIABLE}, or with --option-file",
+    )
     parts = urlsplit(arguments.source)
     database = unquote(parts.path.removeprefix("/"))
-    if parts.password is not None:
-        raise ConfigurationError(
-            "--source must not contain a password, since other users can see a program's arguments: give it "
-            f"in the environment variable {PASSWORD_VARIABLE}, or with --option-file"
-        )
     try:
         port = parts.port or PORT_DEFAULT
     except ValueError as error:

@@ -9,6 +9,7 @@ import sqlalchemy
 from sqlalchemy.engine import URL, make_url
 
 from mutation_api.errors import ConfigurationError
+from mutation_api.inputs.url_secrets import check_no_secret
 from mutation_api.update.rdbms.database import SourceDatabase
 
 __all__ = ["PASSWORD_VARIABLE", "checked_url", "connect_database"]
@@ -30,6 +31,12 @@ def checked_url(text: str) -> URL:
 
     Raises ConfigurationError: it is none, or has a password, which would be stored and shown.
     """
+    check_no_secret(
+        text,
+        what="the URL of the source",
+        because="since it is stored and shown: give it in the environment variable "
+        f"{PASSWORD_VARIABLE}, or as the database's own programs take it",
+    )
     try:
         url = make_url(text)
     except sqlalchemy.exc.ArgumentError as error:
@@ -41,11 +48,6 @@ def checked_url(text: str) -> URL:
             f"source {text!r}: its kind is not known, only {', '.join(_KINDS)}; others are added by a "
             "class that fulfils "
             "SourceDatabase"
-        )
-    if url.password is not None:
-        raise ConfigurationError(
-            "the URL of the source must not contain a password, since it is stored and shown: give it in the "
-            f"environment variable {PASSWORD_VARIABLE}, or as the database's own programs take it"
         )
     if not url.database:
         raise ConfigurationError(f"source {text!r} does not name a database")
