@@ -19,6 +19,7 @@ What is read here is read with the same values by Spark. But Spark reads some th
 * ORC and Parquet: dates and timestamps before 1582-10-15, if the file does not say that their calendar is
   proleptic; wall clocks within structs, lists and maps of an ORC file that Spark wrote; instants, which Spark
   shows in the zone of its session; INT96.
+* ORC: timestamps of years before 1678 and after 2261, which pyarrow reads in nanoseconds only.
 * Folders in folders, from whose names Spark makes columns; names with wildcards; other compressions.
 
 Parquet's timestamps of nanoseconds are read here; Spark refuses them.
