@@ -5,8 +5,8 @@ the column and the row; it never becomes NULL. An empty CSV field is NULL, a quo
 text. ORC and Parquet have types of their own, which the writer converts.
 
 Spark reads the files, and Python in its tasks makes values of CSV's texts and parses JSON's lines, by the
-rules of the local engine: Spark's own parsers cut times off dates, round decimals, read 400 digits as Infinity, and
-128 for a tinyint as -128.
+rules of the local engine: Spark's own parsers cut times off dates, round decimals, read 1e400 as Infinity,
+and 128 for a tinyint as -128.
 
 Spark reads them, so what is not on a local disk is reached as Spark is configured to. It always gets the
 whole location: it would look for a plain path in ``fs.defaultFS``.
