@@ -10,8 +10,7 @@ that names the column and the row; it never becomes NULL. An empty CSV field is 
 ("") is the empty text.
 
 CHANGES is a local path, or a location such as hdfs://namenode/changes.csv or s3a://bucket/changes. What
-readers of CSV and JSON understand differently (blanks around numbers, decimals with too many digits, quotes
-within a field) the local engine refuses.
+readers of CSV understand differently (quotes within a field) the local engine refuses.
 """
 
 from __future__ import annotations

@@ -5,20 +5,16 @@ are the table's; a text or value that is none of its column's type is refused, n
 and never becomes NULL; an empty CSV field is NULL, a quoted empty one the empty text. Files may lie on any
 storage of ours; those with the endings .gz, .bz2 and .zst of CSV and JSON are unpacked.
 
-What is read here is read with the same values by Spark. But Spark reads some things that are refused here:
+Texts of CSV and the lines of JSON become values by the same code in Spark's tasks, so what is read here is
+read with the same values by Spark. But Spark reads some things that are refused here:
 
 * CSV: quotes within a field that does not begin with one, text behind a closing quote, a lone CR as the end
   of a line (:mod:`.strict_csv`); columns without a name, or with the same name; bytes that are not UTF-8,
   which Spark replaces.
-* Texts as values: what :mod:`mutation_api.types.text_values` does not accept: blanks around numbers and
-  dates, ``yes``, ``2024-2-3``, times with a zone; decimals with more digits than the column's scale, which
-  Spark rounds.
-* JSON: arrays of objects in a line, several objects in a line; decimal fractions for strings, since Spark
-  writes them anew; dates as numbers; fields of structs in another case, or that the struct does not have,
-  which Spark leaves out.
 * ORC and Parquet: dates and timestamps before 1582-10-15, if the file does not say that their calendar is
   proleptic; wall clocks within structs, lists and maps of an ORC file that Spark wrote; instants, which Spark
   shows in the zone of its session; INT96.
+* ORC: timestamps of years before 1678 and after 2261, which pyarrow reads in nanoseconds only.
 * Folders in folders, from whose names Spark makes columns; names with wildcards; other compressions.
 
 Parquet's timestamps of nanoseconds are read here; Spark refuses them.

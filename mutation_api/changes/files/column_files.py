@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +12,7 @@ import pyarrow.orc
 import pyarrow.parquet
 import pyorc
 
-from mutation_api.errors import ConfigurationError, CorruptFileError, LocalEngineError
+from mutation_api.errors import ConfigurationError, CorruptFileError, LocalEngineError, RecordLayoutError
 from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -25,6 +26,8 @@ __all__ = ["SPARK_TYPE", "WALL_CLOCK", "read_column_file"]
 _BATCH_ROWS = 1 << 16
 SPARK_TYPE, WALL_CLOCK = "spark.sql.catalyst.type", "timestamp_ntz"
 """The mark of a wall clock in an ORC file that Spark wrote."""
+_DURATION = "duration["
+"""In Arrow's names of types."""
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """Metadata of a Parquet file whose early dates are those of the hybrid calendar."""
 
@@ -40,6 +43,7 @@ def read_column_file(file: Location, entries: Sequence[FileEntry], format_name: 
     Raises:
         ConfigurationError: a file cannot be read as this format (also from the batches), or files of a folder
             have different columns.
+        RecordLayoutError: columns hold durations that are read as numbers.
         LocalEngineError: a file has values that only Spark can tell (also from the batches).
     """
     if not entries:
@@ -103,7 +107,13 @@ class _ParquetFile:
             columns = (source.schema.column(number) for number in range(len(source.schema)))
             instants = [column.path for column in columns if column.physical_type == "INT96"]
             metadata = source.metadata.metadata or {}
+            lost = _durations_lost(self.schema, metadata.get(b"ARROW:schema"))
         self._is_legacy = any(key in metadata for key in _LEGACY_KEYS)
+        if lost:
+            raise RecordLayoutError(
+                f"{file.shown}: the columns {', '.join(lost)} hold durations, which pyarrow reads as whole "
+                "numbers, since they are stored as dictionaries: convert them before they are written"
+            )
         if instants:
             raise LocalEngineError(
                 f"{file.shown}: INT96 ({', '.join(instants)}) is an instant to some and a wall clock to "
@@ -117,6 +127,21 @@ class _ParquetFile:
                 if self._is_legacy:
                     _refuse_early(batch, self.file)
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+
+def _durations_lost(found: pa.Schema, stored: bytes | None) -> list[str]:
+    """Columns whose values were durations in dictionaries (pyarrow 26 reads them as numbers).
+
+    ``stored``: the schema that pyarrow wrote into the file, in base64; None without one.
+    """
+    if stored is None:
+        return []
+    given = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored)))
+    return [
+        field.name
+        for field in found
+        if str(given.field(field.name).type).count(_DURATION) > str(field.type).count(_DURATION)
+    ]
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -44,7 +45,7 @@ from mutation_api.types.misfit import MisfitError
 from mutation_api.types.repeated import repeated
 from mutation_api.types.text_values import BinaryText, values_of_texts
 
-__all__ = ["read_json_file"]
+__all__ = ["JsonNames", "JsonRows", "check_json_names", "read_json_file"]
 
 _BATCH_LINES = 10_000
 _STRINGS = ("string", "varchar", "char")
@@ -92,12 +93,9 @@ def read_json_file(
         ConfigurationError: a line is no JSON object.
         LocalEngineError: the rows are too many.
     """
-    known = columns.types()
-    types = columns.hive_types()
+    known, types = columns.types(), _types_of(columns)
     if columns.has_row_ids:
-        text = row_id_ddl(columns.table)
-        known[ROW_ID_COLUMN.lower()] = text
-        types[ROW_ID_COLUMN.lower()] = parse_hive_type(text)
+        known[ROW_ID_COLUMN.lower()] = row_id_ddl(columns.table)
     batches: list[dict[str, pa.Array]] = []
     counts: list[int] = []
     byte_count = 0
@@ -115,7 +113,7 @@ def read_json_file(
                     f"{memory_bytes:,} bytes: use CSV or Parquet, more memory, or the engine Spark"
                 )
     names = sorted({name for batch in batches for name in batch})
-    _check_names(file, names)
+    check_json_names(file, names)
     schema = pa.schema([(name, _arrow(types.get(name.lower(), _TEXT))) for name in names])
     complete = (
         pa.RecordBatch.from_arrays(
@@ -129,13 +127,20 @@ def read_json_file(
 _TEXT = HiveType("string")
 
 
+def _types_of(columns: RowColumns) -> dict[str, HiveType]:
+    types = columns.hive_types()
+    if columns.has_row_ids:
+        types[ROW_ID_COLUMN.lower()] = parse_hive_type(row_id_ddl(columns.table))
+    return types
+
+
 def _batches(file: Location) -> Iterator[list[_Object]]:
     rows: list[_Object] = []
     with opened_text(file) as text:
         for number, line in enumerate(text, 1):
             if line.isspace():
                 continue
-            rows.append(_object(file, number, line))
+            rows.append(_object(file, line, f"line {number:,}"))
             if len(rows) == _BATCH_LINES:
                 yield rows
                 rows = []
@@ -143,7 +148,7 @@ def _batches(file: Location) -> Iterator[list[_Object]]:
         yield rows
 
 
-def _object(file: Location, number: int, line: bytes) -> _Object:
+def _object(file: Location, line: bytes, place: str) -> _Object:
     try:
         found = json.loads(
             line.decode("utf-8-sig"),
@@ -154,10 +159,10 @@ def _object(file: Location, number: int, line: bytes) -> _Object:
         if _HALF_CHARACTER.search(line):
             json.dumps(found, ensure_ascii=False, default=str).encode()
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{file.shown} cannot be read as json: line {number:,}: {error}") from error
+        raise ConfigurationError(f"{file.shown} cannot be read as json: {place}: {error}") from error
     if not isinstance(found, dict):
         raise ConfigurationError(
-            f"{file.shown} cannot be read as json: line {number:,} is no object: {_shown(found)}"
+            f"{file.shown} cannot be read as json: {place} is no object: {_shown(found)}"
         )
     return found
 
@@ -170,7 +175,55 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_names(file: Location, names: Sequence[str]) -> None:
+@dataclass(frozen=True)
+class JsonNames:
+    """The function that finds the names of columns in Spark's tasks; ``file`` is for messages."""
+
+    file: Location
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of lines become batches of names. Raises ConfigurationError: a line is no JSON object."""
+        for batch in batches:
+            names = dict.fromkeys(name for row in _of_lines(self.file, batch.column(0)) for name in row)
+            yield pa.record_batch([pa.array(list(names), pa.string())], ["name"])
+
+
+@dataclass(frozen=True)
+class JsonRows:
+    """The function that parses lines in Spark's tasks.
+
+    Attributes:
+        columns: the columns that the file may have.
+        file: the file or folder, for messages.
+        schema: the columns of the result, whose types are those of Spark's values.
+    """
+
+    columns: RowColumns
+    file: Location
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches of lines become batches of rows.
+
+        Raises RecordValueError, ConfigurationError: as :func:`read_json_file`.
+        """
+        types = _types_of(self.columns)
+        wanted = {name: types.get(name.lower(), _TEXT) for name in self.schema.names}
+        for batch in batches:
+            rows = _of_lines(self.file, batch.column(0))
+            arrays = _arrays(self.columns, self.file, rows, wanted)
+            yield pa.RecordBatch.from_arrays(
+                [arrays[field.name].cast(field.type) for field in self.schema], schema=self.schema
+            )
+
+
+def _of_lines(file: Location, lines: pa.Array) -> list[_Object]:
+    texts = (line.strip("\ufeff") for line in lines.to_pylist())
+    return [_object(file, text.encode(), f"the line {_shown(text)}") for text in texts if text.strip()]
+
+
+def check_json_names(file: Location, names: Sequence[str]) -> None:
+    """Raise RecordLayoutError if columns differ only in case."""
     doubled = repeated(names, any_case=True)
     if doubled:
         raise RecordLayoutError(f"{file.shown}: columns differ only in case: {', '.join(doubled)}")

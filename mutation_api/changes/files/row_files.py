@@ -4,6 +4,10 @@ CSV and JSON are read with the table's types. A text that is no value of its col
 the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
 text. ORC and Parquet have types of their own, which the writer converts.
 
+Spark reads the files, and Python in its tasks makes values of CSV's texts and parses JSON's lines, by the
+rules of the local engine: Spark's own parsers cut times off dates, round decimals, read 1e400 as Infinity,
+and 128 for a tinyint as -128.
+
 Spark reads them, so what is not on a local disk is reached as Spark is configured to. It always gets the
 whole location: it would look for a plain path in ``fs.defaultFS``.
 """
@@ -14,9 +18,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
@@ -28,15 +36,17 @@ from mutation_api.changes.files.file_rules import (
     row_id_ddl,
     row_id_part,
 )
+from mutation_api.changes.files.json_files import JsonNames, JsonRows, check_json_names
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.scan.file_format import file_format
 from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.versions import data_type, try_cast
+from mutation_api.spark.versions import ArrowColumn, computed, data_type, try_cast
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import HiveType
-from mutation_api.types.text_values import refusal_of
+from mutation_api.types.misfit import MisfitError
+from mutation_api.types.text_values import refusal_of, values_of_texts
 
 __all__ = ["RowFiles"]
 
@@ -124,17 +134,21 @@ class RowFiles:
         return texts.select(struct.alias(ROW_ID_COLUMN), *typed)
 
     def _read_json(self, file: Location) -> DataFrame:
-        # An inferring pass tells the names: with a schema given, Spark drops unknown fields without a word.
-        found = self.spark.read.option("primitivesAsString", True).option("mode", "FAILFAST").json(str(file))
+        # A pass tells the names: Spark's own drops columns of empty objects.
+        lines = self.spark.read.text(str(file))
+        found = lines.mapInArrow(JsonNames(file).__call__, "name string").distinct().collect()
+        names = sorted(row["name"] for row in found)
         known = self._columns.types()
         if self.has_row_ids:
             known[ROW_ID_COLUMN.lower()] = row_id_ddl(self.table)
-        self._columns.check(file, found.columns, known)
-        types = {n.lower(): data_type(known[n.lower()]) for n in found.columns if n.lower() in known}
+        self._columns.check(file, names, known)
+        check_json_names(file, names)
         schema = StructType(
-            [StructField(f.name, types.get(f.name.lower(), f.dataType)) for f in found.schema.fields]
+            [StructField(name, data_type(known.get(name.lower(), "string"))) for name in names]
         )
-        return self.spark.read.schema(schema).option("mode", "FAILFAST").json(str(file))
+        # Spark's own parser cuts times, rounds decimals, and makes -128 of 128 for a tinyint.
+        parse = JsonRows(self._columns, file, to_arrow_schema(schema))
+        return lines.mapInArrow(parse.__call__, schema)
 
     @property
     def _columns(self) -> RowColumns:
@@ -143,20 +157,31 @@ class RowFiles:
 
 def _check_values(columns: RowColumns, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:
     """Refuse texts that are no values of their column's type, before anything is written."""
-    wrong = {
-        name: _field(name).isNotNull() & try_cast(name, kind).isNull()
-        for name, kind in types.items()
-        if kind != "string"
-    }
-    if not wrong:
+    kinds = columns.hive_types()
+    checked = [name for name, kind in types.items() if kind != "string"]
+    if not checked:
         return
+    # Spark's own casts cut times, round decimals, and make an infinity of 1e400.
+    refused = {
+        f"\x01{number}": ArrowColumn(_RefusedTexts(kinds[name.lower()]), "boolean", (_field(name),))
+        for number, name in enumerate(checked)
+    }
+    texts = computed(texts, {**{name: _field(name) for name in types}, **refused})
+    wrong = {
+        name: _field(mark) | (_field(name).isNotNull() & try_cast(name, types[name]).isNull())
+        for name, mark in zip(checked, refused, strict=True)
+    }
     wrong_names = sf.array_compact(
         sf.array(*[sf.when(is_wrong, sf.lit(name)) for name, is_wrong in wrong.items()])
     )
     with translated_worker_errors(f"{file.shown}: reading the file"):
-        rows = texts.withColumn("\x01wrong", wrong_names).where(sf.size("\x01wrong") > 0).take(SAMPLE_ROWS)
+        rows = (
+            texts.withColumn("\x01wrong", wrong_names)
+            .drop(*refused)
+            .where(sf.size("\x01wrong") > 0)
+            .take(SAMPLE_ROWS)
+        )
     if rows:
-        kinds = columns.hive_types()
         samples = [
             f"column {name} ({types[name]}) has {row[name]!r} in row {tuple(row)[:-1]!r}"
             f"{_reason(row[name], kinds[name.lower()])}"
@@ -166,6 +191,26 @@ def _check_values(columns: RowColumns, file: Location, texts: DataFrame, types: 
         raise RecordValueError(
             f"{file.shown}, table {columns.table.full_name}: values that do not fit: {'; '.join(samples)}"
         )
+
+
+@dataclass(frozen=True)
+class _RefusedTexts:
+    """The function that runs in tasks: which texts are no values of a type, at least the first ones."""
+
+    hive_type: HiveType
+
+    def __call__(self, texts: pa.Array) -> pa.Array:
+        found = np.zeros(len(texts), np.bool_)
+        texts = texts.cast(pa.string())
+        for _ in range(SAMPLE_ROWS):
+            try:
+                values_of_texts(texts, self.hive_type)
+            except MisfitError as misfit:
+                found[misfit.row] = True
+                texts = pc.if_else(pa.array(found), pa.scalar(None, pa.string()), texts)
+            else:
+                break
+        return pa.array(found)
 
 
 def _reason(text: str, kind: HiveType) -> str:

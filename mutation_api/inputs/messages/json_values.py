@@ -169,9 +169,12 @@ def _decimal_bytes(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.A
         if pc.any(pc.equal(some, "")).as_py():
             raise pa.ArrowInvalid("a number without bytes")
         unscaled = _sixteen_bytes(base64_bytes(some))
-        values = pa.Array.from_buffers(number, len(some), [None, pa.py_buffer(unscaled.tobytes())])
+        # pyarrow's if_else would rescale numbers of a negative scale, and overflow.
+        present = np.packbits(some.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+        buffers = [pa.py_buffer(present.tobytes()), pa.py_buffer(unscaled.tobytes())]
+        values = pa.Array.from_buffers(number, len(some), buffers)
         values.validate(full=True)
-        return _of_decimals(pc.if_else(pc.is_valid(some), values, pa.scalar(None, number)), hive_type)
+        return _of_decimals(values, hive_type)
 
     return _converted(texts, convert, _NO_DECIMAL.format(reader.scale))
 

@@ -168,3 +168,12 @@ def test_readers_refuse_columns_that_cannot_hold_their_values() -> None:
     assert not can_read(Reader("days"), parse_hive_type("int"))
     assert not can_read(Reader("text"), parse_hive_type("binary"))
     assert not any(can_read(Reader(name), parse_hive_type("array<int>")) for name in READERS)
+
+
+def test_large_numbers_of_a_negative_scale() -> None:
+    """Also beside a NULL: pyarrow's choice between both would overflow."""
+    data = base64.b64encode((10**37 - 1).to_bytes(16, "big")).decode()
+    texts = [None, f'{{"scale":-30,"value":"{data}"}}']
+    assert read(texts, "string", "decimal-struct") == [None, "9" * 37 + "0" * 30]
+    with pytest.raises(MisfitError, match="not a number of scale -30 that the column can hold"):
+        read(texts, "decimal(38,0)", "decimal-struct")
