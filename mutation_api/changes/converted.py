@@ -33,7 +33,7 @@ def converted(
         column: the column that gets the values.
         values: of any Arrow type that may fit.
         key_of: names a row, for messages.
-        null_text: of a partition column, see :meth:`AcidTable.null_text_of`.
+        null_text: of a partition column, see :func:`~mutation_api.table.partition.null_text_of`.
 
     Raises:
         RecordValueError: a value does not fit.

@@ -36,6 +36,7 @@ from mutation_api.errors import LocalEngineError, TableNotMutableError
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.partition import null_text_of
 from mutation_api.types.plain_array import plain_array
 from mutation_api.worker.row_ids import Mask
 
@@ -244,7 +245,7 @@ def _stored(table: AcidTable, key: Sequence[str], batch: pa.RecordBatch) -> pa.R
             column,
             plain_array(given[column.name]),
             key_of,
-            null_text=table.null_text_of(column.name),
+            null_text=null_text_of(table, column.name),
         )
         for column in table.all_columns
     ]

@@ -114,10 +114,6 @@ class AcidTable:
         """Whether the table is CLUSTERED BY."""
         return bool(self.bucket_columns)
 
-    def null_text_of(self, column: str) -> str | None:
-        """The server's name for NULL in a partition column; None for a data column."""
-        return self.null_partition_text if column in self.partition_key_names else None
-
     @property
     def placing_columns(self) -> frozenset[str]:
         """Partition and bucket columns. A row must move if their values change."""

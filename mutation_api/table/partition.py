@@ -40,6 +40,7 @@ __all__ = [
     "check_hive_reads",
     "escape_path_name",
     "existing_name",
+    "null_text_of",
     "parse_partition_name",
     "partition_name",
     "partition_names",
@@ -238,6 +239,11 @@ def _names(table: AcidTable, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> pa
     for name in names:
         _check_name_length(name, f"table {table.full_name}: ")
     return pa.array([table.partition_spellings.get(name, name) for name in names], pa.string())
+
+
+def null_text_of(table: AcidTable, column: str) -> str | None:
+    """The server's name for NULL in a partition column; None for a data column."""
+    return table.null_partition_text if column in table.partition_key_names else None
 
 
 def check_hive_reads(table: AcidTable, names: pa.StringArray, known: pa.StringArray | None = None) -> None:

@@ -20,7 +20,7 @@ from mutation_api.changes.keyed_rows.row_texts import json_texts
 from mutation_api.changes.resolve import ResolvedMerge
 from mutation_api.reader.key_groups import key_type
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.partition import partition_names
+from mutation_api.table.partition import null_text_of, partition_names
 
 __all__ = [
     "INSERTED",
@@ -200,7 +200,7 @@ def _new_values(
     new = {}
     for column in table.all_columns:
         if column.name in plan.values[number]:
-            null_text = table.null_text_of(column.name)
+            null_text = null_text_of(table, column.name)
             new[column.name] = converted(
                 table.full_name, column, given[column.name], key_of, null_text=null_text
             )

@@ -19,6 +19,7 @@ from mutation_api.spark.quoted_name import quoted
 from mutation_api.spark.versions import ArrowColumn
 from mutation_api.spark.write.plan import wall_clock_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.partition import null_text_of
 from mutation_api.types.hive_type import parse_hive_type, spark_type
 
 __all__ = [
@@ -39,7 +40,7 @@ _CUT = ("char", "varchar")
 class ColumnConverter:
     """The function that converts values to the column's type in tasks.
 
-    ``null_text`` is that of a partition column, see :meth:`AcidTable.null_text_of`.
+    ``null_text`` is that of a partition column, see :func:`~mutation_api.table.partition.null_text_of`.
     """
 
     table_name: str
@@ -89,10 +90,10 @@ def stored(
     check_spark_type(table.full_name, column, wall_clock)
     masked = sf.when(where, value if wall_clock == found else value.cast(wall_clock))
     if is_stored_unchanged(column, found):
-        is_text_of_partition = column.type == "string" and table.null_text_of(column.name) is not None
+        is_text_of_partition = column.type == "string" and null_text_of(table, column.name) is not None
         return sf.when(masked != "", masked) if is_text_of_partition and not keeps_empty else masked
     wanted = spark_type(parse_hive_type(column.type))
-    convert = ColumnConverter(table.full_name, column, table.null_text_of(column.name))
+    convert = ColumnConverter(table.full_name, column, null_text_of(table, column.name))
     return ArrowColumn(convert, wanted, (masked, key))
 
 
