@@ -47,7 +47,7 @@ def test_a_secret_is_refused_and_not_shown(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "postgresql://me@host:5432/db?sslmode=verify-full&sslrootcert=/ca.pem&passfile=/home/me/.pgpass",
+        "postgresql://me@host:5432/db?sslmode=verify-full&sslrootcert=/ca.pem&passfile=/etc/pgpass",
         "mysql://me@host:3306/db?charset=utf8mb4&ssl_key=/key.pem",
         "mysql://host/password",
         "https://registry.example:8081/x",
