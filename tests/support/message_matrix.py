@@ -93,7 +93,7 @@ def promised_value(raw: str, form: str, kind: HiveType, semantic: Semantic | Non
         raise RefusedError from error
     if semantic is not None:
         if kind.kind not in semantic.kinds:
-            raise RefusedError
+            return Given(None) if value is None else _none()
         return None if value is None else semantic.read(value, kind)
     if value is None:
         return None
@@ -160,7 +160,7 @@ def _of_number(token: str, kind: HiveType) -> Any:
         plain = token.rstrip("0").removesuffix(".") if "." in token else token
         return promised_text("0" if plain == "-0" else plain, kind)
     exact = Decimal(token) or Decimal(0)
-    if abs(exact.adjusted()) > 300 or Fraction(Decimal(repr(float(exact)))) != Fraction(exact):
+    if abs(exact.adjusted()) > 308 or Fraction(Decimal(repr(float(exact)))) != Fraction(exact):
         raise RefusedError
     if kind.kind in _TEXT_KINDS:
         return Given(promised_text(_java(float(exact)), kind))
@@ -219,7 +219,7 @@ def _boolean_type() -> Semantic:
             return int(value)
         return _plain(value, kind)
 
-    kinds = ("boolean", "decimal", *_WHOLE, *_TEXT_KINDS)
+    kinds = ("boolean", "decimal", "float", "double", *_WHOLE, *_TEXT_KINDS)
     return Semantic(
         {"type": "boolean"}, lambda rng: rng.choice(("true", "false", "1", "0", "2")), read, kinds
     )
@@ -238,7 +238,7 @@ def _double_type() -> Semantic:
             ("1.1", "0.1", "-0.0", "1e10", "1.0E-5", "16777217", "1e300", '"NaN"', '"Infinity"', "1e400")
         )
 
-    return Semantic({"type": "double"}, make, _plain, ("float", "double"))
+    return Semantic({"type": "double"}, make, _plain, ("float", "double", *_TEXT_KINDS))
 
 
 def _bytes_type() -> Semantic:

@@ -9,7 +9,8 @@ MySQL, PostgreSQL                   JSON: Kafka's type, semantic type           
 ==================================  ============================================  ===========================
 integers, year, bit(1), boolean     number, true, false                           integers, decimal, boolean
 bigint unsigned                     number; Debezium's ``precise`` mode: Decimal  decimal(20,0)
-float, double                       number; ``"NaN"``                             float, double
+float, double                       number; ``"NaN"``                             float, double; string: its
+                                                                                  shortest text
 decimal, numeric                    ``precise``: base64, ``connect…Decimal``, or  decimal, integers, string
                                     a struct, ``VariableScaleDecimal``
 …                                   the same; number, if the converter has        decimal, integers, string
