@@ -54,7 +54,7 @@ def as_value(given: Any, columns: Mapping[str, Sequence[str]], side: str, what: 
         return as_expression(given, columns, side, what)
     try:
         return pc.scalar(given)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:  # 2**70, NaT
         raise RecordLayoutError(
             f"{what}: {given!r} of type {type(given).__qualname__} is no value of Arrow: {error}"
         ) from error

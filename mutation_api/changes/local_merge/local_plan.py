@@ -40,6 +40,7 @@ from mutation_api.changes.local_merge.late_columns import settled
 from mutation_api.changes.local_merge.table_side import TableSide
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
+from mutation_api.changes.preview import python_value
 from mutation_api.errors import RecordValueError
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
@@ -391,4 +392,5 @@ def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
         .group_by(["group", "kind"])
         .aggregate([([], "count_all")])
     )
-    return [(row["group"], row["kind"], row["count_all"]) for row in counts.to_pylist()]
+    found = zip(counts["group"], counts["kind"].to_pylist(), counts["count_all"].to_pylist(), strict=True)
+    return [(python_value(group), kind, count) for group, kind, count in found]
