@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import reduce
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 __all__ = [
+    "Part",
     "Path",
     "exact_values",
     "expression_text",
     "has_fatal_literal",
     "named_paths",
+    "parts_of",
     "with_small_integers",
     "with_typed_sets",
 ]
@@ -36,6 +40,25 @@ _DIGITS = 76
 """Of Arrow's widest decimal."""
 _EXACT = Context(prec=_DIGITS)
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
+
+
+@dataclass(frozen=True)
+class Part:
+    """A node of an expression.
+
+    Attributes:
+        kind: ``field``, ``literal`` or ``call``.
+        path: of a field.
+        name: the function of a call.
+        arguments: of a call.
+        values: of a literal, one; of a call those of its ``value_set``; otherwise None.
+    """
+
+    kind: str
+    path: Path = ()
+    name: str = ""
+    arguments: tuple[Part, ...] = ()
+    values: pa.Array | None = None
 
 
 class _ArrowSchema(ctypes.Structure):
@@ -59,6 +82,33 @@ def named_paths(expression: pc.Expression) -> frozenset[Path]:
         elif key == _FIELD:
             paths.add((value.decode(),))
     return frozenset(paths)
+
+
+def parts_of(expression: pc.Expression) -> Part:
+    """The expression as a tree. Raises as :func:`named_paths`."""
+    pickled = _pickled(expression)
+    return _part(iter(_metadata(pickled.schema)), pickled)
+
+
+def _part(entries: Iterator[tuple[bytes, bytes]], pickled: pa.RecordBatch) -> Part:
+    key, value = next(entries)
+    if key == _NESTED:
+        return Part("field", tuple(next(entries)[1].decode() for _ in range(int(value))))
+    if key == _FIELD:
+        return Part("field", (value.decode(),))
+    if key == _LITERAL:
+        return Part("literal", values=pickled.column(int(value)))
+    arguments, values, name = [], None, value.decode()
+    for key, value in entries:
+        if key == b"end":
+            break
+        if key == _OPTIONS:
+            options = pickled.column(int(value))
+            if options.type.get_field_index("value_set") >= 0:
+                values = options.field("value_set").flatten()
+        else:
+            arguments.append(_part(chain([(key, value)], entries), pickled))
+    return Part("call", name=name, arguments=tuple(arguments), values=values)
 
 
 def expression_text(expression: pc.Expression) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import LookingTransaction
-from mutation_api.changes.altered_keys import altered_keys_error
+from mutation_api.changes.altered_keys import altered_keys_error, padded_key_error
 from mutation_api.changes.clauses import Action, Match
 from mutation_api.changes.compaction_due import with_compactions_due
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
@@ -195,6 +195,7 @@ class LocalMergePlan:
     @cached_property
     def _keys(self) -> SourceKeys:
         types = target_types(self.table)
+        kinds = {column.name: column.type for column in self.table.all_columns}
         lost = np.zeros(self.source.num_rows, np.bool_)
         columns = {}
         for key in self.keys:
@@ -205,6 +206,8 @@ class LocalMergePlan:
                     "microseconds, in which keys are compared, so its row would not be found: use other keys"
                 )
             values, is_lost = key_in_type(self.table.full_name, key, given, types[key])
+            if kinds[key].startswith("char") and len(padded := _padded(values)):
+                raise padded_key_error(self.table.full_name, key, padded[0].as_py())
             columns[key] = values
             lost |= is_lost
         return SourceKeys(pa.record_batch(columns), lost, self.options.null_safe)
@@ -261,6 +264,11 @@ class LocalMergePlan:
             column = pa.array([key] * int(is_other.sum()), pa.string())
             told = [column, *(values.filter(pa.array(is_other)) for values in (given, new))]
             yield from json_texts(pa.StructArray.from_arrays(told, ["column", "key", "stored"]))
+
+
+def _padded(texts: pa.Array) -> pa.Array:
+    """Those that end with a blank."""
+    return texts.filter(pc.ends_with(texts, " "))
 
 
 def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -30,6 +30,7 @@ from mutation_api.changes.merge_options import MergeOptions, checked_options
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT
 from mutation_api.changes.resolve import resolve
+from mutation_api.expressions.padded_texts import char_paths
 from mutation_api.local.apply import apply_arrow
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.table.named_columns import checked_assignments, checked_names
@@ -207,8 +208,9 @@ class LocalMerge:
         self.transaction.merging(self.table_name, self.keys, inserts=inserts)
         table, source = self.transaction.table(self.table_name), plain_batch(self.source)
         types = {field.name: field.type for field in source.schema}
+        chars = char_paths({column.name: column.type for column in table.all_columns}, TARGET)
         analyser = ArrowAnalyser(
-            table.full_name, types, target_types(table), self.keys, self.options.null_safe
+            table.full_name, types, target_types(table), self.keys, self.options.null_safe, chars
         )
         checked = with_expressions(table, source.schema, self.options)
         check_countable(table, source.schema, self.options.count_by)
