@@ -6,14 +6,15 @@ releases differ in what they find. Such a comparison is refused; an answer would
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.errors import RecordLayoutError
-from mutation_api.expressions.parts import Part, Path, expression_text, parts_of
+from mutation_api.expressions.parts import Path, expression_text, folded
 from mutation_api.types.hive_type import HiveType, parse_hive_type
 
 __all__ = ["char_paths", "check_no_padded_texts"]
@@ -70,33 +71,26 @@ def check_no_padded_texts(expression: pc.Expression, chars: frozenset[Path], wha
     """
     if not chars:
         return
-    try:
-        parts = parts_of(expression)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # no columns are known either
-        return
 
-    def refuse(found: _Texts) -> None:
-        raise RecordLayoutError(
-            f"{what} {expression_text(expression)} compares {'.'.join(found.columns[0])}, a char, with "
-            f"{found.padded[0]!r}: a char is read without the blanks at its end, and Hive's releases differ "
-            f"in such comparisons; write {found.padded[0].rstrip(' ')!r}"
-        )
-
-    _texts(parts, chars, refuse)
-
-
-def _texts(part: Part, chars: frozenset[Path], refuse: Callable[[_Texts], None]) -> _Texts:
-    if part.kind == "field":
-        return _Texts((part.path,)) if part.path in chars else _Texts()
-    if part.kind == "literal":
-        return _Texts((), _padded(part.values))
-    own = _Texts((), _padded(part.values))
-    found = sum((_texts(each, chars, refuse) for each in part.arguments), own)
-    if part.name in _COMPARISONS:
+    def of_call(name: str, arguments: Sequence[_Texts], values: pa.Array | None) -> _Texts:
+        found = sum(arguments, _Texts((), _padded(values)))
+        if name not in _COMPARISONS:
+            return found if name in _KEEP_TEXTS else _Texts()
         if found.columns and found.padded:
-            refuse(found)
+            raise RecordLayoutError(
+                f"{what} {expression_text(expression)} compares {'.'.join(found.columns[0])}, a char, with "
+                f"{found.padded[0]!r}: a char is read without the blanks at its end, and Hive's releases "
+                f"differ in such comparisons; write {found.padded[0].rstrip(' ')!r}"
+            )
         return _Texts()
-    return found if part.name in _KEEP_TEXTS else _Texts()
+
+    with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):  # of unknown columns
+        folded(
+            expression,
+            lambda path: _Texts((path,)) if path in chars else _Texts(),
+            lambda value: _Texts((), _padded(value)),
+            of_call,
+        )
 
 
 def _padded(values: pa.Array | None) -> tuple[str, ...]:

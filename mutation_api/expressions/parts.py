@@ -11,27 +11,26 @@ metadata where ``Schema.metadata`` gives the last of each key.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
 from functools import reduce
-from itertools import chain
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 __all__ = [
-    "Part",
     "Path",
     "exact_values",
     "expression_text",
+    "folded",
     "has_fatal_literal",
     "named_paths",
-    "parts_of",
     "with_small_integers",
     "with_typed_sets",
 ]
 
+T = TypeVar("T")
 Path = tuple[str, ...]
 """A column's name, or for a field of a struct column both names."""
 
@@ -40,25 +39,6 @@ _DIGITS = 76
 """Of Arrow's widest decimal."""
 _EXACT = Context(prec=_DIGITS)
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
-
-
-@dataclass(frozen=True)
-class Part:
-    """A node of an expression.
-
-    Attributes:
-        kind: ``field``, ``literal`` or ``call``.
-        path: of a field.
-        name: the function of a call.
-        arguments: of a call.
-        values: of a literal, one; of a call those of its ``value_set``; otherwise None.
-    """
-
-    kind: str
-    path: Path = ()
-    name: str = ""
-    arguments: tuple[Part, ...] = ()
-    values: pa.Array | None = None
 
 
 class _ArrowSchema(ctypes.Structure):
@@ -84,31 +64,45 @@ def named_paths(expression: pc.Expression) -> frozenset[Path]:
     return frozenset(paths)
 
 
-def parts_of(expression: pc.Expression) -> Part:
-    """The expression as a tree. Raises as :func:`named_paths`."""
+def folded(
+    expression: pc.Expression,
+    of_field: Callable[[Path], T],
+    of_literal: Callable[[pa.Array], T],
+    of_call: Callable[[str, Sequence[T], pa.Array | None], T],
+) -> T:
+    """What the parts of an expression amount to, from the innermost outwards, however deep it is.
+
+    Args:
+        expression: any.
+        of_field: what a column amounts to.
+        of_literal: what a literal does; it is the only value of an array.
+        of_call: what a function does: its name, what its arguments amount to, and the values of a set.
+
+    Raises: as :func:`named_paths`.
+    """
     pickled = _pickled(expression)
-    return _part(iter(_metadata(pickled.schema)), pickled)
-
-
-def _part(entries: Iterator[tuple[bytes, bytes]], pickled: pa.RecordBatch) -> Part:
-    key, value = next(entries)
-    if key == _NESTED:
-        return Part("field", tuple(next(entries)[1].decode() for _ in range(int(value))))
-    if key == _FIELD:
-        return Part("field", (value.decode(),))
-    if key == _LITERAL:
-        return Part("literal", values=pickled.column(int(value)))
-    arguments, values, name = [], None, value.decode()
+    entries = iter(_metadata(pickled.schema))
+    calls: list[tuple[str, list[T]]] = [("", [])]
+    sets: list[pa.Array | None] = [None]
     for key, value in entries:
-        if key == b"end":
-            break
-        if key == _OPTIONS:
+        found = calls[-1][1]
+        if key == _NESTED:
+            found.append(of_field(tuple(next(entries)[1].decode() for _ in range(int(value)))))
+        elif key == _FIELD:
+            found.append(of_field((value.decode(),)))
+        elif key == _LITERAL:
+            found.append(of_literal(pickled.column(int(value))))
+        elif key == _OPTIONS:
             options = pickled.column(int(value))
             if options.type.get_field_index("value_set") >= 0:
-                values = options.field("value_set").flatten()
+                sets[-1] = options.field("value_set").flatten()
+        elif key == b"end":
+            name, arguments = calls.pop()
+            calls[-1][1].append(of_call(name, arguments, sets.pop()))
         else:
-            arguments.append(_part(chain([(key, value)], entries), pickled))
-    return Part("call", name=name, arguments=tuple(arguments), values=values)
+            calls.append((value.decode(), []))
+            sets.append(None)
+    return calls[0][1][0]
 
 
 def expression_text(expression: pc.Expression) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 import pyarrow as pa
@@ -54,6 +56,10 @@ FOUND = {
     "a varchar in a struct": (pc.field("n", "v") == "y ", [1, 2]),
     "two columns": (C == S, [2]),
     "a set with NULL": (C.isin(pa.array([None, "a"])), [1]),
+    "very many": (
+        reduce(or_, [pc.equal(C, pc.scalar(str(number))) for number in range(3000)], C == "a"),
+        [1],
+    ),
     "a text that is made of it": (pc.binary_join_element_wise(C, "", "  ") == "a  ", [1]),
 }
 
