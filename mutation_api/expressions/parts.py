@@ -145,8 +145,9 @@ def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expressi
     """The same expression, in which ``isin`` of a column finds what equals one of the values.
 
     Whole numbers and decimals get the column's type: Arrow casts the values or the column, and fails for a
-    value that the other type does not hold, which equals none. Zeros of floats get their negative, too: Arrow
-    compares the bits, where Hive's and its own ``=`` take -0.0 and 0.0 for equal.
+    value that the other type does not hold, which equals none. Others it cuts to the column's type (0.0014 to
+    0.001 of a decimal, noon to the date, 2 to true), so those that are cut are left out. Zeros of floats get
+    their negative, too: Arrow compares the bits, where Hive's and its own ``=`` take -0.0 and 0.0 for equal.
     """
     pickled = _pickled(expression)
     metadata = _metadata(pickled.schema)
@@ -159,11 +160,15 @@ def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expressi
         if options is None or data_type is None:
             continue
         given = pickled.column(options)
-        values = given.field("value_set").flatten()
+        values = found = given.field("value_set").flatten()
         if _is_exact(data_type) and _is_exact(values.type) and data_type != values.type:
-            changes[options] = _with_value_set(given, exact_values(values, data_type))
-        elif pa.types.is_floating(data_type) and (zeros := _zeros(values, data_type)) is not None:
-            changes[options] = _with_value_set(given, zeros)
+            values = exact_values(values, data_type)
+        elif _is_cut(values.type, data_type):
+            values = _uncut(values, data_type)
+        if pa.types.is_floating(data_type) and (zeros := _zeros(values, data_type)) is not None:
+            values = zeros
+        if values is not found:
+            changes[options] = _with_value_set(given, values)
     return _rebuilt(expression, pickled, changes)
 
 
@@ -180,6 +185,29 @@ def exact_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
     low, high = (pa.scalar(Decimal(each).scaleb(-scale, _EXACT)).cast(cut.type) for each in (first, end - 1))
     parts = [pc.equal(cut.cast(wide.type), wide), pc.less_equal(cut, high), pc.greater_equal(cut, low)]
     return cut.filter(pc.fill_null(reduce(pc.and_, parts), True)).cast(data_type)
+
+
+def _is_cut(given: pa.DataType, data_type: pa.DataType) -> bool:
+    """Whether Arrow's cast of a set's values to a column's type may lose a part of them."""
+    if pa.types.is_boolean(data_type):
+        return bool(given != data_type)
+    return bool(
+        (pa.types.is_decimal(data_type) and pa.types.is_floating(given))
+        or (pa.types.is_date(data_type) and pa.types.is_timestamp(given))
+    )
+
+
+def _uncut(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """The values that come back from the column's type as they were, in that type, and nulls.
+
+    All of them, if Arrow has no such casts: then it refuses the set, too.
+    """
+    try:
+        cut = values.cast(data_type, safe=False)
+        kept = pc.fill_null(pc.equal(cut.cast(values.type, safe=False), values), True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return values
+    return cut.filter(kept)
 
 
 def _zeros(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:
