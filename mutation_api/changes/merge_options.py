@@ -56,6 +56,12 @@ def checked_options(
         raise ConfigurationError(f"on_duplicate={on_duplicate!r}: it must be 'error' or first_by(…)")
     if missing_columns not in ("null", "error"):
         raise ConfigurationError(f"missing_columns={missing_columns!r}: it must be 'null' or 'error'")
+    flags = {"null_safe": null_safe, "write_unchanged": write_unchanged, "prune_buckets": prune_buckets}
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):  # 'no' would count as true
+            raise ConfigurationError(f"{name}={flag!r}: it must be True or False")
+    if not isinstance(count_by, str | None):
+        raise ConfigurationError(f"count_by={count_by!r}: give the name of a column of the source")
     names = None if keys is None else checked_names(keys, "on")
     if names is not None and (not names or len(set(names)) < len(names)):
         raise ConfigurationError(f"on={names!r}: name at least one key column, and each once")

@@ -136,6 +136,8 @@ def python_value(scalar: pa.Scalar) -> Any:
     if pa.types.is_map(scalar.type):
         pairs = [(python_value(each["key"]), python_value(each["value"])) for each in scalar.values]
         return pairs if pa.types.is_nested(scalar.type.key_type) else dict(pairs)
+    if pa.types.is_union(scalar.type):
+        return python_value(scalar.value)
     if pa.types.is_nested(scalar.type):
         return [python_value(each) for each in scalar.values]
     try:

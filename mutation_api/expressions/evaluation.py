@@ -138,7 +138,7 @@ def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> fro
 
 def bindable(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
     """The expression in a form that Arrow binds to rows of ``schema`` by itself, if there is one."""
-    if _has_such_numbers(schema):
+    if _may_cut_sets(schema):
         expression = with_typed_sets(expression, schema)
     try:
         _projected([expression], schema.empty_table())
@@ -197,7 +197,7 @@ def _narrow_column(rows: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArra
 
 def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:
     """Evaluated as Arrow does; where it finds no common type of a decimal and a number, in wider types."""
-    if _has_such_numbers(rows.schema):
+    if _may_cut_sets(rows.schema):
         expressions = [with_typed_sets(expression, rows.schema) for expression in expressions]
     try:
         return _projected(expressions, rows)
@@ -218,12 +218,14 @@ def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.Chu
     return [each.cast(_narrow(each.type)) for each in found]
 
 
-def _has_such_numbers(fields: Iterable[pa.Field]) -> bool:
-    """Whether there is a decimal or a float, also within structs."""
+def _may_cut_sets(fields: Iterable[pa.Field]) -> bool:
+    """Whether there is a column to whose type a set's values are cut, also within structs."""
     return any(
         pa.types.is_decimal(field.type)
         or pa.types.is_floating(field.type)
-        or (pa.types.is_struct(field.type) and _has_such_numbers(field.type))
+        or pa.types.is_date(field.type)
+        or pa.types.is_boolean(field.type)
+        or (pa.types.is_struct(field.type) and _may_cut_sets(field.type))
         for field in fields
     )
 

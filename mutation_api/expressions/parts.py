@@ -11,9 +11,10 @@ metadata where ``Schema.metadata`` gives the last of each key.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
 from functools import reduce
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,12 +23,14 @@ __all__ = [
     "Path",
     "exact_values",
     "expression_text",
+    "folded",
     "has_fatal_literal",
     "named_paths",
     "with_small_integers",
     "with_typed_sets",
 ]
 
+T = TypeVar("T")
 Path = tuple[str, ...]
 """A column's name, or for a field of a struct column both names."""
 
@@ -59,6 +62,47 @@ def named_paths(expression: pc.Expression) -> frozenset[Path]:
         elif key == _FIELD:
             paths.add((value.decode(),))
     return frozenset(paths)
+
+
+def folded(
+    expression: pc.Expression,
+    of_field: Callable[[Path], T],
+    of_literal: Callable[[pa.Array], T],
+    of_call: Callable[[str, Sequence[T], pa.Array | None], T],
+) -> T:
+    """What the parts of an expression amount to, from the innermost outwards, however deep it is.
+
+    Args:
+        expression: any.
+        of_field: what a column amounts to.
+        of_literal: what a literal does; it is the only value of an array.
+        of_call: what a function does: its name, what its arguments amount to, and the values of a set.
+
+    Raises: as :func:`named_paths`.
+    """
+    pickled = _pickled(expression)
+    entries = iter(_metadata(pickled.schema))
+    calls: list[tuple[str, list[T]]] = [("", [])]
+    sets: list[pa.Array | None] = [None]
+    for key, value in entries:
+        found = calls[-1][1]
+        if key == _NESTED:
+            found.append(of_field(tuple(next(entries)[1].decode() for _ in range(int(value)))))
+        elif key == _FIELD:
+            found.append(of_field((value.decode(),)))
+        elif key == _LITERAL:
+            found.append(of_literal(pickled.column(int(value))))
+        elif key == _OPTIONS:
+            options = pickled.column(int(value))
+            if options.type.get_field_index("value_set") >= 0:
+                sets[-1] = options.field("value_set").flatten()
+        elif key == b"end":
+            name, arguments = calls.pop()
+            calls[-1][1].append(of_call(name, arguments, sets.pop()))
+        else:
+            calls.append((value.decode(), []))
+            sets.append(None)
+    return calls[0][1][0]
 
 
 def expression_text(expression: pc.Expression) -> str:
@@ -101,8 +145,9 @@ def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expressi
     """The same expression, in which ``isin`` of a column finds what equals one of the values.
 
     Whole numbers and decimals get the column's type: Arrow casts the values or the column, and fails for a
-    value that the other type does not hold, which equals none. Zeros of floats get their negative, too: Arrow
-    compares the bits, where Hive's and its own ``=`` take -0.0 and 0.0 for equal.
+    value that the other type does not hold, which equals none. Others it cuts to the column's type (0.0014 to
+    0.001 of a decimal, noon to the date, 2 to true), so those that are cut are left out. Zeros of floats get
+    their negative, too: Arrow compares the bits, where Hive's and its own ``=`` take -0.0 and 0.0 for equal.
     """
     pickled = _pickled(expression)
     metadata = _metadata(pickled.schema)
@@ -115,11 +160,15 @@ def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expressi
         if options is None or data_type is None:
             continue
         given = pickled.column(options)
-        values = given.field("value_set").flatten()
+        values = found = given.field("value_set").flatten()
         if _is_exact(data_type) and _is_exact(values.type) and data_type != values.type:
-            changes[options] = _with_value_set(given, exact_values(values, data_type))
-        elif pa.types.is_floating(data_type) and (zeros := _zeros(values, data_type)) is not None:
-            changes[options] = _with_value_set(given, zeros)
+            values = exact_values(values, data_type)
+        elif _is_cut(values.type, data_type):
+            values = _uncut(values, data_type)
+        if pa.types.is_floating(data_type) and (zeros := _zeros(values, data_type)) is not None:
+            values = zeros
+        if values is not found:
+            changes[options] = _with_value_set(given, values)
     return _rebuilt(expression, pickled, changes)
 
 
@@ -136,6 +185,29 @@ def exact_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
     low, high = (pa.scalar(Decimal(each).scaleb(-scale, _EXACT)).cast(cut.type) for each in (first, end - 1))
     parts = [pc.equal(cut.cast(wide.type), wide), pc.less_equal(cut, high), pc.greater_equal(cut, low)]
     return cut.filter(pc.fill_null(reduce(pc.and_, parts), True)).cast(data_type)
+
+
+def _is_cut(given: pa.DataType, data_type: pa.DataType) -> bool:
+    """Whether Arrow's cast of a set's values to a column's type may lose a part of them."""
+    if pa.types.is_boolean(data_type):
+        return bool(given != data_type)
+    return bool(
+        (pa.types.is_decimal(data_type) and pa.types.is_floating(given))
+        or (pa.types.is_date(data_type) and pa.types.is_timestamp(given))
+    )
+
+
+def _uncut(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """The values that come back from the column's type as they were, in that type, and nulls.
+
+    All of them, if Arrow has no such casts: then it refuses the set, too.
+    """
+    try:
+        cut = values.cast(data_type, safe=False)
+        kept = pc.fill_null(pc.equal(cut.cast(values.type, safe=False), values), True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return values
+    return cut.filter(kept)
 
 
 def _zeros(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:

@@ -25,6 +25,7 @@ from mutation_api.expressions.evaluation import (
     named_column,
     result_type,
 )
+from mutation_api.expressions.padded_texts import char_paths, check_no_padded_texts
 from mutation_api.expressions.parts import expression_text
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition_columns import partition_scalars
@@ -66,6 +67,7 @@ class RowFilter:
             given = pc.field(named_column(given, schema.names, what))
         given = checked_expression(given, what)
         found = result_type(given, schema, what)
+        check_no_padded_texts(given, char_paths({c.name: c.type for c in table.all_columns}), what)
         if not pa.types.is_boolean(found):
             raise RecordLayoutError(
                 f"{what} {expression_text(given)} gives {found}; it must be true or false for each row"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = ["checked_names", "named_columns", "named_data_columns"]
+__all__ = ["checked_assignments", "checked_names", "named_columns", "named_data_columns"]
 
 
 def checked_names(given: object, what: str) -> list[str]:
@@ -22,6 +22,21 @@ def checked_names(given: object, what: str) -> list[str]:
     if not all(isinstance(name, str) for name in names):
         raise RecordLayoutError(f'{what}={given!r}: give names of columns, such as ["id", "name"]')
     return [name.lower() for name in names]
+
+
+def checked_assignments(given: object, what: str) -> dict[str, Any]:
+    """Values by column that a caller gave, with the names in lower case.
+
+    Raises:
+        RecordLayoutError: it gave something else, or a column twice in different case, of which one value
+            would be lost; ``what`` says whose values they are.
+    """
+    if not isinstance(given, Mapping):
+        raise RecordLayoutError(f'{what}: {given!r} are no values by column, as {{"n": pc.field("n")}}')
+    names = checked_names(list(given), f"{what}: values by column")
+    if len(set(names)) < len(names):
+        raise RecordLayoutError(f"{what}: a column has two values (case does not count): {', '.join(given)}")
+    return dict(zip(names, given.values(), strict=True))
 
 
 def named_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:

@@ -6,7 +6,7 @@ source and table                equal if
 same type                       equal values; NaN equals NaN, -0.0 equals 0.0
 whole numbers and decimals      the numbers are equal, whatever width and scale
 float and double                equal as doubles
-texts                           the same characters; a char keeps its blanks on both sides
+texts                           the same characters; blanks at the end of a char's key are refused
 timestamps                      the same instant on the wall clock, whatever unit
 NULL                            to nothing, with ``null_safe`` to NULL
 anything else                   refused: cast the source's column

@@ -34,23 +34,24 @@ def sort_keys(
     Raises:
         ConfigurationError: a column is missing or cannot be sorted, or an order is unknown.
     """
-    pairs = [(each, "ascending") if isinstance(each, str) else tuple(each) for each in columns]
-    wrong = [
-        pair
-        for pair in pairs
-        if len(pair) != 2 or pair[0].lower() not in source.names or pair[1] not in _ORDERS
-    ]
-    if wrong:
+    pairs = []
+    for given in columns:
+        match (given, "ascending") if isinstance(given, str) else given:
+            case (str(name), str(order)) if name.lower() in source.names and order in _ORDERS:
+                pairs.append((name.lower(), order))
+                continue
         raise ConfigurationError(
-            f"table {table_name}: first_by {wrong[0]!r}: expected a column of the source "
+            f"table {table_name}: first_by {given!r}: expected a column of the source "
             f"({', '.join(source.names)}) or a pair of a column and 'ascending' or 'descending'"
         )
     for name, _ in pairs:
-        if pa.types.is_nested(source.field(name.lower()).type):
+        try:
+            dense_ranks(pa.nulls(0, source.field(name).type), is_descending=False)
+        except pa.ArrowNotImplementedError as error:
             raise ConfigurationError(
-                f"table {table_name}: first_by {name!r}: a {source.field(name.lower()).type} has no order"
-            )
-    return tuple((name.lower(), order == "descending") for name, order in pairs)
+                f"table {table_name}: first_by {name!r}: a {source.field(name).type} has no order"
+            ) from error
+    return tuple((name, order == "descending") for name, order in pairs)
 
 
 def order_of_rows(source: pa.RecordBatch, keys: Sequence[tuple[str, bool]]) -> Indices:
@@ -75,6 +76,8 @@ def order_of_rows(source: pa.RecordBatch, keys: Sequence[tuple[str, bool]]) -> I
 def dense_ranks(values: pa.Array, *, is_descending: bool) -> Indices:
     """Dense ranks of n values: NULL is the least, NaN the greatest."""
     ranks = np.zeros(len(values), np.int64)
+    if pa.types.is_null(values.type):
+        return ranks
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     ranks[valid] = pc.rank(values.drop_null(), sort_keys="ascending", tiebreaker="dense").to_numpy()
     return -ranks if is_descending else ranks

@@ -69,4 +69,5 @@ def _json(value: Any) -> str:
         case list() | tuple():
             return f"[{','.join(map(_json, value))}]"
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            # No column holds a time of day or a duration, but a source may have more columns than the table.
+            return json.dumps(value, ensure_ascii=False, default=str)

@@ -20,12 +20,12 @@ from mutation_api.changes.local_merge.acting import Candidates
 from mutation_api.changes.local_merge.expressions import ArrowMerge
 from mutation_api.changes.merge_options import MergeOptions
 from mutation_api.changes.resolve import Alternatives
-from mutation_api.errors import RecordValueError
+from mutation_api.errors import ConfigurationError, RecordValueError
 from mutation_api.expressions.evaluation import evaluate, evaluate_each
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_columns import partition_scalars, partition_type
 
-__all__ = ["ArrowEvaluator", "Evaluator", "with_expressions"]
+__all__ = ["ArrowEvaluator", "Evaluator", "check_countable", "with_expressions"]
 
 Indices = NDArray[np.int64]
 
@@ -134,7 +134,10 @@ class ArrowEvaluator:
         ]
         rows = pa.StructArray.from_arrays(columns, names=self.table.partition_key_names)
         values = pa.table({TARGET: rows})
-        holds = [reduce(pc.and_kleene, (evaluate(part, values) for part in parts)) for parts in alternatives]
+        try:
+            holds = [reduce(pc.and_kleene, (evaluate(e, values) for e in parts)) for parts in alternatives]
+        except pa.ArrowInvalid:  # no value for some partition, which need not have such a row
+            return list(names)
         chosen = pc.fill_null(reduce(pc.or_kleene, holds), False).to_pylist()
         return [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
 
@@ -145,6 +148,18 @@ class ArrowEvaluator:
             raise RecordValueError(
                 f"table {self.table.full_name}: {what}: {text_of(expression)} has no value for a row: {error}"
             ) from error
+
+
+def check_countable(table: AcidTable, source: pa.Schema, name: str | None) -> None:
+    """Raise ConfigurationError if rows cannot be counted by the values of ``count_by``."""
+    if name is None or name not in source.names:
+        return
+    kind = source.field(name).type
+    if pa.types.is_nested(kind):
+        raise ConfigurationError(
+            f"table {table.full_name}: count_by={name!r}: rows are not counted by a {kind}; name a column of "
+            "single values"
+        )
 
 
 def with_expressions(table: AcidTable, source: pa.Schema, options: MergeOptions) -> MergeOptions:

@@ -21,6 +21,7 @@ from mutation_api.expressions.evaluation import (
     paths_read,
     result_type,
 )
+from mutation_api.expressions.padded_texts import check_no_padded_texts
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 
@@ -54,7 +55,7 @@ def as_value(given: Any, columns: Mapping[str, Sequence[str]], side: str, what: 
         return as_expression(given, columns, side, what)
     try:
         return pc.scalar(given)
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:  # 2**70, NaT
         raise RecordLayoutError(
             f"{what}: {given!r} of type {type(given).__qualname__} is no value of Arrow: {error}"
         ) from error
@@ -78,6 +79,8 @@ class ArrowAnalyser:
     target: Mapping[str, pa.DataType]
     keys: Sequence[str]
     null_safe: bool
+    chars: frozenset[Path] = frozenset()
+    """Of the target, see :func:`char_paths`."""
 
     def source_column(self, name: str) -> pc.Expression:
         """The column of the source."""
@@ -98,6 +101,7 @@ class ArrowAnalyser:
         schema, what = self._schemas[frozenset(sides)], f"table {self.table_name}: {what}"
         data_type = result_type(expression, schema, what)
         read = paths_read(expression, schema, what)
+        check_no_padded_texts(expression, self.chars, what)
         return Analysis(data_type, _of_side(read, SOURCE), _of_side(read, TARGET))
 
     def condition(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import LookingTransaction
-from mutation_api.changes.altered_keys import altered_keys_error
+from mutation_api.changes.altered_keys import altered_keys_error, padded_key_error
 from mutation_api.changes.clauses import Action, Match
 from mutation_api.changes.compaction_due import with_compactions_due
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
@@ -40,6 +40,7 @@ from mutation_api.changes.local_merge.late_columns import settled
 from mutation_api.changes.local_merge.table_side import TableSide
 from mutation_api.changes.merge_options import CHANGE_COLUMN, MergeOptions
 from mutation_api.changes.merge_report import MergeReport
+from mutation_api.changes.preview import python_value
 from mutation_api.errors import RecordValueError
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.orc.read.key_filter import KeyFilter
@@ -194,6 +195,7 @@ class LocalMergePlan:
     @cached_property
     def _keys(self) -> SourceKeys:
         types = target_types(self.table)
+        kinds = {column.name: column.type for column in self.table.all_columns}
         lost = np.zeros(self.source.num_rows, np.bool_)
         columns = {}
         for key in self.keys:
@@ -204,6 +206,8 @@ class LocalMergePlan:
                     "microseconds, in which keys are compared, so its row would not be found: use other keys"
                 )
             values, is_lost = key_in_type(self.table.full_name, key, given, types[key])
+            if kinds[key].startswith("char") and len(padded := _padded(values)):
+                raise padded_key_error(self.table.full_name, key, padded[0].as_py())
             columns[key] = values
             lost |= is_lost
         return SourceKeys(pa.record_batch(columns), lost, self.options.null_safe)
@@ -260,6 +264,11 @@ class LocalMergePlan:
             column = pa.array([key] * int(is_other.sum()), pa.string())
             told = [column, *(values.filter(pa.array(is_other)) for values in (given, new))]
             yield from json_texts(pa.StructArray.from_arrays(told, ["column", "key", "stored"]))
+
+
+def _padded(texts: pa.Array) -> pa.Array:
+    """Those that end with a blank."""
+    return texts.filter(pc.ends_with(texts, " "))
 
 
 def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -391,4 +400,5 @@ def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
         .group_by(["group", "kind"])
         .aggregate([([], "count_all")])
     )
-    return [(row["group"], row["kind"], row["count_all"]) for row in counts.to_pylist()]
+    found = zip(counts["group"], counts["kind"].to_pylist(), counts["count_all"].to_pylist(), strict=True)
+    return [(python_value(group), kind, count) for group, kind, count in found]

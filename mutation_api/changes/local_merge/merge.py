@@ -21,7 +21,7 @@ from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.duplicates import DUPLICATES_SHOWN_DEFAULT, FirstBy
 from mutation_api.changes.keyed_rows.limits import check_read_bytes
 from mutation_api.changes.keyed_rows.source_rows import plain_batch, source_rows
-from mutation_api.changes.local_merge.evaluator import ArrowEvaluator, with_expressions
+from mutation_api.changes.local_merge.evaluator import ArrowEvaluator, check_countable, with_expressions
 from mutation_api.changes.local_merge.expressions import ArrowAnalyser, as_expression, as_value, target_types
 from mutation_api.changes.local_merge.local_plan import LocalMergePlan
 from mutation_api.changes.local_merge.preview_rows import preview_rows
@@ -30,10 +30,10 @@ from mutation_api.changes.merge_options import MergeOptions, checked_options
 from mutation_api.changes.merge_report import MergeReport
 from mutation_api.changes.preview import SAMPLES_DEFAULT
 from mutation_api.changes.resolve import resolve
-from mutation_api.errors import RecordLayoutError
+from mutation_api.expressions.padded_texts import char_paths
 from mutation_api.local.apply import apply_arrow
 from mutation_api.local.local_options import LocalOptions
-from mutation_api.table.named_columns import checked_names
+from mutation_api.table.named_columns import checked_assignments, checked_names
 from mutation_api.table.writer_options import WriterOptions
 
 __all__ = ["LocalMerge", "local_merge"]
@@ -208,10 +208,12 @@ class LocalMerge:
         self.transaction.merging(self.table_name, self.keys, inserts=inserts)
         table, source = self.transaction.table(self.table_name), plain_batch(self.source)
         types = {field.name: field.type for field in source.schema}
+        chars = char_paths({column.name: column.type for column in table.all_columns}, TARGET)
         analyser = ArrowAnalyser(
-            table.full_name, types, target_types(table), self.keys, self.options.null_safe
+            table.full_name, types, target_types(table), self.keys, self.options.null_safe, chars
         )
         checked = with_expressions(table, source.schema, self.options)
+        check_countable(table, source.schema, self.options.count_by)
         plan = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
         evaluator = ArrowEvaluator(table, plan, source, self.options)
         merge = LocalMergePlan(
@@ -233,13 +235,9 @@ class LocalMerge:
         condition = None if when is None else as_expression(when, columns, side, what)
         assignments = None
         if values is not None:
-            if not isinstance(values, Mapping):
-                raise RecordLayoutError(
-                    f'table {self.table_name}: {values!r} are no values by column, as {{"n": pc.field("n")}}'
-                )
             assignments = {
-                name.lower(): as_value(value, columns, side, f"table {self.table_name}: the value of {name}")
-                for name, value in values.items()
+                name: as_value(value, columns, side, f"table {self.table_name}: the value of {name}")
+                for name, value in checked_assignments(values, f"table {self.table_name}").items()
             }
         self.clauses.append(Clause(match, condition, action, assignments))
         return self

@@ -41,6 +41,7 @@ from mutation_api.spark.versions import ansi_rules
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.spark.write.job import apply_changes
 from mutation_api.spark.write.plan import default_num_partitions
+from mutation_api.table.named_columns import checked_assignments
 from mutation_api.table.writer_options import WriterOptions
 
 __all__ = [
@@ -328,7 +329,8 @@ class _When:
     condition: Expression | None
 
     def _then(self, action: Action, assignments: Mapping[str, Expression] | None = None) -> MergeInto:
-        lower = None if assignments is None else {name.lower(): value for name, value in assignments.items()}
+        what = f"table {self.merge.table_name}"
+        lower = None if assignments is None else checked_assignments(assignments, what)
         self.merge.clauses.append(Clause(self.match, self.condition, action, lower))
         return self.merge
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.change_set.staged_writer import OpenTransaction
-from mutation_api.changes.altered_keys import altered_keys_error
+from mutation_api.changes.altered_keys import altered_keys_error, padded_key_error
 from mutation_api.changes.clauses import SOURCE, TARGET, Action, Clause, Match
 from mutation_api.changes.compaction_due import with_compactions_due
 from mutation_api.changes.duplicates import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
@@ -103,6 +103,7 @@ class MergePlan:
             source.sparkSession, table.full_name, sides.source_schema, sides.target_schema
         )
         resolved = resolve(table, analyser, keys, on, clauses, options)
+        _refuse_padded_keys(table, sides, resolved)
         collected = source_keys(
             sides,
             resolved.equalities,
@@ -242,6 +243,18 @@ class MergePlan:
 def _drop(cached: Iterable[DataFrame]) -> None:
     for rows in cached:
         rows.unpersist()
+
+
+def _refuse_padded_keys(table: AcidTable, sides: Sides, resolved: SparkMerge) -> None:
+    """Raise RecordValueError if a key that is compared with a char ends with a blank. It may run a job."""
+    chars = {column.name for column in table.all_columns if column.type.startswith("char")}
+    texts = {field.name for field in sides.source_schema if isinstance(field.dataType, StringType)}
+    for each in resolved.equalities:
+        if each.target not in chars or each.source not in texts:
+            continue
+        key = sf.col(quoted(each.source))
+        if found := sides.source.where(key.endswith(" ")).select(key).take(1):
+            raise padded_key_error(table.full_name, each.target, found[0][0])
 
 
 def _acting_rows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,32 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import InMemoryMetastore
-from mutation_api import connect, create_acid_table
-from mutation_api.errors import ConfigurationError, MutationError, RecordLayoutError
+from mutation_api import connect, create_acid_table, first_by
+from mutation_api.errors import (
+    ConfigurationError,
+    DuplicateKeyError,
+    MutationError,
+    RecordLayoutError,
+    RecordValueError,
+)
 from mutation_api.hive.hive_table import HiveTable
 from mutation_api.local.local_options import LocalOptions
 
 NAME = "default.t"
 ROWS = pa.table({"id": pa.array([1], pa.int32()), "x": [1.5]})
+
+
+def nested() -> pa.Table:
+    """Two rows of one key, with values that no table holds, or no order has."""
+    return pa.table(
+        {
+            "id": pa.array([1, 1], pa.int32()),
+            "s": [{"a": 1}, {"a": 2}],
+            "i": pa.array([(1, 2, 3), (1, 2, 4)], pa.month_day_nano_interval()),
+            "clock": [datetime.time(1), datetime.time(2)],
+            "nothing": pa.nulls(2),
+        }
+    )
 
 
 @pytest.fixture
@@ -101,6 +121,38 @@ WRONG: dict[str, tuple[Callable[[HiveTable], Any], str]] = {
         lambda t: t.merge(ROWS, on="id").when_matched_update({"x": pl.col("x")}),
         "the value of x: .* is no value of Arrow",
     ),
+    "two values of a column": (
+        lambda t: t.merge(ROWS, on="id").when_matched_update({"x": 1.0, "X": 2.0}),
+        "a column has two values .case does not count.: x, X",
+    ),
+    "a number as a column": (
+        lambda t: t.merge(ROWS, on="id").when_matched_update({1: 2.0}),
+        "give names of columns",
+    ),
+    "a value that Arrow cannot hold": (
+        lambda t: t.merge(ROWS, on="id").when_matched_update({"x": 2**70}),
+        "the value of x: .* is no value of Arrow",
+    ),
+    "a flag as text": (lambda t: t.merge(ROWS, on="id", null_safe="no"), "null_safe='no': it must be True"),
+    "counted by a number": (lambda t: t.merge(ROWS, on="id", count_by=3), "count_by=3: give the name"),
+    "counted by structs": (
+        lambda t: t.merge(nested(), on="id", count_by="s").when_matched_delete().execute(),
+        "count_by='s': rows are not counted by a struct",
+    ),
+    "ordered by a number": (
+        lambda t: t.merge(ROWS, on="id", on_duplicate=first_by(3)).when_matched_delete().execute(),
+        "first_by 3: expected a column of the source",
+    ),
+    "ordered by an expression": (
+        lambda t: (
+            t.merge(ROWS, on="id", on_duplicate=first_by(pc.field("x"))).when_matched_delete().execute()
+        ),
+        "first_by .*Expression x>: expected a column of the source",
+    ),
+    "ordered by intervals": (
+        lambda t: t.merge(nested(), on="id", on_duplicate=first_by("i")).when_matched_delete().execute(),
+        "first_by 'i': a month_day_nano_interval has no order",
+    ),
     "lazy rows": (lambda t: t.append(pl.LazyFrame({"id": [1]})), r"its collect\(\) returns"),
     "delete by a condition": (lambda t: t.delete(pc.field("id") == 1), "scan.row_ids=True, filter="),
 }
@@ -126,3 +178,44 @@ def test_a_scan_is_shown_in_a_line(table: HiveTable) -> None:
     """Not with its hundred thousand partitions."""
     scan = table.scan(["id"], filter=pc.field("id") > 1, limit=5)
     assert repr(scan) == "TableScan(default.t, columns=['id'], filter='(id > 1)', limit=5)"
+
+
+def test_orders_and_texts_of_other_columns(table: HiveTable) -> None:
+    """A source may have columns that no table holds; they order rows, and stand in messages."""
+    for column in ("clock", "nothing"):
+        merge = table.merge(nested(), on="id", on_duplicate=first_by(column))
+        assert merge.when_matched_delete().dry_run().total.deleted == 1
+    with pytest.raises(DuplicateKeyError, match='"clock":"01:00:00"'):
+        table.merge(nested(), on="id").when_matched_update({"x": 1.0}).dry_run()
+
+
+def test_a_condition_without_a_value_for_a_partition(tmp_path: Path) -> None:
+    """It is evaluated for rows, of which that partition need not have any; partitions only save reading."""
+    metastore = InMemoryMetastore(warehouse=tmp_path)
+    columns, keys = [ColumnInfo("id", "bigint")], [ColumnInfo("p", "int")]
+    create_acid_table(metastore, NAME, columns, partitioned_by=keys, clustered_by="id", num_buckets=2)
+    rows = pa.table({"id": [1, 2], "p": pa.array([0, 2], pa.int32())})
+    is_one = pc.divide(pc.scalar(2), pc.field("target", "p")) == 1
+    with connect(metastore) as hive:
+        with hive.transaction(NAME, create_partitions=True) as tx:
+            tx.table(NAME).append(rows)
+        with hive.transaction(NAME) as tx:
+            merge = tx.table(NAME).merge(rows.slice(0, 1), on="id")
+            assert merge.when_not_matched_by_source_delete(is_one).execute().total.deleted == 1
+        with pytest.raises(RecordValueError, match="no value for a row"), hive.transaction(NAME) as tx:
+            tx.table(NAME).merge(rows.slice(1), on="id").when_not_matched_by_source_delete(is_one).execute()
+
+
+def test_unions_in_messages(tmp_path: Path) -> None:
+    """Rows of a union are shown, too."""
+    metastore = InMemoryMetastore(warehouse=tmp_path)
+    columns = [ColumnInfo("id", "bigint"), ColumnInfo("u", "uniontype<int,string>")]
+    create_acid_table(metastore, NAME, columns, clustered_by="id", num_buckets=2)
+    kinds = pa.array([0, 1], pa.int8())
+    union = pa.UnionArray.from_sparse(kinds, [pa.array([1, 2], pa.int32()), pa.array(["a", "b"])])
+    with connect(metastore) as hive:
+        tx = hive.transaction(NAME).begin()
+        merge = tx.table(NAME).merge(pa.table({"id": [1, 1], "u": union}), on="id")
+        with pytest.raises(DuplicateKeyError, match='"u":1'):
+            merge.when_not_matched_insert_all().execute()
+        tx.abort()
