@@ -87,3 +87,24 @@ def test_contradictory_wishes_and_what_is_there_are_named() -> None:
     metastore.fail_next("create_table", MetastoreUnavailableError("connection cut"))
     with pytest.raises(ConnectionFailedError, match=r"default\.u could not be created: connection cut"):
         create_acid_table(metastore, "default.u", COLUMNS, **buckets)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a.b", "a:b", "a,b", "a`b", "a\nb", "a\0b", "ROW__ID", "input__file__name"]
+)
+@pytest.mark.parametrize("is_partition", [False, True])
+def test_a_column_that_hive_cannot_read_is_refused(name: str, is_partition: bool) -> None:
+    """The table would be there, and Hive could not select from it, or would leave columns out."""
+    metastore = InMemoryMetastore(capabilities=HIVE_4_1)
+    bad = [ColumnInfo(name, "string")]
+    columns, partitioned_by = ([*COLUMNS], bad) if is_partition else ([*COLUMNS, *bad], [])
+    with pytest.raises(ConfigurationError, match="Hive cannot read a table with a column called"):
+        create_acid_table(metastore, "default.t", columns, partitioned_by)
+    assert metastore.get_all_tables("default") == []
+
+
+def test_odd_names_that_hive_reads(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    """Judged in tests/integration/files/test_odd_names_judged.py."""
+    metastore = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
+    names = [" ", "a b", "é", "a'b", "_c0", "#x", "$y"]
+    create_acid_table(metastore, "default.t", [ColumnInfo(each, "int") for each in names])
