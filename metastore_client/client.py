@@ -40,11 +40,6 @@ class MetastoreClient(Protocol):
     """The calls of the mutation path."""
 
     # -- the server --------------------------------------------------------------------------------
-    @property
-    def user(self) -> str:
-        """Our name on the server."""
-        ...
-
     def capabilities(self) -> Capabilities:
         """The capabilities of this server, probed once and kept."""
         ...

@@ -80,11 +80,6 @@ class ThriftCalls:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({','.join(map(str, self.config.addresses))})"
 
-    @property
-    def user(self) -> str:
-        """See :attr:`MetastoreClient.user`."""
-        return self.config.user
-
     def capabilities(self) -> Capabilities:
         """See :meth:`MetastoreClient.capabilities`."""
         with self._mutex:

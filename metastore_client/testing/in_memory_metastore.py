@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from metastore_client.capabilities import Capabilities
-from metastore_client.hive_site import current_user
 from metastore_client.model import CompactionInfo, CompactionType
 from metastore_client.testing.memory_transactions import MemoryTransactions
 from metastore_client.testing.releases import HIVE_2_3
@@ -53,11 +52,6 @@ class InMemoryMetastore(MemoryTransactions):
             capabilities=capabilities,
         )
         self._compactions: list[CompactionInfo] = []
-
-    @property
-    def user(self) -> str:
-        """See :attr:`MetastoreClient.user`."""
-        return current_user()
 
     def reap(self) -> tuple[int, ...]:
         """Do what the server's reaper does: abort transactions and drop separate locks without heartbeats.

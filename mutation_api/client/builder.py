@@ -18,7 +18,7 @@ from mutation_api.client.tables.catalog import TableSpec, merge_specs, split_ful
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.acid_table import TableRole
 
-__all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuilder", "opener_of"]
+__all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuilder", "opener_of", "user_of"]
 
 LOCK_TIMEOUT_SECONDS_DEFAULT = 600.0
 
@@ -149,13 +149,14 @@ class MutatorClientBuilder:
 
     def build(self) -> MutatorClient:
         """The client, not connected yet. Raises ConfigurationError for contradictory tables."""
-        open_metastore, owns_metastore = opener_of(self._metastore, self._user)
+        user = user_of(self._metastore, self._user)
+        open_metastore, owns_metastore = opener_of(self._metastore, user)
         return MutatorClient(
             open_metastore,
             owns_metastore=owns_metastore,
             specs=merge_specs(self._specs),
             options=ClientOptions(
-                user=self._user,
+                user=user,
                 time_zone=self._time_zone,
                 lock_timeout_seconds=self._lock_timeout_seconds,
                 listener=self._listener,
@@ -171,6 +172,11 @@ class MutatorClientBuilder:
 
 def _names(name: str, table: str | None) -> tuple[str, str]:
     return split_full_name(name if table is None else f"{name}.{table}")
+
+
+def user_of(target: object, user: str | None) -> str | None:
+    """The user that was given, else that of the metastore's configuration, if the target is one."""
+    return target.user if user is None and isinstance(target, MetastoreConfig) else user
 
 
 def opener_of(target: MetastoreTarget, user: str | None) -> tuple[Callable[[], MetastoreClient], bool]:

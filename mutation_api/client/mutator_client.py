@@ -13,7 +13,7 @@ from typing import overload
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import InvalidConfigurationError, MetastoreError
-from metastore_client.hive_site import parse_duration_seconds
+from metastore_client.hive_site import current_user, parse_duration_seconds
 from mutation_api.client.client_session import ClientSession
 from mutation_api.client.clock import Clock
 from mutation_api.client.failure import metastore_errors_as_ours
@@ -226,7 +226,7 @@ class MutatorClient(NotPickled):
 
     def _look_around(self, metastore: MetastoreClient) -> None:
         catalog = Catalog(
-            metastore, self._options.time_zone, self._options.write_lock, self._options.user or metastore.user
+            metastore, self._options.time_zone, self._options.write_lock, self._options.user or current_user()
         )
         with metastore_errors_as_ours("could not connect"):
             opened = [catalog.read_and_probe(spec) for spec in self._specs]
@@ -246,7 +246,7 @@ class MutatorClient(NotPickled):
         text = metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)
         return LeaseSettings(
             marks=Marks(
-                user=_mark(self._options.user or metastore.user),
+                user=_mark(self._options.user or current_user()),
                 hostname=_mark(socket.gethostname()),
                 agent_info=_mark(f"{AGENT_NAME} pid {os.getpid()}"),
             ),

@@ -15,6 +15,7 @@ from mutation_api.client.builder import (
     LOCK_TIMEOUT_SECONDS_DEFAULT,
     MetastoreTarget,
     MutatorClientBuilder,
+    user_of,
 )
 from mutation_api.client.late_aborts import close_after_aborts
 from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
@@ -61,6 +62,7 @@ def connect(
         ConfigurationError: an option makes no sense.
         ConnectionFailedError: no metastore could be reached.
     """
+    user = user_of(metastore, user)
     options = _Options(
         user, lock_timeout_seconds, write_lock, time_zone, lock_failure_listener, local or LocalOptions()
     )

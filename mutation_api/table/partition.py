@@ -37,7 +37,6 @@ __all__ = [
     "MAX_PARTITION_VALUE_LENGTH",
     "as_partition_stores",
     "canonical_partition_name",
-    "check_hive_reads",
     "escape_path_name",
     "existing_name",
     "null_text_of",
@@ -176,8 +175,8 @@ def partition_names(
 
     Raises:
         RecordLayoutError: a partition column is missing, or see :func:`partition_texts`.
-        RecordValueError: see :func:`partition_texts`, :func:`existing_name` and :func:`check_hive_reads`; or
-            a name is too long for the metastore.
+        RecordValueError: see :func:`partition_texts` and :func:`existing_name`; or a name is too long for the
+            metastore.
     """
     given = {name.lower(): array for name, array in columns.items()}
     missing = [key.name for key in table.partition_keys if key.name not in given]
@@ -191,7 +190,6 @@ def partition_names(
     arrays = [given[key.name] for key in table.partition_keys]
     rows, indices = _distinct_rows(arrays)
     names = _names(table, [array.take(rows) for array in arrays]).take(indices)
-    check_hive_reads(table, names, known)
     if not table.ambiguous_partitions:
         return names
     stays = pa.array([False] * len(names), pa.bool_()) if known is None else _stays(table, names, known)
@@ -244,36 +242,6 @@ def _names(table: AcidTable, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> pa
 def null_text_of(table: AcidTable, column: str) -> str | None:
     """The server's name for NULL in a partition column; None for a data column."""
     return table.null_partition_text if column in table.partition_key_names else None
-
-
-def check_hive_reads(table: AcidTable, names: pa.StringArray, known: pa.StringArray | None = None) -> None:
-    """Refuse partitions of new rows whose values Hive shows as others.
-
-    Args:
-        table: the table.
-        names: partitions of n rows.
-        known: not null for rows that are there already; None: all are new.
-
-    Raises:
-        RecordValueError: NULL in a boolean column, or false where Hive is 2.3: it shows them as true.
-
-    Source: observed on 2.3.10, 3.1.3, 4.1.0 and 4.2.1, whoever made the partition.
-    """
-    booleans = [place for place, key in enumerate(table.partition_keys) if key.type == "boolean"]
-    if not booleans:
-        return
-    for name in (names if known is None else names.filter(known.is_null())).unique().to_pylist():
-        texts = parse_partition_name(name)
-        for place in booleans:
-            is_null = texts[place] == table.null_partition_text
-            if is_null or (texts[place] == "false" and not table.version.uses_write_ids):
-                column, value = table.partition_keys[place].name, "NULL" if is_null else "false"
-                who = "every Hive" if is_null else "Hive 2.3"
-                raise RecordValueError(
-                    f"table {table.full_name}: partition {name}: {who} shows {value} in the boolean "
-                    f"partition column {column!r} as true, so new rows cannot be put there: give another "
-                    "value, or make the column a string"
-                )
 
 
 def existing_name(table: AcidTable, canonical: str) -> str:

@@ -263,7 +263,7 @@ class MutatorCoordinator:
     ) -> None:
         self._check_usable()
         try:
-            name = self._partitions.of(values, is_new=operation is Operation.INSERT)
+            name = self._partitions.of(values)
             if isinstance(record, _BATCH_TYPES):
                 self._flush()
                 self._add_batch(operation, name, record)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.partition import check_hive_reads, existing_name, partition_name, partition_texts
+from mutation_api.table.partition import existing_name, partition_name, partition_texts
 from mutation_api.table.partition_value import partition_value
 from mutation_api.types.hive_type import parse_hive_type
 
@@ -24,28 +24,16 @@ class PartitionNames:
 
     def __init__(self, table: AcidTable) -> None:
         self._table = table
-        self._has_booleans = any(key.type == "boolean" for key in table.partition_keys)
         self._by_texts: dict[tuple[str, ...], str] = {}
         self._by_values: dict[tuple[Any, ...], str] = {}
 
-    def of(self, values: PartitionValues | None, *, is_new: bool = True) -> str:
+    def of(self, values: PartitionValues | None) -> str:
         """Escaped name, in the spelling of an existing partition; '' if the table is not partitioned.
-
-        Args:
-            values: of the partition columns.
-            is_new: whether the row is.
 
         Raises:
             RecordLayoutError: the number of values is wrong, or a type does not fit.
-            RecordValueError: a value does not fit its column; or see
-                :func:`~mutation_api.table.partition.check_hive_reads`, if the row is new.
+            RecordValueError: a value does not fit its column.
         """
-        name = self._found(values)
-        if is_new and self._has_booleans:
-            check_hive_reads(self._table, pa.array([name]))
-        return name
-
-    def _found(self, values: PartitionValues | None) -> str:
         values = tuple(values or ())
         try:
             return self._by_texts[values]

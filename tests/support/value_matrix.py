@@ -350,17 +350,14 @@ class ClockText(str):
         return text if "." in text else f"{text}.0"
 
 
-def partition_promise(values: list[Any], hive_type: str, *, is_hive_2: bool) -> list[Any] | None:
+def partition_promise(values: list[Any], hive_type: str) -> list[Any] | None:
     """What partitions of stored values are read as; None if they are refused.
 
     Args:
         values: as :meth:`Cell.promised` gives them.
         hive_type: type of the partition column.
-        is_hive_2: whether the server is 2.3.
     """
     kind = hive_type.partition("(")[0]
-    if kind == "boolean" and (None in values or (is_hive_2 and False in values)):
-        return None  # Hive shows them as true
     if kind == "timestamp" and any(len((each or "").partition(".")[2]) > 6 for each in values):
         return None  # a directory has no digits below microseconds
     if kind == "string" and any(len(each or "") > 256 or each == DEFAULT_PARTITION_NAME for each in values):

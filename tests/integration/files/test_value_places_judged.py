@@ -30,14 +30,14 @@ NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 SETTINGS = {"hive.exec.dynamic.partition.mode": "nonstrict", "hive.stats.fetch.column.stats": "false"}
 
 
-def _cells(rng: random.Random, *, of_partitions: bool = False, is_hive_2: bool = False) -> list[Cell]:
+def _cells(rng: random.Random, *, of_partitions: bool = False) -> list[Cell]:
     """Cells whose values are stored there."""
     found: list[Cell] = []
     while len(found) < KEYS:
         cell = random_cell(rng, nests=not of_partitions)
         promised = cell.promised()
         if of_partitions and promised is not None:
-            promised = partition_promise(promised, cell.hive_type, is_hive_2=is_hive_2)
+            promised = partition_promise(promised, cell.hive_type)
         if promised is not None and "binary" not in cell.hive_type:
             found.append(cell)
     return found
@@ -63,8 +63,7 @@ def _literal(value: Any, kind: HiveType) -> str:
 def test_hive_reads_partition_values(hive_line: HiveJudge, line_database: str, seed: int) -> None:
     """A table with five random partition columns: Hive shows their values and finds rows by each."""
     rng = random.Random(seed)
-    is_hive_2 = hive_line.line == "2.3"
-    cells = _cells(rng, of_partitions=True, is_hive_2=is_hive_2)
+    cells = _cells(rng, of_partitions=True)
     name = f"{line_database}.places"
     keys = ", ".join(f"p{number} {cell.hive_type}" for number, cell in enumerate(cells))
     hive_line.sql(
@@ -78,12 +77,17 @@ def test_hive_reads_partition_values(hive_line: HiveJudge, line_database: str, s
     found = hive_line.sql(f"select id, {columns} from {name} order by id", settings=SETTINGS)
     for number, cell in enumerate(cells):
         kind = parse_hive_type(cell.hive_type)
-        promised = partition_promise(cell.promised() or [], cell.hive_type, is_hive_2=is_hive_2) or []
+        promised = partition_promise(cell.promised() or [], cell.hive_type) or []
         by_hive = [read_back(row[number + 1], kind) for row in found]
         if kind.kind in ("string", "varchar", "char"):  # Hive shows the name that NULL has there
             cut = NULL_NAME[: kind.length or None]
             by_hive = [None if value == cut else value for value in by_hive]
-        assert by_hive == [_shown(value, kind) for value in promised], f"seed {seed}, p{number}: {cell}"
+        wanted = [_shown(value, kind) for value in promised]
+        if (
+            kind.kind == "boolean"
+        ):  # every Hive shows NULL as true, and 2.3 false, in partitions of its own, too
+            wanted = [each is not False or hive_line.line == "2.3" for each in wanted]
+        assert by_hive == wanted, f"seed {seed}, p{number}: {cell}"
 
 
 @LINES

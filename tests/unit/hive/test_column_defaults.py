@@ -15,10 +15,10 @@ from metastore_client import (
     ConstraintInfo,
     ConstraintKind,
     MetastoreConfig,
-    ThriftMetastoreClient,
 )
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api import Hive, connect, create_acid_table
+from mutation_api import Hive, MutatorClientBuilder, connect, create_acid_table
+from mutation_api.client.builder import user_of
 from mutation_api.errors import RecordLayoutError
 
 IDS = pa.table({"id": pa.array([1, 2], pa.int32())})
@@ -50,15 +50,12 @@ def test_the_user_of_a_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert [row["s"] for row in _rows(hive)] == [user or "hadoop"] * 2
 
 
-def test_the_user_of_a_metastores_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the transaction is given none, it is the one that the client tells the server."""
-    monkeypatch.setattr(InMemoryMetastore, "user", "configured")
-    hive = _connected(tmp_path, "current_user()")
-    with hive.transaction("default.t") as tx:
-        tx.table("default.t").append(IDS)
-    assert [row["s"] for row in _rows(hive)] == ["configured"] * 2
-    client = ThriftMetastoreClient(MetastoreConfig((Address("localhost", 1),), user="etl"))
-    assert client.user == "etl"
+def test_the_user_of_a_configuration() -> None:
+    """If no other is given, it is the transaction's, too."""
+    config = MetastoreConfig((Address("localhost", 1),), user="etl")
+    assert [user_of(config, given) for given in (None, "me")] == ["etl", "me"]
+    assert [user_of("thrift://localhost:1", given) for given in (None, "me")] == [None, "me"]
+    assert MutatorClientBuilder().metastore(config).build()._options.user == "etl"
 
 
 def test_a_delete_needs_no_default(tmp_path: Path) -> None:

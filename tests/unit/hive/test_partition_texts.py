@@ -10,14 +10,12 @@ import pyarrow as pa
 import pytest
 
 from metastore_client.model import ColumnInfo
-from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.changes.local_diff import local_diff
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.errors import RecordValueError
 from mutation_api.hive.connection import Hive, connect
-from mutation_api.hive.hive_table import HiveTable
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from mutation_api.worker.partition_names import PartitionNames
 
 NAME = "default.t"
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
@@ -77,43 +75,6 @@ def test_the_name_of_null_is_no_value(hive: Hive) -> None:
     ):
         transaction.table(NAME).append(rows_of(NULL_NAME))
     assert stored(hive) == []
-
-
-@pytest.mark.parametrize(
-    ("line", "value", "shows"),
-    [
-        (HIVE_2_3, None, "every Hive shows NULL"),
-        (HIVE_4_1, None, "every Hive shows NULL"),
-        (HIVE_2_3, False, "Hive 2.3 shows false"),
-    ],
-)
-def test_booleans_that_hive_shows_as_others(
-    tmp_path: Path, line: Any, value: bool | None, shows: str
-) -> None:
-    """New rows are refused; rows that are there can be changed."""
-    metastore = InMemoryMetastore(tmp_path, capabilities=line)
-    columns, keys = [ColumnInfo("id", "bigint")], [ColumnInfo("p", "boolean")]
-    given = pa.table({"id": [1, 2], "p": pa.array([True, value])})
-    create_acid_table(metastore, NAME, columns, partitioned_by=keys, clustered_by=["id"], num_buckets=2)
-    with connect(metastore) as hive:
-        for write in (lambda table: table.append(given), lambda table: merge_all(table, given)):
-            with (
-                pytest.raises(RecordValueError, match=f"table {NAME}: partition p=.*: {shows}.* 'p' as true"),
-                hive.transaction(NAME, create_partitions=True) as transaction,
-            ):
-                write(transaction.table(NAME))
-        with (
-            MutatorClientBuilder().metastore(metastore).add_sink_table(NAME).build() as client,
-            client.new_transaction() as begun,
-        ):
-            names = PartitionNames(begun.table(NAME))
-            assert names.of([value], is_new=False).startswith("p=")
-            with pytest.raises(RecordValueError, match=shows):
-                names.of([value])
-
-
-def merge_all(table: HiveTable, rows: pa.Table) -> None:
-    table.merge(rows, on=["id"]).when_matched_update_all().when_not_matched_insert_all().execute()
 
 
 def test_a_difference_of_states_knows_it(hive: Hive) -> None:

@@ -131,7 +131,7 @@ def check(directory: Path, seed: int, place: str) -> None:
     cell, line = random_cell(rng, nests=place == "bucket"), rng.choice(LINES)
     promised = cell.promised() if can_place(cell, line, place) else None
     if place == "partition" and promised is not None:
-        promised = partition_promise(promised, cell.hive_type, is_hive_2=line is HIVE_2_3)
+        promised = partition_promise(promised, cell.hive_type)
     given = pa.table({"id": IDS, "word": ["old"] * ROWS, "v": cell.values})
     try:
         with made(directory / str(seed), line, cell.hive_type, place) as hive:
