@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.change_set.address import BUCKET, numbers_of_partitions
+from mutation_api.errors import RecordLayoutError
 
 __all__ = ["ADDRESSED_ROWS_MAX", "joined_batches", "split_by_writer"]
 
@@ -46,15 +47,30 @@ def _writers(rows: pa.RecordBatch, writers: int) -> NDArray[np.integer]:
 def joined_batches(
     batches: Iterable[pa.RecordBatch], bytes_max: int, rows_max: int = sys.maxsize
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches as large as allowed; a batch that is larger stays unchanged."""
+    """The same rows in batches as large as allowed; a batch that is larger stays unchanged.
+
+    Raises:
+        RecordLayoutError: arrays of the rows are not sound.
+    """
     pending: list[pa.RecordBatch] = []
     byte_count = row_count = 0
     for batch in batches:
         byte_count += batch.nbytes
         row_count += batch.num_rows
         if pending and (byte_count > bytes_max or row_count > rows_max):
-            yield pa.concat_batches(pending)
+            yield _joined(pending)
             pending, byte_count, row_count = [], batch.nbytes, batch.num_rows
         pending.append(batch)
     if pending:
-        yield pa.concat_batches(pending)
+        yield _joined(pending)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    try:
+        return pa.concat_batches(batches)
+    except pa.ArrowException as error:  # as of fixed_size_list<null>, sliced, that pandas hands over
+        raise RecordLayoutError(
+            f"the rows cannot be copied, since an array of theirs is not sound ({error}); its columns are "
+            f"{', '.join(f'{each.name} {each.type}' for each in batches[0].schema)}. Give them other types, "
+            "or make them anew with pyarrow.Table.from_pylist"
+        ) from error

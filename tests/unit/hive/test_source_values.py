@@ -341,3 +341,20 @@ def test_a_hugeint_of_39_digits_is_refused(make_table: Callable[..., Hive]) -> N
         for way in ("append", "merge value"):
             with pytest.raises(RecordValueError, match=r"'v'.*17014118346"):
                 stored(make_table(hive_type), rows, WAYS[way])
+
+
+def test_an_array_that_is_not_sound_is_refused(tmp_path: Path) -> None:
+    """Of a slice pyarrow itself makes such a one in its C interface, and says that it is valid."""
+    lists = pa.FixedSizeListArray.from_arrays(pa.nulls(4), 1).slice(1)
+    frame = pa.table({"id": [1, 2, 3], "v": lists}).to_pandas(types_mapper=pd.ArrowDtype)
+    metastore = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
+    create_acid_table(metastore, "default.lists", [ColumnInfo("id", "bigint"), ColumnInfo("v", "array<int>")])
+    with connect(metastore) as hive, hive.transaction("default.lists") as tx:
+        tx.table("default.lists").append(frame)
+        try:
+            tx.commit()
+        except RecordLayoutError as error:
+            assert "not sound" in str(error)
+            return
+    with connect(metastore) as hive, hive.snapshot("default.lists") as view:
+        assert view.table("default.lists").scan().to_arrow()["v"].to_pylist() == [[None]] * 3
