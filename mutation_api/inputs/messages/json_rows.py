@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import MutationError, RecordValueError
 from mutation_api.inputs.messages.events import LogPart, Place, Problem
-from mutation_api.inputs.messages.json_text import digits_of, is_rough, text_of
+from mutation_api.inputs.messages.json_text import Number, digits_of, is_rough, text_of
 from mutation_api.inputs.messages.json_values import Reader, is_quoted, values_of_json
 from mutation_api.inputs.messages.unlogged import Unlogged
 from mutation_api.inputs.source import OPERATION, POSITION
@@ -65,8 +65,8 @@ class Rows:
 
     ``positions``: the numbers of each. ``schema_indices``: for each the index of a column's reader.
     ``values``: the JSON values of each, column by column. ``defaulted``: by the number of a column the rows
-    that have its default. ``problem``: the first problem of columns, and its
-    row; ``doubt``: the same of keys that messages do not show.
+    that have its default. ``problem``: the first problem of columns, and its row; ``doubt``: the same of keys
+    that messages do not show.
     """
 
     operations: list[str] = field(default_factory=list)
@@ -134,6 +134,8 @@ class _Column:
     @cached_property
     def digits(self) -> pa.StringArray:
         """Their texts, in which numbers have all digits."""
+        if not self.kinds & {Number, float}:  # of other values both are the same
+            return self.texts
         return pa.array(list(map(digits_of, self.values)), pa.string())
 
     @cached_property
