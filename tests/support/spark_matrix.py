@@ -16,8 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mutation_api.types.hive_type import parse_hive_type
-from tests.support.value_matrix import HIVE_TYPES, NUMBERS, ROWS, TEXTS, RefusedError, promised
+from tests.support.value_matrix import HIVE_TYPES, NUMBERS, ROWS, TEXTS, promised_values
 
 __all__ = ["SparkCell", "random_spark_cell"]
 
@@ -99,13 +98,8 @@ class SparkCell:
 
     def promised(self) -> list[Any] | None:
         """As :meth:`tests.support.value_matrix.Cell.promised`."""
-        if not self.is_possible:
-            return None
-        kind = parse_hive_type(self.hive_type)
-        try:
-            return [promised(self._for_promise(value), kind, self.leaf) for value in self.values]
-        except RefusedError:
-            return None
+        given = map(self._for_promise, self.values)
+        return promised_values(given, self.hive_type, self.leaf) if self.is_possible else None
 
     def _for_promise(self, value: Any) -> Any:
         """A struct by the names that the promise reads, a map as pairs."""

@@ -13,6 +13,7 @@ import json
 import math
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from mutation_api.errors import MutationError
 from mutation_api.types.hive_type import HiveType
 from tests.support.value_matrix import HIVE_TYPES, RefusedError
 
@@ -27,6 +29,7 @@ __all__ = [
     "FLAT_TYPES",
     "NESTED_TYPES",
     "Given",
+    "check_promise",
     "promised_json",
     "promised_text",
     "random_json",
@@ -399,3 +402,22 @@ def may_be_refused(promised: Any) -> bool:
     if isinstance(promised, list | tuple):
         return any(map(may_be_refused, promised))
     return isinstance(promised, Given)
+
+
+def check_promise(what: str, store: Callable[[], list[Any]], promised: list[Any] | None) -> None:
+    """Store values, and fail if they are others than promised, or are refused by an error that is not ours.
+
+    Args:
+        what: for messages.
+        store: stores the values and gives what is read.
+        promised: the values; None if they are refused.
+    """
+    try:
+        found = store()
+    except MutationError as error:
+        assert promised is None or may_be_refused(promised), f"{what} is refused: {error}"
+        return
+    except Exception as error:
+        raise AssertionError(f"{what}: {error!r}") from error
+    assert promised is not None, f"{what} is stored as {found}"
+    assert holds(found, promised), f"{what}: {found}, promised is {promised}"

@@ -12,7 +12,7 @@ import math
 import random
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
@@ -23,7 +23,16 @@ import pyarrow as pa
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.types.hive_type import HiveType, parse_hive_type
 
-__all__ = ["Cell", "ClockText", "RefusedError", "partition_promise", "promised", "random_cell", "text_form"]
+__all__ = [
+    "Cell",
+    "ClockText",
+    "RefusedError",
+    "partition_promise",
+    "promised",
+    "promised_values",
+    "random_cell",
+    "text_form",
+]
 
 ROWS = 3
 HIVE_TYPES = (
@@ -165,13 +174,9 @@ class Cell:
 
     def promised(self) -> list[Any] | None:
         """What is stored, as a scan with timestamps as texts reads it; None if the values are refused."""
-        if not self.is_possible:
-            return None
-        kind = parse_hive_type(self.hive_type)
-        try:
-            return [promised(value, kind, self.leaf) for value in self.values.to_pylist()]
-        except RefusedError:
-            return None
+        return (
+            promised_values(self.values.to_pylist(), self.hive_type, self.leaf) if self.is_possible else None
+        )
 
     def __str__(self) -> str:
         """For messages."""
@@ -234,6 +239,15 @@ def _nested(rng: random.Random, array: pa.Array, hive_type: str) -> tuple[pa.Arr
             lambda: (pa.ListArray.from_arrays(offsets, pairs), f"map<bigint,{hive_type}>"),
         ]
     )()
+
+
+def promised_values(values: Iterable[Any], hive_type: str, leaf: pa.DataType) -> list[Any] | None:
+    """What values of a column are stored as, see :func:`promised`; None if one of them is refused."""
+    kind = parse_hive_type(hive_type)
+    try:
+        return [promised(value, kind, leaf) for value in values]
+    except RefusedError:
+        return None
 
 
 def promised(value: Any, kind: HiveType, leaf: pa.DataType) -> Any:

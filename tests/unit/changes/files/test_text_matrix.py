@@ -19,7 +19,6 @@ from mutation_api.changes.files.arrow_files import ArrowFiles
 from mutation_api.changes.files.file_rules import RowColumns
 from mutation_api.cli.engines import apply_by_local
 from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.errors import MutationError
 from mutation_api.hive.connection import connect
 from mutation_api.scan import TimestampForm
 from mutation_api.storage.location import Location
@@ -28,8 +27,7 @@ from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.text_matrix import (
     FLAT_TYPES,
     NESTED_TYPES,
-    holds,
-    may_be_refused,
+    check_promise,
     promised_json,
     promised_text,
     random_json,
@@ -115,15 +113,7 @@ def check(directory: Path, seed: int, form: str) -> None:
     file.write_text(content, encoding="utf-8", newline="")
     promised = promised_values(given, kind, form)
     what = f"seed {seed}: {way} of {given} to {hive_type}"
-    try:
-        found = stored(home, hive_type, file, way)
-    except MutationError as error:
-        assert promised is None or may_be_refused(promised), f"{what} is refused: {error}"
-        return
-    except Exception as error:
-        raise AssertionError(f"{what}: {error!r}") from error
-    assert promised is not None, f"{what} is stored as {found}"
-    assert holds(found, promised), f"{what}: {found}, promised is {promised}"
+    check_promise(what, lambda: stored(home, hive_type, file, way), promised)
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])

@@ -13,7 +13,6 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.errors import MutationError
 from mutation_api.hive.connection import connect
 from mutation_api.inputs.ingest import Following, ingest
 from mutation_api.inputs.messages.formats.canal import CanalSource
@@ -24,7 +23,7 @@ from mutation_api.scan import TimestampForm
 from mutation_api.types.hive_type import parse_hive_type
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.message_matrix import FORMATS, message, promised_value, random_semantic, random_value
-from tests.support.text_matrix import holds, may_be_refused
+from tests.support.text_matrix import check_promise
 from tests.support.value_matrix import HIVE_TYPES, RefusedError
 
 NAME = "default.t"
@@ -62,15 +61,8 @@ def check(directory: Path, seed: int, form: str) -> None:
     home = directory / f"{form}{seed}"
     home.mkdir()
     what = f"seed {seed}: {given} to {hive_type}{'' if semantic is None else f' by {semantic.schema}'}"
-    try:
-        found = stored(home, hive_type, form, [message(form, *each, semantic) for each in enumerate(given)])
-    except MutationError as error:
-        assert promised is None or may_be_refused(promised), f"{what} is refused: {error}"
-        return
-    except Exception as error:
-        raise AssertionError(f"{what}: {error!r}") from error
-    assert promised is not None, f"{what} is stored as {found}"
-    assert holds(found, promised), f"{what}: {found}, promised is {promised}"
+    lines = [message(form, *each, semantic) for each in enumerate(given)]
+    check_promise(what, lambda: stored(home, hive_type, form, lines), promised)
 
 
 @pytest.mark.parametrize("form", FORMATS)
