@@ -1,7 +1,7 @@
 """JSON lines as Arrow batches of a table's types.
 
-Each line is an object. Python parses them, since pyarrow's reader makes doubles of decimals, and times with a
-zone of some texts; so a field costs about a microsecond.
+Each line is an object. pyarrow parses them with the table's types (:mod:`.json_by_arrow`), and Python those
+the rest, a microsecond a field: decimals, lists, objects, numbers in quotes, what is wrong.
 
 ===================  ===================================================================================
 column               values
@@ -19,6 +19,8 @@ array, map, struct   lists, objects with keys for a string type, objects with th
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +30,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.files.file_rules import SAMPLE_ROWS, RowColumns, row_id_ddl
+from mutation_api.changes.files.json_by_arrow import READ_BY_ARROW, names_by_arrow, values_by_arrow
 from mutation_api.changes.files.text_stream import opened_text
 from mutation_api.errors import (
     ConfigurationError,
@@ -54,7 +58,7 @@ _FLOATS |= {"INF": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
 """Texts of numbers that JSON does not have."""
 _SHOWN_LENGTH = 80
 
-_HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 """Half of a character, which is a text only with its other half; Python takes it alone, too."""
 
 _Object = Mapping[str, Any]
@@ -74,6 +78,13 @@ class _Wrong(Exception):
 
 class _Words(str):
     """A number that JSON does not have: NaN, Infinity; not in quotes."""
+
+
+class _MinusZero(int):
+    """The number -0, which a double has and Python's int does not."""
+
+    def __str__(self) -> str:
+        return "-0"
 
 
 def read_json_file(
@@ -100,12 +111,12 @@ def read_json_file(
     counts: list[int] = []
     byte_count = 0
     for entry in entries:
-        for rows in _batches(entry.location):
-            names = list(dict.fromkeys(name for row in rows for name in row))
+        for lines in _batches(entry.location):
+            names = lines.names()
             columns.check(file, names, known)
-            batch = _arrays(columns, entry.location, rows, {n: types.get(n.lower(), _TEXT) for n in names})
+            batch = lines.values(columns, {name: types.get(name.lower(), _TEXT) for name in names})
             batches.append(batch)
-            counts.append(len(rows))
+            counts.append(len(lines.texts))
             byte_count += sum(array.nbytes for array in batch.values())
             if byte_count > memory_bytes:
                 raise LocalEngineError(
@@ -134,35 +145,64 @@ def _types_of(columns: RowColumns) -> dict[str, HiveType]:
     return types
 
 
-def _batches(file: Location) -> Iterator[list[_Object]]:
-    rows: list[_Object] = []
+@dataclass(frozen=True)
+class _Lines:
+    """Some lines of a file, none of them blank.
+
+    Attributes:
+        file: for messages.
+        texts: the lines, as texts or bytes.
+        numbers: the lines' numbers in the file, from 1; None if they are not known.
+    """
+
+    file: Location
+    texts: pa.Array
+    numbers: Sequence[int] | None = None
+
+    @functools.cached_property
+    def objects(self) -> list[_Object]:
+        """What Python makes of the lines. Raises ConfigurationError: a line is no JSON object."""
+        return [
+            _object(self.file, line, functools.partial(self._place, row))
+            for row, line in enumerate(self.texts.to_pylist())
+        ]
+
+    def _place(self, row: int) -> str:
+        if self.numbers is None:
+            return f"the line {_shown(self.texts[row].as_py())}"
+        return f"line {self.numbers[row]:,}"
+
+    def names(self) -> list[str]:
+        """The names in the objects. Raises ConfigurationError."""
+        found = names_by_arrow(self.texts)
+        return list(dict.fromkeys(name for row in self.objects for name in row)) if found is None else found
+
+    def values(self, columns: RowColumns, types: Mapping[str, HiveType]) -> dict[str, pa.Array]:
+        """The values of all columns. Raises ConfigurationError, RecordValueError."""
+        quick = {name: kind for name, kind in types.items() if kind.kind in READ_BY_ARROW}
+        found = values_by_arrow(self.texts, quick) or {}
+        others = {name: kind for name, kind in types.items() if name not in found}
+        return found | (_arrays(columns, self.file, self.objects, others) if others else {})
+
+
+def _batches(file: Location) -> Iterator[_Lines]:
     with opened_text(file) as text:
-        for number, line in enumerate(text, 1):
-            if line.isspace():
-                continue
-            rows.append(_object(file, line, f"line {number:,}"))
-            if len(rows) == _BATCH_LINES:
-                yield rows
-                rows = []
-    if rows:
-        yield rows
+        numbered = ((number, line) for number, line in enumerate(text, 1) if not line.isspace())
+        while some := list(itertools.islice(numbered, _BATCH_LINES)):
+            yield _Lines(file, pa.array([line for _, line in some], pa.binary()), [n for n, _ in some])
 
 
-def _object(file: Location, line: bytes, place: str) -> _Object:
+def _object(file: Location, line: str | bytes, place: Callable[[], str]) -> _Object:
     try:
-        found = json.loads(
-            line.decode("utf-8-sig"),
-            parse_float=Decimal,
-            parse_constant=_Words,
-            object_pairs_hook=_without_doubles,
-        )
-        if _HALF_CHARACTER.search(line):
+        text = line.decode() if isinstance(line, bytes) else line
+        found = _DECODER.decode(text.removeprefix("\ufeff"))
+        if _HALF_CHARACTER.search(text):
             json.dumps(found, ensure_ascii=False, default=str).encode()
     except (ValueError, RecursionError) as error:
-        raise ConfigurationError(f"{file.shown} cannot be read as json: {place}: {error}") from error
+        raise ConfigurationError(f"{file.shown} cannot be read as json: {place()}: {error}") from error
     if not isinstance(found, dict):
         raise ConfigurationError(
-            f"{file.shown} cannot be read as json: {place} is no object: {_shown(found)}"
+            f"{file.shown} cannot be read as json: {place()} is no object: {_shown(found)}"
         )
     return found
 
@@ -175,6 +215,18 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _whole_number(text: str) -> int:
+    return _MinusZero() if text == "-0" else int(text)
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_whole_number,
+    parse_float=Decimal,
+    parse_constant=_Words,
+    object_pairs_hook=_without_doubles,
+)
+
+
 @dataclass(frozen=True)
 class JsonNames:
     """The function that finds the names of columns in Spark's tasks; ``file`` is for messages."""
@@ -184,8 +236,8 @@ class JsonNames:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of lines become batches of names. Raises ConfigurationError: a line is no JSON object."""
         for batch in batches:
-            names = dict.fromkeys(name for row in _of_lines(self.file, batch.column(0)) for name in row)
-            yield pa.record_batch([pa.array(list(names), pa.string())], ["name"])
+            names = _of_spark(self.file, batch.column(0)).names()
+            yield pa.record_batch([pa.array(names, pa.string())], ["name"])
 
 
 @dataclass(frozen=True)
@@ -210,16 +262,16 @@ class JsonRows:
         types = _types_of(self.columns)
         wanted = {name: types.get(name.lower(), _TEXT) for name in self.schema.names}
         for batch in batches:
-            rows = _of_lines(self.file, batch.column(0))
-            arrays = _arrays(self.columns, self.file, rows, wanted)
+            arrays = _of_spark(self.file, batch.column(0)).values(self.columns, wanted)
             yield pa.RecordBatch.from_arrays(
                 [arrays[field.name].cast(field.type) for field in self.schema], schema=self.schema
             )
 
 
-def _of_lines(file: Location, lines: pa.Array) -> list[_Object]:
-    texts = (line.strip("\ufeff") for line in lines.to_pylist())
-    return [_object(file, text.encode(), f"the line {_shown(text)}") for text in texts if text.strip()]
+def _of_spark(file: Location, texts: pa.Array) -> _Lines:
+    """Lines as Spark reads them; a mark of the byte order is part of the first line of a file."""
+    texts = pc.utf8_trim(texts, "\ufeff")
+    return _Lines(file, texts.filter(pc.not_equal(pc.utf8_trim_whitespace(texts), "")))
 
 
 def check_json_names(file: Location, names: Sequence[str]) -> None:
@@ -329,12 +381,16 @@ def _arrow(kind: HiveType) -> pa.DataType:
     return arrow_type(kind, timestamp_unit="us")
 
 
+_WHOLE = (int, _MinusZero)
+_NUMBERS = (*_WHOLE, Decimal)
+
+
 def _boolean(value: Any) -> str | None:
     return str(value).lower() if isinstance(value, bool) else None
 
 
 def _integer(value: Any) -> str | None:
-    return str(value) if type(value) is int else None
+    return int.__repr__(value) if type(value) in _WHOLE else None
 
 
 def _float(value: Any) -> str | None:
@@ -344,7 +400,7 @@ def _float(value: Any) -> str | None:
 
 
 def _number(value: Any) -> str | None:
-    return str(value) if type(value) is int or isinstance(value, Decimal) else None
+    return str(value) if type(value) in _NUMBERS else None
 
 
 def _decimal(value: Any) -> str | None:
