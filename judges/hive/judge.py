@@ -217,10 +217,10 @@ class HiveJudge(ProcessJudge):
         while any(each.state == "initiated" for each in self.worker()):
             continue
         if clean:
-            self._clean(table)
+            self.clean(table)
 
-    def _clean(self, table: str) -> None:
-        """Run the cleaner until it is done, or somebody may still read the old files.
+    def clean(self, table: str) -> None:
+        """Run the cleaner until it has done with a table, or somebody may still read the old files.
 
         Raises:
             HiveError: nobody can read them, and they are still there.

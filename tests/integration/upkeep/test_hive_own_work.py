@@ -131,7 +131,7 @@ def test_what_hive_leaves(hive_line: HiveJudge, line_database: str, shape: str) 
         partition = "ds='a'" if is_partitioned else None
         hive_line.compact(name, "minor", partition=partition, clean=False)
         told.check()
-        hive_line.cleaner()
+        hive_line.clean(name)  # Hive 4 refuses the next compaction until then
         told.check()
         told.check_history()
         last = told.readable_from = told.newest_id()
