@@ -129,6 +129,7 @@ class MetastoreClient(Protocol):
         *,
         write_id: int | None = None,
         valid_write_ids: ValidWriteIdList | None = None,
+        described: TableInfo | None = None,
     ) -> int:
         """Record accurate numbers of rows, and that no statistics of columns are accurate any more.
 
@@ -142,6 +143,7 @@ class MetastoreClient(Protocol):
             count: gives the new numbers for the recorded ones; called once for some hundred partitions.
             write_id: the writer's.
             valid_write_ids: those that the writer sees; both ids or neither are given.
+            described: the table as it was read just before, which saves reading it again.
 
         Returns:
             How many objects were changed.

@@ -110,7 +110,8 @@ class TableInfo:
 
     ``columns`` are the data columns in table order, ``partition_keys`` the partition columns;
     ``bucket_columns`` are in CLUSTERED BY order. ``num_buckets`` <= 0 means not bucketed. ``location`` is the
-    text the metastore holds, undecoded.
+    text the metastore holds, undecoded. ``sent`` is what a server sent, if one did: a client that alters the
+    table sends it back with its changes.
     """
 
     database: str
@@ -128,6 +129,7 @@ class TableInfo:
     serde: str = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
     parameters: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
+    sent: object = field(default=None, compare=False, repr=False)
 
     @property
     def full_name(self) -> str:

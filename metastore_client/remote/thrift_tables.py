@@ -6,6 +6,7 @@ nothing. So is a change of statistics, which stores the read values without one 
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -190,6 +191,7 @@ class TableCalls(ThriftCalls):
         *,
         write_id: int | None = None,
         valid_write_ids: ValidWriteIdList | None = None,
+        described: TableInfo | None = None,
     ) -> int:
         """See :meth:`MetastoreClient.record_row_counts`.
 
@@ -201,15 +203,19 @@ class TableCalls(ThriftCalls):
             count = dict.fromkeys
         writer = _writer(write_id, valid_write_ids)
 
+        just_read = [] if described is None else [copy.copy(described.sent)]
+
         def record_of_table() -> int:
-            changed = _with_row_counts({"": self._get_raw_table(database, table)}, count, valid_write_ids)
+            raw = just_read.pop() if just_read else self._get_raw_table(database, table)
+            changed = _with_row_counts({"": raw}, count, valid_write_ids)
             for raw in changed:
                 self._alter_raw_table(raw, writer)
             return len(changed)
 
         if partition_names is None:
             return _again_after_a_race(record_of_table)
-        keys = [key.name for key in self.get_table(database, table).partition_keys]
+        described = described or self.get_table(database, table)
+        keys = [key.name for key in described.partition_keys]
 
         def record_of_partitions(names: Sequence[str]) -> int:
             partitions = self._get_raw_partitions(database, table, names)

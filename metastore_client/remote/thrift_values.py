@@ -127,6 +127,7 @@ def table_info(raw: Any) -> TableInfo:
         serde="" if storage.serdeInfo is None else storage.serdeInfo.serializationLib or "",
         parameters=dict(raw.parameters or {}),
         owner=raw.owner or "",
+        sent=raw,
     )
 
 

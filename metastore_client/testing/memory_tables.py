@@ -182,8 +182,9 @@ class MemoryTables(ServerCalls):
         *,
         write_id: int | None = None,
         valid_write_ids: ValidWriteIdList | None = None,
+        described: TableInfo | None = None,
     ) -> int:
-        """See :meth:`MetastoreClient.record_row_counts`."""
+        """See :meth:`MetastoreClient.record_row_counts`; ``described`` changes nothing."""
         stored = self._table(database, table)
         if (write_id is None) != (valid_write_ids is None):
             raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")

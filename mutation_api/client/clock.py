@@ -6,7 +6,10 @@ import threading
 import time
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["FRESH_SECONDS", "Clock", "SystemClock"]
+
+FRESH_SECONDS = 1.0
+"""What the metastore said of a table less than so long ago need not be asked again."""
 
 
 class Clock(Protocol):

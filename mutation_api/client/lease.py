@@ -93,6 +93,7 @@ class Lease:
     ) -> None:
         self.roll_overs = 0
         self.lock_wait_seconds = 0.0
+        self.began_at_once = False
         self._metastore = metastore
         self._clock = clock
         self._find_components = find_components
@@ -211,6 +212,7 @@ class Lease:
         writers = self._writers()
         waited = self._open_and_lock(deadline)
         self._look()
+        self.began_at_once = not waited
         if not self._can_conflict():
             return True
         if waited or _is_overtaken(writers, self.txn_id, self._open_txns) or self._is_behind():
@@ -310,6 +312,7 @@ class Lease:
         Returns False if another request is queued between the two.
         """
         guard = self.txn_id
+        self.began_at_once = False
         for _ in range(ROLL_OVERS):
             self._components = self._find_components()
             lock = self._open_and_request(_shared(self._components))

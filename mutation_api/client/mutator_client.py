@@ -25,8 +25,10 @@ from mutation_api.client.one_process import NotPickled
 from mutation_api.client.past_snapshot import AsOf, PastSnapshot
 from mutation_api.client.snapshot import Snapshot
 from mutation_api.client.tables.catalog import Catalog, TableSpec, split_full_name
+from mutation_api.client.tables.descriptors import POSITIONAL_EVOLUTION
 from mutation_api.client.transaction import Transaction
 from mutation_api.client.transaction_state import TransactionState
+from mutation_api.commit.committer import DML_EVENTS
 from mutation_api.errors import (
     ClientError,
     ConfigurationError,
@@ -36,7 +38,7 @@ from mutation_api.errors import (
 from mutation_api.storage.keytab_login import log_in_as_spark
 from mutation_api.table.acid_table import AcidTable, TableRole
 
-__all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient"]
+__all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient", "ask_settings"]
 
 AGENT_NAME = "hive-mutation-api"
 """Part of the agent information of our transactions and locks."""
@@ -226,7 +228,11 @@ class MutatorClient(NotPickled):
 
     def _look_around(self, metastore: MetastoreClient) -> None:
         catalog = Catalog(
-            metastore, self._options.time_zone, self._options.write_lock, self._options.user or current_user()
+            metastore,
+            self._options.time_zone,
+            self._options.write_lock,
+            self._options.user or current_user(),
+            self._options.clock,
         )
         with metastore_errors_as_ours("could not connect"):
             opened = [catalog.read_and_probe(spec) for spec in self._specs]
@@ -273,6 +279,18 @@ _told: set[str] = set()
 """Warnings that this process has logged: a query that makes a client for each batch does not repeat them."""
 
 _UNFINISHED = (TransactionState.INACTIVE, TransactionState.OPEN, TransactionState.COMMITTING)
+
+
+def ask_settings(metastore: MetastoreClient) -> None:
+    """Ask for the server's settings that transactions need; the client keeps the answers.
+
+    Raises ConnectionFailedError: it could not be asked.
+    """
+    with metastore_errors_as_ours("could not connect"):
+        metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)
+        metastore.get_config_value(POSITIONAL_EVOLUTION, "")
+        metastore.get_config_value(DML_EVENTS, "false")
+        _server_warnings(metastore)
 
 
 def _server_warnings(metastore: MetastoreClient) -> list[str]:

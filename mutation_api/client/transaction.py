@@ -4,7 +4,6 @@
 
     with client.new_transaction() as transaction:
         table = transaction.table("default.t")          # goes to the workers
-        ...
         transaction.add_manifests("default.t", writer_id, manifests)
     # committed here; aborted if the block raised
 
@@ -106,8 +105,7 @@ class Transaction(OfOneProcess):
     def table(self, table_name: str) -> AcidTable:
         """The descriptor of ``database.table`` for the workers; a sink's is bound to this transaction.
 
-        Available only while the transaction is open: :meth:`begin` may change its id, and what is written
-        after the end is lost.
+        Only while the transaction is open: :meth:`begin` may change its id.
 
         Raises:
             TransactionStateError: the transaction is not open.
@@ -135,21 +133,21 @@ class Transaction(OfOneProcess):
         table = self._opened(table_name).table
         return locks_of_others(self._session.metastore, table, self._begun_lease().txn_ids)
 
-    def begin(self) -> None:
+    def begin(self, *, just_connected: bool = False) -> None:
         """Open the transaction, lock its tables, take the snapshot and read the tables again.
+
+        ``just_connected``: the client connected for this; what it was told just then is not asked again.
 
         Raises:
             LockNotAcquiredError: others held the lock for longer than ``lock_timeout_seconds``.
-            TableNotMutableError: a table was dropped since the client connected, or altered so that it breaks
-                a rule now.
-            ConnectionFailedError, TransactionAbortedError, LockLostError, TransactionError: the metastore
-                failed.
+            TableNotMutableError: a table does not exist any more, or breaks a rule now.
+            ConnectionFailedError, LockLostError, TransactionError: the metastore failed.
             TransactionStateError: the transaction has already begun.
         """
         after = next_state(self._state, Step.BEGIN, self._txn_id())
         self._phases.restart()
         try:
-            self._acquire()
+            self._acquire(knows_tables=just_connected)
             with metastore_errors_as_ours(f"could not read the tables of transaction {self._txn_id()}"):
                 self._read_tables()
         except BaseException:
@@ -218,9 +216,10 @@ class Transaction(OfOneProcess):
         )
         try:
             with metastore_errors_as_ours(f"could not publish transaction {self.id}"):
-                self._beat_and_check()
+                self._begun_lease().beat()
+                self.check()
                 self._published = committer.publish(self._outputs())
-                self._beat_and_check()
+                self.check()
         except BaseException:
             self._roll_back(committer, Step.ABORT)
             raise
@@ -236,8 +235,7 @@ class Transaction(OfOneProcess):
 
         Raises:
             TransactionStateError: it is committed, its outcome is unknown, or it is of another process.
-            ConnectionFailedError: the metastore could not be reached; the abort is tried again in the
-                background until the transaction times out there.
+            ConnectionFailedError: no answer; it is tried again until the transaction times out there.
         """
         self.check_process()
         with self._mutex:
@@ -304,8 +302,10 @@ class Transaction(OfOneProcess):
         except Exception:
             _log.exception("could not abort transaction %s after %r", self._txn_id(), error)
 
-    def _acquire(self) -> None:
+    def _acquire(self, *, knows_tables: bool) -> None:
         session = self._session
+        if not knows_tables:
+            session.catalog.forget()
         lease = Lease(session.metastore, session.clock, self._to_lock, session.settings, self._on_lost)
         lease.acquire()
         self._lease = lease
@@ -316,8 +316,12 @@ class Transaction(OfOneProcess):
             return lock_components([catalog.to_lock(s) for s in self._session.specs])
 
     def _read_tables(self) -> None:
-        """Read under the lock, so Hive's DDL cannot change the tables any more."""
-        opened = [self._session.catalog.read_with_partition_names(s) for s in self._session.specs]
+        """Read under the lock, so Hive's DDL cannot change the tables any more.
+
+        If nobody held it, what was read just before will do: the committer compares it with what it finds.
+        """
+        catalog, at_once = self._session.catalog, self._begun_lease().began_at_once
+        opened = [catalog.read_with_partition_names(s, may_know=at_once) for s in self._session.specs]
         self._tables = {o.table.full_name: o for o in opened}
 
     def _with_partitions(self, table_name: str) -> OpenTable:
@@ -344,10 +348,6 @@ class Transaction(OfOneProcess):
             if removed:
                 txn_ids = [each.txn_id for each in removed]
                 _log.info("removed files that transactions %s had left staged in %s", txn_ids, name)
-
-    def _beat_and_check(self) -> None:
-        self._begun_lease().beat()
-        self.check()
 
     def _outputs(self) -> list[TableOutput]:
         lease, outputs, is_optimistic = self._begun_lease(), [], self._session.catalog.is_optimistic

@@ -5,11 +5,11 @@ The order of the steps makes a crash harmless:
 1. check everything that can be checked; nothing has changed so far;
 2. create missing partitions;
 3. register every touched partition with the transaction;
-4. in the legacy layout, give all buckets a base file (see ``base_files``); give the files their final names;
-5. send the server the names of the files, if it wants them for replication;
-6. record the numbers of rows: Hive 4 answers ``count(*)`` from them (see ``row_counts``).
+4. record the numbers of rows: Hive 4 answers ``count(*)`` from them (see ``row_counts``);
+5. in the legacy layout, give all buckets a base file (see ``base_files``); give the files their final names;
+6. send the server the names of the files, if it wants them for replication.
 
-Step 3 must come before step 4: a metastore of Hive 2.3 or 3.1 forgets an aborted transaction that has
+Step 3 must come before step 5: a metastore of Hive 2.3 or 3.1 forgets an aborted transaction that has
 registered nothing, and from then on readers take its files for committed data (observed on 2.3.10 and 3.1.3).
 The caller does the commit itself.
 """
@@ -49,7 +49,7 @@ from mutation_api.storage.protocol import Staged, Storage
 from mutation_api.storage.side_by_side import side_by_side
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["Committer", "PartitionSource", "PublishedTable"]
+__all__ = ["DML_EVENTS", "Committer", "PartitionSource", "PublishedTable"]
 
 DML_EVENTS = "hive.metastore.dml.events"
 V1_MARK = bytes(4)
@@ -141,16 +141,18 @@ class Committer:
         for output in outputs:
             self._check(output)
         written = [o for o in outputs if o.manifests]
+        described = [self._read_unchanged(o.description) for o in written]
         ensured = [self._partitions.ensure(o.table, o.partition_values) for o in written]
         for output in written:
             self._register(output)
+        took_long = any(created for _, created in ensured)
+        for output, (_, created), table in zip(written, ensured, described, strict=True):
+            self._counted.append(output)
+            record_row_counts(self._metastore, output, created, None if took_long else table)
         self._check_alive()
         for output, (partitions, _) in zip(written, ensured, strict=True):
             self._move_files(output, partitions)
         self._notify(written, [partitions for partitions, _ in ensured])
-        for output, (_, created) in zip(written, ensured, strict=True):
-            self._counted.append(output)
-            record_row_counts(self._metastore, output, created)
         for output in outputs:
             remove_staging(output.table, self._txn_id)
         return {
@@ -187,8 +189,6 @@ class Committer:
         with _file_errors(table):
             staged = list_staged(table, self._txn_id)
         check_staged(table, output.writers, output.manifests, staged)
-        if output.manifests:
-            self._check_unchanged(output.description)
         with _file_errors(table):
             _refuse_where_nothing_may_be_made(output)
         if table.version.encodes_buckets:
@@ -205,7 +205,8 @@ class Committer:
                 "rows there: the ROW__IDs belong to other partitions"
             )
 
-    def _check_unchanged(self, before: TableInfo) -> None:
+    def _read_unchanged(self, before: TableInfo) -> TableInfo:
+        """The table as it is now. Raises TableNotMutableError: it was dropped or altered."""
         try:
             after = self._metastore.get_table(before.database, before.name)
         except NoSuchObjectError as error:
@@ -218,6 +219,7 @@ class Committer:
                     f"table {before.full_name} was altered while transaction {self._txn_id} was running: "
                     f"{what} was {get(before)} and is {get(after)}"
                 )
+        return after
 
     def _register(self, output: TableOutput) -> None:
         table = output.table
@@ -299,6 +301,7 @@ _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {
     "its format": lambda t: (t.serde, t.input_format, t.output_format),
     "'transactional'": lambda t: t.parameters.get("transactional"),
     "'transactional_properties'": lambda t: t.parameters.get("transactional_properties"),
+    "'bucketing_version'": lambda t: t.parameters.get("bucketing_version"),
 }
 
 

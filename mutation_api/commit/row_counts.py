@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
+from metastore_client.model import TableInfo
 from metastore_client.row_counts import CountRows
 from mutation_api.commit.table_output import TableOutput
 from mutation_api.errors import MutationError
@@ -26,13 +27,16 @@ __all__ = ["record_row_counts", "take_back_row_counts"]
 _log = logging.getLogger(__name__)
 
 
-def record_row_counts(metastore: MetastoreClient, output: TableOutput, created: Collection[str]) -> None:
+def record_row_counts(
+    metastore: MetastoreClient, output: TableOutput, created: Collection[str], described: TableInfo | None
+) -> None:
     """Add what a transaction inserted and deleted to the recorded numbers of rows.
 
     Args:
         metastore: where they are recorded.
-        output: what was written; its files have their final names.
+        output: what was written; its files have no final names yet.
         created: names of the partitions that the transaction created.
+        described: the table as it was read just before; None if that was a while ago.
 
     Raises:
         MetastoreError: see :class:`MetastoreClient`.
@@ -41,10 +45,12 @@ def record_row_counts(metastore: MetastoreClient, output: TableOutput, created: 
 
     def new_counts(recorded: Mapping[str, int | None]) -> Mapping[str, int | None]:
         known = {name: 0 if name in created else rows for name, rows in recorded.items()}
-        added = {name: rows + changes[name] for name, rows in known.items() if rows is not None}
-        return added | _counted(output, [name for name, rows in known.items() if rows is None])
+        counted = _counted(output, [name for name, rows in known.items() if rows is None])
+        return {
+            name: None if rows is None else rows + changes[name] for name, rows in (known | counted).items()
+        }
 
-    _record(metastore, output, new_counts)
+    _record(metastore, output, new_counts, described)
 
 
 def take_back_row_counts(metastore: MetastoreClient, output: TableOutput) -> None:
@@ -64,7 +70,9 @@ def take_back_row_counts(metastore: MetastoreClient, output: TableOutput) -> Non
         _log.warning("table %s: numbers of rows stay too high: %s", output.table.full_name, error)
 
 
-def _record(metastore: MetastoreClient, output: TableOutput, count: CountRows) -> None:
+def _record(
+    metastore: MetastoreClient, output: TableOutput, count: CountRows, described: TableInfo | None = None
+) -> None:
     table = output.table
     metastore.record_row_counts(
         table.database,
@@ -73,11 +81,12 @@ def _record(metastore: MetastoreClient, output: TableOutput, count: CountRows) -
         count,
         write_id=output.write_id,
         valid_write_ids=output.valid_write_ids,
+        described=described,
     )
 
 
 def _counted(output: TableOutput, names: Sequence[str]) -> dict[str, int | None]:
-    """Rows of partitions by their files, our own included."""
+    """Rows of partitions by their files, without our own."""
     if not names:
         return {}
     table = output.table

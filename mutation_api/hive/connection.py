@@ -20,7 +20,7 @@ from mutation_api.client.builder import (
 from mutation_api.client.late_aborts import close_after_aborts
 from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.client.lock import WriteLock
-from mutation_api.client.mutator_client import MutatorClient
+from mutation_api.client.mutator_client import MutatorClient, ask_settings
 from mutation_api.client.one_process import NotPickled
 from mutation_api.client.past_snapshot import AsOf
 from mutation_api.client.tables.catalog import split_full_name
@@ -67,11 +67,21 @@ def connect(
         user, lock_timeout_seconds, write_lock, time_zone, lock_failure_listener, local or LocalOptions()
     )
     options.builder()  # refuses options that make no sense
+    hive = _opened(metastore, options)
+    try:
+        ask_settings(hive.metastore)
+    except BaseException:
+        hive.close()
+        raise
+    return hive
+
+
+def _opened(metastore: MetastoreTarget, options: _Options) -> Hive:
     if not isinstance(metastore, str | Path | Mapping | MetastoreConfig | None):
         return Hive(metastore, options, owns_metastore=False)
     log_in_as_spark()
     try:
-        return Hive(thrift_client.connect(metastore, user=user), options, owns_metastore=True)
+        return Hive(thrift_client.connect(metastore, user=options.user), options, owns_metastore=True)
     except InvalidConfigurationError as error:
         raise ConfigurationError(str(error)) from error
     except MetastoreError as error:

@@ -76,7 +76,7 @@ class HiveTransaction(OfOneProcess):
             raise TransactionStateError("a transaction is used once: make another one")
         try:
             transaction = self._client.connect().new_transaction()
-            transaction.begin()
+            transaction.begin(just_connected=True)
         except BaseException:
             self.close()
             raise

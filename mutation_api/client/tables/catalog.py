@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import PartitionInfo, TableInfo
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME, DEFAULT_PARTITION_SETTING
+from mutation_api.client.clock import FRESH_SECONDS, Clock, SystemClock
 from mutation_api.client.lock import LockedTable, WriteLock
 from mutation_api.client.tables.databases import HOW_TO_FIND_DATABASES, has_database
 from mutation_api.client.tables.descriptors import (
@@ -90,6 +92,8 @@ class Catalog:
         metastore: describes the tables.
         time_zone: the zone of Hive's own processes, see AcidTable.
         write_lock: how sinks are locked.
+        user: whose name ``current_user()`` gives.
+        clock: tells what was read just now.
     """
 
     def __init__(
@@ -98,18 +102,21 @@ class Catalog:
         time_zone: str | None = None,
         write_lock: WriteLock = WriteLock.EXCLUSIVE,
         user: str = "",
+        clock: Clock | None = None,
     ) -> None:
         self._metastore = metastore
         self._time_zone = time_zone
         self._write_lock = write_lock
         self._user = user
+        self._clock = clock or SystemClock()
+        self._known: dict[str, tuple[float, TableInfo]] = {}
 
     @property
     def is_optimistic(self) -> bool:
         """Whether writers do not wait for each other, and the first to commit wins."""
         return self._write_lock is WriteLock.OPTIMISTIC
 
-    def read(self, spec: TableSpec, *, under_lock: bool = False) -> OpenTable:
+    def read(self, spec: TableSpec, *, under_lock: bool = False, may_know: bool = False) -> OpenTable:
         """Read a table without its partitions.
 
         Args:
@@ -117,15 +124,13 @@ class Catalog:
             under_lock: ask for a sink's database and constraints, too. Otherwise the database is asked only
                 if the table has a mark of a replication, since the call costs each small transaction some
                 2 %.
+            may_know: a description will do that the server gave just now; see FRESH_SECONDS.
 
         Raises:
             TableNotMutableError: it or its database does not exist, or it breaks a rule.
             MetastoreError: the server could not be asked.
         """
-        try:
-            info = self._metastore.get_table(spec.database, spec.name)
-        except NoSuchObjectError as error:
-            raise TableNotMutableError(self._what_is_missing(spec)) from error
+        info = self._described(spec, may_know=may_know)
         asks = spec.role is TableRole.SINK and (under_lock or bool(marks_of_replica(info.parameters)))
         database = self._metastore.get_database_parameters(spec.database) if asks else None
         version = check_mutable(info, self._metastore.capabilities(), spec.role, database)
@@ -143,6 +148,21 @@ class Catalog:
             constraints = self._metastore.get_constraints(spec.database, spec.name)
             table = with_constraints(table, constraints, self._user)
         return OpenTable(spec, info, table)
+
+    def forget(self) -> None:
+        """Ask the server again for every table."""
+        self._known.clear()
+
+    def _described(self, spec: TableSpec, *, may_know: bool) -> TableInfo:
+        now = self._clock.now()
+        asked_at, info = self._known.get(spec.full_name, (-math.inf, None))
+        if info is None or not may_know or now - asked_at >= FRESH_SECONDS:
+            try:
+                info = self._metastore.get_table(spec.database, spec.name)
+            except NoSuchObjectError as error:
+                raise TableNotMutableError(self._what_is_missing(spec)) from error
+            self._known[spec.full_name] = now, info
+        return info
 
     @functools.cached_property
     def _null_partition_text(self) -> str:
@@ -164,7 +184,7 @@ class Catalog:
 
     def to_lock(self, spec: TableSpec) -> LockedTable:
         """The locks that a transaction needs on a table. Raises as :meth:`read`."""
-        opened = self.read(spec)
+        opened = self.read(spec, may_know=True)
         is_partitioned = bool(opened.table.partition_keys)
         capabilities = self._metastore.capabilities()
         return LockedTable(
@@ -207,12 +227,12 @@ class Catalog:
         names = probed_partitions(self._metastore, opened.table)
         return check_partition_directories(opened.table, names)
 
-    def read_with_partition_names(self, spec: TableSpec) -> OpenTable:
+    def read_with_partition_names(self, spec: TableSpec, *, may_know: bool = False) -> OpenTable:
         """As :meth:`read` under the lock, with the names of all partitions.
 
         Raises: as :meth:`read`; TableNotMutableError: two names mean the same partition.
         """
-        opened = self.read(spec, under_lock=True)
+        opened = self.read(spec, under_lock=True, may_know=may_know)
         if not opened.table.partition_keys:
             return replace(opened, partitions=())
         names = self._metastore.get_partition_names(spec.database, spec.name)

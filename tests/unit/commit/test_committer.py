@@ -13,6 +13,7 @@ from metastore_client.testing import InMemoryMetastore
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.tables.descriptors import describe, with_partitions
 from mutation_api.client.tables.partition_creator import PartitionCreator
+from mutation_api.commit import committer
 from mutation_api.commit.committer import Committer
 from mutation_api.commit.manifest import DeltaManifest, FileKind
 from mutation_api.commit.staging import list_staged
@@ -190,15 +191,16 @@ def test_a_failure_half_way_removes_what_was_published(
 
     seen = []
 
-    def full(*_: object, **__: object) -> int:
+    def full(*_: object) -> None:
         seen.append(len(files_below(tmp_path)))
         raise LockLostError("in between")
 
-    monkeypatch.setattr(metastore, "record_row_counts", full)
+    monkeypatch.setattr(committer, "remove_staging", full)
     with pytest.raises(LockLostError):
         _publish(metastore, table, *manifests)
+    assert seen == [2]
     assert files_below(tmp_path) == []
-    assert seen == [2, 0]  # what was recorded is taken back, too
+    assert metastore.calls.count("record_row_counts") == 2  # what was recorded is taken back, too
 
 
 def test_a_file_that_cannot_be_moved_is_our_error(metastore: InMemoryMetastore, tmp_path: Path) -> None:
