@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
@@ -46,6 +46,7 @@ from mutation_api.client.clock import Clock
 from mutation_api.client.failure import client_error
 from mutation_api.client.heartbeat import Heartbeat
 from mutation_api.client.late_aborts import abort_later
+from mutation_api.client.local_queue import Place, queue_up
 from mutation_api.client.lock import Lock, Marks
 from mutation_api.errors import ClientError, TransactionError
 
@@ -81,6 +82,7 @@ class Lease:
         find_components: returns what to lock, as of now; called before each lock request.
         settings: the client's.
         on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
+        queued_tables: those whose writers wait for each other; threads of this process do so here.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Lease:
         find_components: Callable[[], tuple[LockComponent, ...]],
         settings: LeaseSettings,
         on_lost: Callable[[ClientError], None],
+        queued_tables: Sequence[str] = (),
     ) -> None:
         self.roll_overs = 0
         self.lock_wait_seconds = 0.0
@@ -100,6 +103,8 @@ class Lease:
         self._components: tuple[LockComponent, ...] = ()
         self._settings = settings
         self._on_lost = on_lost
+        self._queued_tables = tuple(sorted(queued_tables))
+        self._place: Place | None = None
         self._opened: list[int] = []
         self._lock: Lock | None = None
         self._heartbeats: list[Heartbeat] = []
@@ -185,6 +190,11 @@ class Lease:
         self.stop()
         for txn_id in self._opened[:-1]:
             self._end_quietly(txn_id)
+        self._leave_queue()
+
+    def _leave_queue(self) -> None:
+        if self._place is not None:
+            self._place.give_back()
 
     def abort(self) -> None:
         """Stop beating and abort. A transaction that is already over is accepted.
@@ -200,6 +210,7 @@ class Lease:
     def _acquire(self) -> None:
         started = self._clock.now()
         deadline = started + self._settings.lock_timeout_seconds
+        self._place = queue_up(self._metastore, self._queued_tables, self._clock, deadline)
         give_ways = 0
         while not self._attempt(deadline, may_give_way=give_ways < GIVE_WAYS):
             give_ways += 1
@@ -211,11 +222,13 @@ class Lease:
         self._components = self._find_components()
         writers = self._writers()
         waited = self._open_and_lock(deadline)
-        self._look()
         self.began_at_once = not waited
+        if waited and self._can_conflict():
+            return self._roll_over(deadline, may_give_way=may_give_way)
+        self._look()
         if not self._can_conflict():
             return True
-        if waited or _is_overtaken(writers, self.txn_id, self._open_txns) or self._is_behind():
+        if _is_overtaken(writers, self.txn_id, self._open_txns) or self._is_behind():
             return self._roll_over(deadline, may_give_way=may_give_way)
         return True
 
@@ -338,6 +351,7 @@ class Lease:
             self._lock.give_up()
         for txn_id in self._opened:
             self._end_quietly(txn_id)
+        self._leave_queue()
 
     def _end_quietly(self, txn_id: int) -> None:
         try:

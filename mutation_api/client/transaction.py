@@ -306,7 +306,10 @@ class Transaction(OfOneProcess):
         session = self._session
         if not knows_tables:
             session.catalog.forget()
-        lease = Lease(session.metastore, session.clock, self._to_lock, session.settings, self._on_lost)
+        queued = [s.full_name for s in session.specs if session.catalog.excludes(s)]
+        lease = Lease(
+            session.metastore, session.clock, self._to_lock, session.settings, self._on_lost, queued
+        )
         lease.acquire()
         self._lease = lease
 

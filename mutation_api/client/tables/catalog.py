@@ -116,6 +116,12 @@ class Catalog:
         """Whether writers do not wait for each other, and the first to commit wins."""
         return self._write_lock is WriteLock.OPTIMISTIC
 
+    def excludes(self, spec: TableSpec) -> bool:
+        """Whether two transactions that may change the table wait for each other."""
+        if spec.role is not TableRole.SINK or spec.insert_only:
+            return False
+        return not (self.is_optimistic and self._metastore.capabilities().has_exclusive_write_lock)
+
     def read(self, spec: TableSpec, *, under_lock: bool = False, may_know: bool = False) -> OpenTable:
         """Read a table without its partitions.
 
