@@ -17,9 +17,9 @@ from mutation_api.inputs.engines.choice import engine_for
 from mutation_api.inputs.engines.engine import Engine
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.update.extract import ExtractOptions, ExtractReport, extract_by
-from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.rdbms.database import SourceDatabase, SourceObject
 from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.source_access import check_same_source
 from mutation_api.update.sources import AnyCapture
 from mutation_api.update.tables import find_mark, require_settings, watermark_table_of, write_settings
 from mutation_api.update.waiting import waiting_changes
@@ -58,13 +58,18 @@ def disable_update(
     spark: SparkSession | None = None,
     local: LocalOptions | None = None,
     password: str | None = None,
+    source: str | None = None,
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     progress: Callable[[str], None] = lambda line: None,
 ) -> DisableReport:
     """:func:`disable_by`, with the arguments of ``extract_update``."""
     options = ExtractOptions(
-        password=password, user=user, lock_timeout_seconds=lock_timeout_seconds, progress=progress
+        password=password,
+        source=source,
+        user=user,
+        lock_timeout_seconds=lock_timeout_seconds,
+        progress=progress,
     )
 
     def engine(source: AnyCapture) -> Engine:
@@ -98,13 +103,15 @@ def disable_by(
 
     Raises:
         OutstandingChangesError: changes have not been extracted, or may be; nothing was changed.
-        ConfigurationError: incremental update is not enabled.
+        ConfigurationError: incremental update is not enabled, or the source is not the one that is allowed.
         Others: as ``extract_update``.
     """
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
-    database = connect_database(settings.source, options.password)
+    found = find_mark(metastore, table)
+    database = options.access.connected(table, settings)
     try:
+        check_same_source(table, () if found is None else (found[0],), settings)
         if settings.state == "enabled" and not discard:
             _refuse_outstanding(engine, metastore, database, table, settings, options)
         settings = replace(settings, state="disabling")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from metastore_client.client import MetastoreClient
 from mutation_api.client.tables.catalog import split_full_name
@@ -17,12 +17,21 @@ from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.connect import checked_url, connect_database
 from mutation_api.update.rdbms.database import CapturedTable, SourceDatabase, SourceObject
-from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.settings import UpdateSettings, as_method
 from mutation_api.update.source_rows import ReadPlan
 from mutation_api.update.steady_snapshot import source_state
+from mutation_api.update.stored_text import (
+    StoredTextError,
+    as_name,
+    as_optional_name,
+    as_overlap,
+    as_time_zone,
+)
 from mutation_api.update.tables import find_settings, get_table, write_settings
 
 __all__ = ["EnableReport", "enable_update"]
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -108,25 +117,26 @@ def enable_update(
         ConnectionFailedError: the source or the metastore cannot be reached, or refuses a statement.
     """
     table = ".".join(split_full_name(table))
-    database = connect_database(source, password)
+    address = checked_url(source)
+    database = connect_database(address, password)
     try:
         wanted = UpdateSettings(
             identifier=secrets.token_hex(4),
             state="enabling",
-            source=checked_url(source).render_as_string(),
-            source_table=source_table or split_full_name(table)[1],
-            key=tuple(key),
-            method=CaptureMethod(method),
-            version_column=version_column,
-            overlap=overlap,
+            source=address,
+            source_table=_checked_option("source_table", source_table or split_full_name(table)[1], as_name),
+            key=_checked_names("key", key),
+            method=_checked_option("method", getattr(method, "value", method), as_method),
+            version_column=_checked_option("version_column", version_column, as_optional_name),
+            overlap=_checked_option("overlap", overlap, as_overlap),
             compares_keys=compare_keys,
             verifies_version=verify_version,
             verifies_key=verify_key,
             create_partitions=create_partitions,
             is_loaded=is_loaded,
-            ignored_columns=tuple(ignored_columns),
-            null_for=tuple(sorted({name.lower() for name in null_for})),
-            time_zone=time_zone,
+            ignored_columns=_checked_names("ignored_columns", ignored_columns),
+            null_for=tuple(sorted({name.lower() for name in _checked_names("null_for", null_for)})),
+            time_zone=_checked_option("time_zone", time_zone, as_time_zone),
             enabled_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         captured, settings = _checked(metastore, table, database, wanted)
@@ -139,11 +149,25 @@ def enable_update(
     return EnableReport(table, replace(settings, state="enabled"), objects, dry_run)
 
 
+def _checked_option(name: str, value: object, read: Callable[[str], _Value]) -> _Value:
+    """The typed value of an option. Raises ConfigurationError."""
+    try:
+        return read(value if isinstance(value, str) else str(value))
+    except StoredTextError as error:
+        raise ConfigurationError(f"{name}={value!r}: it must be {error}") from error
+
+
+def _checked_names(option: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns. Raises ConfigurationError."""
+    return tuple(_checked_option(option, name, as_name) for name in names)
+
+
 def _checked(
     metastore: MetastoreClient, table: str, database: SourceDatabase, wanted: UpdateSettings
 ) -> tuple[CapturedTable, UpdateSettings]:
     """Everything that can be refused is refused here, before anything is made."""
-    _check_options(wanted)
+    if wrong := wanted.contradiction():
+        raise ConfigurationError(f"method {wanted.method.value} {wrong}")
     captured = database.describe(wanted.source_table)
     settings = replace(wanted, key=_key(captured, wanted))
     database.check_capture(captured, settings.key, settings.method)
@@ -165,25 +189,6 @@ def _check_null_for(plan: ReadPlan, settings: UpdateSettings) -> None:
             wrong = "method binlog reads values of the log, and refuses dates that are not dates of Hive"
         if wrong:
             raise ConfigurationError(f"null_for={list(settings.null_for)}: {name}: {wrong}")
-
-
-def _check_options(wanted: UpdateSettings) -> None:
-    method = wanted.method
-    wrong = ""
-    if method.has_version and not wanted.version_column:
-        wrong = "needs the name of a growing column (version_column)"
-    elif not method.has_version and wanted.version_column:
-        wrong = "reads no version column"
-    elif wanted.compares_keys and method is not CaptureMethod.ROW_VERSION:
-        wrong = "has no use for a comparison of keys, only row-version has"
-    elif not wanted.verifies_version and not method.has_version:
-        wrong = "has no version column that could be verified, only the row-version methods have"
-    elif not wanted.verifies_key and not method.is_insert_only:
-        wrong = "always needs its key; only the insert-only methods can go without its verification"
-    elif method is CaptureMethod.BINLOG and not wanted.source.startswith(("mysql", "mariadb")):
-        wrong = "is MySQL's and MariaDB's alone"
-    if wrong:
-        raise ConfigurationError(f"method {method.value} {wrong}")
 
 
 def _key(captured: CapturedTable, wanted: UpdateSettings) -> tuple[str, ...]:
@@ -277,5 +282,5 @@ def _carry_out(
     if settings.is_loaded:
         # No copy is made that would note it.
         found = source_state(database, settings, table).fingerprint
-        settings = replace(settings, fingerprint=json.dumps(found.to_dict()))
+        settings = replace(settings, fingerprint=found)
     write_settings(metastore, table, replace(settings, state="enabled"))

@@ -62,7 +62,7 @@ def _sections(status: UpdateStatus) -> dict[str, list[tuple[str, str]]]:
             *[("Dead transaction", f"{each.id} of {each.user}@{each.hostname}") for each in status.dead_txns],
         ],
         "OFFLOAD INFORMATION": [
-            ("Source", settings.source),
+            ("Source", str(settings.source)),
             ("Source table", settings.source_table),
             ("Target", status.table),
         ],
@@ -122,7 +122,7 @@ def status_dict(status: UpdateStatus) -> dict[str, Any]:
     return {
         "table": status.table,
         "state": settings.state,
-        "source": settings.source,
+        "source": str(settings.source),
         "source_table": settings.source_table,
         "key": list(settings.key),
         "method": settings.method.value,

@@ -72,8 +72,7 @@ class MySqlCapture(SqlDatabase):
         self._numbers(table)
         if method.is_insert_only:
             return
-        shown = self.quoted(table.schema, table.name).replace("%", "%%")
-        ((_, create),) = self.rows(f"SHOW CREATE TABLE {shown}")
+        ((_, create),) = self.rows(f"SHOW CREATE TABLE {self.quoted(table.schema, table.name)}")
         for name, rules in changing_foreign_keys(str(create)):
             raise RecordLayoutError(
                 f"source table {table.full_name}: foreign key {name} changes its rows ({rules}), and no "

@@ -21,14 +21,16 @@ Changes are captured by :mod:`~mutation_api.update.rdbms.postgresql_capture`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import psycopg
 import pyarrow as pa
 from psycopg.types.string import TextLoader
 
-from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError, SourcePositionError
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
@@ -43,7 +45,13 @@ from mutation_api.update.rdbms.postgresql_capture import (
 )
 from mutation_api.update.rdbms.postgresql_growing import GROWING, growing_column
 from mutation_api.update.rdbms.postgresql_privileges import PRIVILEGES, check_log_privileges
-from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
+from mutation_api.update.rdbms.postgresql_quoting import literal_of
+from mutation_api.update.rdbms.sql_database import (
+    DDL_WAIT_SECONDS,
+    OPERATION_COLUMN,
+    RECEIPT,
+    SEQUENCE_COLUMN,
+)
 from mutation_api.update.rdbms.values import null_advice, to_hive_column
 from mutation_api.update.settings import UpdateSettings
 
@@ -140,10 +148,10 @@ class PostgreSql(PostgreSqlCapture):
             ((account, owner, is_owner, may_create),) = self.rows(PRIVILEGES, table.detail.oid)
             check_log_privileges(table, account, owner, is_owner=is_owner, may_create=may_create)
 
-    def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
+    def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
         """xmin, a row's last transaction, needs no overlap; a column of ours to read does."""
         if column.lower() == _XMIN:
-            if overlap:
+            if overlap is not None:
                 raise ConfigurationError(
                     f"{_XMIN} needs no overlap: the database knows which transactions are open"
                 )
@@ -157,12 +165,12 @@ class PostgreSql(PostgreSqlCapture):
         if settings.version_column.lower() != _XMIN:
             return super().version_bound(snapshot, table, settings, before)
         bound = str(snapshot.value("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))
-        return bound, bool(before) and int(bound) - int(before) >= _XIDS // 2 - _XID_MARGIN
+        return bound, bool(before) and int(bound) - _xid(before) >= _XIDS // 2 - _XID_MARGIN
 
     def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
         """For xmin: rows of that transaction or later ones, by age, since the numbers run in a circle."""
         if settings.version_column.lower() == _XMIN:
-            return f"age(xmin) <= age('{int(bound) % _XIDS}'::xid)"
+            return f"age(xmin) <= age('{_xid(bound) % _XIDS}'::xid)"
         return super().from_version(table, settings, bound)
 
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
@@ -174,11 +182,17 @@ class PostgreSql(PostgreSqlCapture):
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return _shown(column, self.name_of(column, table), time_zone)
+        return self._shown(column, self.name_of(column, table), time_zone)
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return _shown(column, self.of_log(column, table), time_zone)
+        return self._shown(column, self.of_log(column, table), time_zone)
+
+    def _shown(self, column: SourceColumn, value: str, time_zone: str) -> str:
+        """The expression that reads a value of a column."""
+        if column.detail.kind == "timestamptz":
+            return f"({value} AT TIME ZONE {literal_of(time_zone)})"
+        return value if column.detail.kind in _ALLOWED else f"{value}::text"
 
     def seconds(self, expression: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -196,11 +210,11 @@ class PostgreSql(PostgreSqlCapture):
             column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
         )
 
-    def receipt_statement(self, table: str) -> str:
+    def receipt_statement(self, table: str, number: int) -> str:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
         return (
             f"INSERT INTO {table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN}) OVERRIDING SYSTEM VALUE "
-            "VALUES ({}, {}) ON CONFLICT DO NOTHING"
+            f"VALUES ({number:d}, {RECEIPT}) ON CONFLICT DO NOTHING"
         )
 
     def only_grows(self, settings: UpdateSettings) -> bool:
@@ -233,11 +247,16 @@ class PostgreSql(PostgreSqlCapture):
         connection.execute("SET LOCAL client_min_messages = warning")
 
 
-def _shown(column: SourceColumn, value: str, time_zone: str) -> str:
-    """The expression that reads a value of a column."""
-    if column.detail.kind == "timestamptz":
-        return f"({value} AT TIME ZONE '{time_zone}')"
-    return value if column.detail.kind in _ALLOWED else f"{value}::text"
+def _xid(bound: str) -> int:
+    """The number of a transaction, with the turns. Raises SourcePositionError: the text is none."""
+    if not re.fullmatch("-?[0-9]{1,20}", bound):
+        raise SourcePositionError(
+            f"the position in Hive has the bound {bound[:200]!r}, which is not the number of a transaction "
+            f"({_XMIN}): somebody altered it. Nothing was read. Disable incremental update and discard "
+            "(hive-mutate update disable --discard), then enable it anew: the first extraction compares the "
+            "two tables"
+        )
+    return int(bound)
 
 
 def _text_length(detail: ColumnDetail) -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import pytest
 
 from metastore_client.errors import MetastoreUnavailableError
@@ -14,6 +16,8 @@ from mutation_api.errors import (
     OutstandingChangesError,
     RecordLayoutError,
 )
+from mutation_api.inputs.source_url import SourceUrl
+from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.settings import PREFIX, ObjectNames, UpdateSettings
 from tests.support.shops import Shop
@@ -180,18 +184,21 @@ def test_settings_are_the_same_from_their_properties() -> None:
     settings = UpdateSettings(
         identifier="0a1b2c3d",
         state="enabled",
-        source="postgresql://u@h/db",
+        source=SourceUrl.of("postgresql://u@h/db"),
         source_table="s.ördérs",
         key=("a", "b,c"),
         method=CaptureMethod.ROW_VERSION,
+        version_column="v",
+        overlap=Decimal("1.5"),
         compares_keys=True,
+        fingerprint=Fingerprint("1", {"a": "b"}),
         ignored_columns=("x",),
     )
     properties = {name: value for name, value in settings.to_properties().items() if value is not None}
     assert all(properties.values())  # Hive's compactor fails on an empty one
     assert UpdateSettings.of("d.t", properties) == settings
     assert UpdateSettings.of("d.t", {"other": "x"}) is None
-    with pytest.raises(ConfigurationError, match="are damaged"):
+    with pytest.raises(ConfigurationError, match=r"update\.method is 'guess'; allowed is one of"):
         UpdateSettings.of("d.t", {**properties, PREFIX + "method": "guess"})
     assert settings.names == ObjectNames("hm__rd_rs_0a1b2c3d_log", "hm__rd_rs_0a1b2c3d")
 
