@@ -1,8 +1,8 @@
 """Processes that extract without a pause, and can be killed at any moment; each costs a fork.
 
 ``python -m tests.integration.update.extracting_process`` imports everything once. Then it reads a line of
-JSON for each process to begin, ``[uri, table, password, source, user]``, and answers with its id; and an id for each
-process to wait for, answered when that has ended.
+JSON for each process to begin, ``[uri, table, password, source, user]``, and answers with its id; and an id
+for each process to wait for, answered when that has ended.
 """
 
 from __future__ import annotations
