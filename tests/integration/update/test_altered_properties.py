@@ -1,0 +1,238 @@
+"""Whoever may ALTER a table of Hive gets neither the source's password nor rows that nobody has asked for."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from metastore_client.model import ColumnInfo
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
+from mutation_api.update.settings import PREFIX
+from mutation_api.update.source_access import SOURCE_VARIABLE
+from mutation_api.update.status import update_status
+from tests.integration.update.conftest import KINDS
+from tests.support.shops import Shop, Source
+
+ORDERS = "(id INTEGER NOT NULL PRIMARY KEY, item VARCHAR(40), v INTEGER, at TIMESTAMP NULL)"
+COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"), ColumnInfo("at", "timestamp"))
+
+
+class Listener:
+    """A host of somebody else; it notes whether anybody came."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.settimeout(0.2)
+        self.port = self._socket.getsockname()[1]
+
+    def was_connected(self) -> bool:
+        """Whether somebody has connected since the last question."""
+        try:
+            self._socket.accept()[0].close()
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._socket.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    """A listener, closed after the test."""
+    found = Listener()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def shop(source: Source, tmp_path: Path) -> Shop:
+    """A shop that is enabled by a growing column, and extracted."""
+    source.run(
+        f"CREATE TABLE orders {ORDERS}",
+        f"CREATE TABLE secret {ORDERS}",
+        "INSERT INTO orders VALUES (1, 'tea', 1, '2024-05-01 10:00:00')",
+        "INSERT INTO secret VALUES (77, 's3cret', 1, '2024-05-01 10:00:00')",
+    )
+    metastore = InMemoryMetastore(tmp_path / "warehouse", capabilities=HIVE_4_1)
+    shop = Shop(source, metastore, "default", COLUMNS)
+    shop.enable(method="row-version", version_column="v", overlap="5", ignored_columns=["v"])
+    return shop
+
+
+def _alter(shop: Shop, **values: str) -> None:
+    found = {PREFIX + name: value for name, value in values.items()}
+    shop.metastore.set_table_parameters(*shop.table.split("."), found)
+
+
+def _each_command(shop: Shop, **access: Any) -> list[str]:
+    """What each command says that asks the source."""
+    said = []
+    for command in (shop.extract, shop.disable):
+        with pytest.raises((ConfigurationError, SourcePositionError)) as caught:
+            command(**access)
+        said.append(str(caught.value))
+    return said
+
+
+@pytest.mark.parametrize("source", KINDS[:2], indirect=True)
+@pytest.mark.parametrize("is_extracted", [False, True])
+@pytest.mark.parametrize("gives", ["environment", "argument"])
+def test_a_password_goes_nowhere_else(
+    shop: Shop, listener: Listener, is_extracted: bool, gives: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to another host, by whatever part of the URL it is named; each refusal says what to do."""
+    source = shop.source
+    password = None
+    if gives == "environment":
+        monkeypatch.setenv(PASSWORD_VARIABLE, "s3cret")
+    else:
+        password = "s3cret"
+    if is_extracted:
+        shop.extract()
+    there = f"{source.kind}://u@127.0.0.1:{listener.port}/shop"
+    for url in (there, there.replace("u@", "v@")):
+        _alter(shop, source=url)
+        for named in (None, source.url, f"{source.url} mysql://u@127.0.0.1:1/shop"):
+            said = []
+            with pytest.raises(ConfigurationError) as caught:
+                shop.extract(password=password, source=named)
+            said.append(str(caught.value))
+            if not is_extracted or named:
+                status = update_status(shop.metastore, shop.table, password=password, source=named)
+                said.append(status.source_error)
+            assert not listener.was_connected()
+            for text in said:
+                assert PREFIX + "source" in text
+                assert "s3cret" not in text
+                assert SOURCE_VARIABLE in text or "the last extraction was of" in text
+    for hidden in (
+        f"{source.url}?hostaddr=127.0.0.1&port={listener.port}",
+        f"{source.url}?host=localhost",
+        f"{source.url}?read_default_file=/etc/x",
+        f"{source.url}?init_command=DROP+TABLE+orders",
+        f"{source.url}?plugin=x",
+    ):
+        _alter(shop, source=hidden)
+        with pytest.raises(ConfigurationError, match="behind the \\? is not allowed"):
+            shop.extract(password=password, source=source.url)
+    _alter(shop, source=source.url)
+    with pytest.raises(ConfigurationError, match=f"set {SOURCE_VARIABLE}='{source.url}'"):
+        shop.extract(password=password, source=None)
+    shop.extract()
+    assert [row["id"] for row in shop.rows()] == [1]
+
+
+@pytest.mark.parametrize("source", KINDS, indirect=True)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("overlap", "60 SECOND UNION SELECT 77, k, k FROM secret -- "),
+        ("overlap", "0 UNION SELECT id, item, at FROM secret -- "),
+        ("overlap", "٣"),
+        ("overlap", "1e3"),
+        ("time_zone", "UTC') + interval '1 year' * ('1"),
+        ("time_zone", "../../etc/passwd"),
+        ("identifier", "'; DROP TABLE orders; --"),
+        ("source_table", ""),
+        ("source_table", "orders\x00"),
+        ("key", '["id", "id"]'),
+        ("key", "[]"),
+        ("key", '[{"id": 1}]'),
+        ("key", "[" * 100_000),
+        ("ignored_columns", '"v"'),
+        ("null_for", "[1]"),
+        ("method", "guess"),
+        ("method", "changelog"),
+        ("state", "gone"),
+        ("compares_keys", "yes"),
+        ("enabled_at", "\x1b[2J"),
+        ("fingerprint", '{"columns": {"a": 1}}'),
+        ("fingerprint", "[]"),
+        ("version_column", ""),
+        ("source", "oracle://u@h/db"),
+        ("source", "postgresql://u:s3cret@h/db"),
+    ],
+)
+def test_each_property_is_of_its_type(shop: Shop, name: str, value: str) -> None:
+    """What is not is refused by every command, which names table, property, value and what is allowed."""
+    _alter(shop, **{name: value})
+    for text in _each_command(shop):
+        assert f"table {shop.table}: " in text
+        assert PREFIX + name in text or "method" in text
+        assert "s3cret" not in text
+        assert "ALTER TABLE" in text
+    _alter(shop, state="enabled")
+    assert shop.rows() == []
+
+
+@pytest.mark.parametrize("source", KINDS, indirect=True)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("version_column", "v) FROM orders UNION SELECT item FROM secret --"),
+        ("version_column", "item"),
+        ("key", '["id) UNION SELECT 1 --"]'),
+        ("ignored_columns", '["v\'; DROP TABLE orders; --"]'),
+        ("source_table", "orders; DROP TABLE orders"),
+        ("source_table", 'orders" UNION SELECT * FROM "secret'),
+        ("source_table", "orders` UNION SELECT * FROM `secret"),
+    ],
+)
+def test_a_name_that_the_source_does_not_have_is_refused(shop: Shop, name: str, value: str) -> None:
+    """By a typed error; nothing of it is run."""
+    if shop.source.kind == "sqlite" and value == "item":
+        pytest.skip("a column of SQLite holds any value")
+    _alter(shop, **{name: value})
+    with pytest.raises(Exception, match=r".") as caught:
+        shop.extract()
+    assert type(caught.value).__module__ == "mutation_api.errors"
+    assert shop.rows() == []
+    assert shop.source.rows("SELECT COUNT(*) FROM orders") == [(1,)]
+
+
+@pytest.mark.parametrize("source", KINDS, indirect=True)
+def test_another_table_of_the_source_is_not_followed(shop: Shop) -> None:
+    """After the first extraction, with whatever is said of the source."""
+    shop.extract()
+    for values in ({"source_table": "secret"}, {"identifier": "deadbeef"}):
+        before = shop.metastore.get_table(*shop.table.split(".")).parameters
+        _alter(shop, **values)
+        for text in _each_command(shop):
+            assert "the last extraction was of table orders" in text
+        _alter(shop, **{name: before[PREFIX + name] for name in values})
+    shop.extract()
+    assert [row["id"] for row in shop.rows()] == [1]
+
+
+@pytest.mark.parametrize("source", KINDS, indirect=True)
+@pytest.mark.parametrize(
+    "bound",
+    ["1 UNION SELECT 77", "1\\", "'; DROP TABLE orders; --", "{0}", "", "' || (SELECT 1) || '", "1e", "٣"],
+)
+def test_a_bound_is_a_value(shop: Shop, bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A position with another one is refused before anything is read; an empty one reads all."""
+    shop.extract()
+    from mutation_api.update import version_source
+
+    of = version_source.ProgressMark.of
+
+    def altered(text: str) -> Any:
+        found = of(text)
+        object.__setattr__(found, "bound", bound)
+        return found
+
+    monkeypatch.setattr(version_source.ProgressMark, "of", altered)
+    if not bound:
+        shop.extract()
+    else:
+        with pytest.raises(SourcePositionError, match="bound"):
+            shop.extract()
+    assert [row["id"] for row in shop.rows()] == [1]
