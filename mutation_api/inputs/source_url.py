@@ -47,7 +47,7 @@ _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _SAME_SERVER = {"mariadb": "mysql"}
 _SERVER = re.compile(
     r"(?P<user>[^:/?#@\s]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]*)(?::(?P<port>[0-9]{1,5}))?"
-    r"/(?P<database>[^:/?#@]+)(?:\?(?P<options>[^#]*))?"
+    r"/(?P<database>[^:/?#@\s]+)(?:\?(?P<options>[^#]*))?"
 )
 _FILE = re.compile(r"/(?P<database>[^?]+)(?:\?(?P<options>.*))?", re.DOTALL)
 _KIND = re.compile(r"(?P<kind>[a-z0-9]+)(?:\+[a-z0-9_]+)?://")

@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql.advice import UPDATE
+from mutation_api.inputs.mysql.driver_options import driver_options
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
 from mutation_api.inputs.mysql.server import PORT_DEFAULT, MySqlAddress
 from mutation_api.inputs.source import Batch, LocalBatch, Position, SourceTable
-from mutation_api.inputs.source_url import SourceUrl
 from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
 from mutation_api.update.differences import Difference
 from mutation_api.update.progress_mark import ProgressMark
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["BinlogSource"]
-
-_SWITCHES = ("ssl_check_hostname", "ssl_disabled", "ssl_verify_cert", "ssl_verify_identity")
-_SWITCH_VALUES = {
-    **dict.fromkeys(("true", "1", "yes", "on"), True),
-    **dict.fromkeys(("false", "0", "no", "off"), False),
-}
 
 
 class BinlogSource:
@@ -47,7 +40,7 @@ class BinlogSource:
             url.user,
             password,
             url.port or PORT_DEFAULT,
-            _driver_options(url),
+            driver_options(url),
             password_variable=PASSWORD_VARIABLE,
         )
         name = settings.source_table.rpartition(".")[2]
@@ -92,19 +85,3 @@ class BinlogSource:
     def close(self) -> None:
         """Remove what was kept, and disconnect."""
         self._source.close()
-
-
-def _driver_options(url: SourceUrl) -> dict[str, Any]:
-    """The options of a URL as PyMySQL takes them, so that the encryption is what the URL asks for."""
-    return {name: _option(name, text, url) for name, text in url.options.items() if name != "charset"}
-
-
-def _option(name: str, text: str, url: SourceUrl) -> Any:
-    """The value of an option. Raises ConfigurationError."""
-    try:
-        if name in _SWITCHES:
-            return _SWITCH_VALUES[text.lower()]
-        return int(text) if name.endswith("_timeout") else text
-    except (KeyError, ValueError) as error:
-        allowed = "true or false" if name in _SWITCHES else "a whole number of seconds"
-        raise ConfigurationError(f"source {url}: option {name} is {text!r}; it must be {allowed}") from error

@@ -215,9 +215,10 @@ _READERS: dict[str, Callable[[str], Any]] = {
 def _read(table: str, name: str, text: str) -> Any:
     """The value of a property. Raises ConfigurationError."""
     if name == "source":
-        return SourceUrl.of(
-            text, what=f"table {table}: property {PREFIX}{name}", because=_WHERE_PASSWORDS_ARE
-        )
+        try:
+            return SourceUrl.of(text, because=_WHERE_PASSWORDS_ARE)
+        except ConfigurationError as error:
+            raise _refused(table, name, f"cannot be used: {error}") from None
     try:
         return _READERS[name](text)
     except StoredTextError as error:
