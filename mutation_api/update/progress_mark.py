@@ -116,8 +116,9 @@ class ProgressMark:
             shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
             raise SourcePositionError(
                 f"the watermark {shown!r} is not one of an incremental update ({type(error).__name__}: "
-                f"{error}). Nothing was read. Disable incremental update and discard (hive-mutate update "
-                "disable --discard), then enable it anew: the first extraction compares the two tables"
+                f"{str(error)[:_SHOWN_CHARACTERS]}). Nothing was read. Disable incremental "
+                "update and discard (hive-mutate update disable --discard), then enable it anew: the first "
+                "extraction compares the two tables"
             ) from error
 
     @property

@@ -113,7 +113,12 @@ def _heading(title: str) -> str:
 
 def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
     width = max((len(name) for name, _ in lines), default=0)
-    return [f"{name}:".ljust(width + 2) + value for name, value in lines]
+    return [f"{name}:".ljust(width + 2) + _printable(value) for name, value in lines]
+
+
+def _printable(text: str) -> str:
+    """The text without what a terminal would obey: names may have any character."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def status_dict(status: UpdateStatus) -> dict[str, Any]:

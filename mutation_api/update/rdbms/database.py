@@ -164,6 +164,9 @@ class SourceDatabase(Protocol):
         Raises RecordLayoutError.
         """
 
+    def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:
+        """Refuse a zone that is another one, or none, to the database. Raises ConfigurationError."""
+
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[SourceObject]:

@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pyarrow as pa
@@ -135,6 +137,22 @@ class PostgreSql(PostgreSqlCapture):
                 f"source table {table.full_name}, column {column.name!r} ({column.type_text}) cannot go "
                 "into a "
                 f"column of type {target.text}: {reason}"
+            )
+
+    def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:
+        """Refuse what the server takes for an abbreviation: its CET is one hour before UTC in summer, too."""
+        if time_zone == "UTC" or all(column.detail.kind != "timestamptz" for column in table.columns):
+            return
+        january, july = (f"timestamptz '2024-{month}-15 12:00+00' AT TIME ZONE %s" for month in ("01", "07"))
+        (found,) = self.rows(f"SELECT {january}, {july}", time_zone, time_zone)
+        zone = ZoneInfo(time_zone)
+        noons = [datetime(2024, month, 15, 12, tzinfo=UTC) for month in (1, 7)]
+        wanted = [noon.astimezone(zone).replace(tzinfo=None) for noon in noons]
+        if list(found) != wanted:
+            raise ConfigurationError(
+                f"time_zone={time_zone!r}: to the server {self.source_id} this is another zone: noon of UTC "
+                f"in January and July 2024 is {found[0]} and {found[1]} there, {wanted[0]} and {wanted[1]} "
+                "here. Use a name with continent and city, such as Europe/Berlin"
             )
 
     def key_kind(self, column: SourceColumn) -> KeyKind:

@@ -299,6 +299,9 @@ class SqlDatabase(abc.ABC):
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         check_key(table, column, target, self.key_kind(column), time_zone)
 
+    def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:  # noqa: B027
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`; instants come in UTC from most."""
+
     def key_kind(self, column: SourceColumn) -> KeyKind:
         """Return what a key column distinguishes."""
         return KeyKind()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -250,3 +252,39 @@ def test_a_bound_is_a_value(shop: Shop, bound: str, monkeypatch: pytest.MonkeyPa
         with pytest.raises(SourcePositionError, match="bound"):
             shop.extract()
     assert [row["id"] for row in shop.rows()] == [1]
+
+
+TEXTS = {"postgresql": ("text", "varchar(9)", "uuid"), "mysql": ("varchar(9)", "text", "enum('a')", "time")}
+
+
+@pytest.mark.parametrize("source", KINDS[:2], indirect=True)
+def test_a_version_column_of_texts_is_refused_by_each_extraction(shop: Shop) -> None:
+    """And by enable: the order of texts depends on collations, and no overlap can be subtracted."""
+    for number, kind in enumerate(TEXTS[shop.source.kind]):
+        shop.source.run(f"ALTER TABLE orders ADD w{number} {kind}")
+        ignored = ["v", *(f"w{each}" for each in range(number + 1))]
+        _alter(shop, version_column=f"w{number}", ignored_columns=json.dumps(ignored))
+        for _ in range(2):
+            with pytest.raises(ConfigurationError, match=f"w{number} .* cannot be the version column: only"):
+                shop.extract()
+        _alter(shop, version_column="v")
+        shop.extract()
+
+
+@pytest.mark.parametrize("source", KINDS[:1], indirect=True)
+def test_a_zone_is_the_same_on_both_sides(source: Source, tmp_path: Path) -> None:
+    """The server's CET has no summer time."""
+    source.run("CREATE TABLE orders (id int PRIMARY KEY, item text, at timestamptz)")
+    shop = Shop(source, InMemoryMetastore(tmp_path, capabilities=HIVE_4_1), "default", COLUMNS)
+    for zone, said in (
+        ("CET", "CET.*another zone: .* and 2024-07-15 13:00:00 there"),
+        ("+05:30", "must be the name of a time zone"),
+        ("Nowhere/City", "must be the name of a time zone"),
+        ("UTC'", "must be the name of a time zone"),
+    ):
+        with pytest.raises(ConfigurationError, match=re.escape(said) if "CET" not in said else said):
+            shop.enable(time_zone=zone)
+    source.run("INSERT INTO orders VALUES (1, 'tea', '2024-07-01 12:00+00')")
+    shop.enable(time_zone="Europe/Berlin")
+    shop.extract()
+    assert str(shop.rows()[0]["at"]) == "2024-07-01 14:00:00"
