@@ -46,7 +46,7 @@ _VALUES = {"host": "/.*", "charset": "utf8mb4|utf8", "port": "[0-9]+"}
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _SAME_SERVER = {"mariadb": "mysql"}
 _SERVER = re.compile(
-    r"(?P<user>[^:/?#@\s]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]*)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<user>[^:/?#@\s]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.,-]*)(?::(?P<port>[0-9]{1,5}))?"
     r"/(?P<database>[^:/?#@\s]+)(?:\?(?P<options>[^#]*))?"
 )
 _FILE = re.compile(r"/(?P<database>[^?]+)(?:\?(?P<options>.*))?", re.DOTALL)
@@ -61,7 +61,7 @@ class SourceUrl:
     Attributes:
         kind: one of KINDS.
         user: name of the account, '' if there is none.
-        host: name or number of the server, '' for the driver's default.
+        host: name or number of the server, '' for the driver's default; of PostgreSQL several with commas.
         port: None for the kind's default.
         database: its name; of SQLite the path of the file.
         options: of the driver's connection, from a fixed list.

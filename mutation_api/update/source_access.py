@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.source_url import SourceUrl
@@ -23,8 +24,10 @@ __all__ = ["SOURCE_VARIABLE", "SourceAccess", "check_same_source"]
 SOURCE_VARIABLE = "HIVE_MUTATE_SOURCE"
 """Environment variable with the URL of the source that commands may connect to; several with blanks between.
 """
-_OTHER_PASSWORDS = {"postgresql": ("PGPASSWORD",)}
-"""Variables with a password that a driver itself sends to any host."""
+_OF_LIBPQ = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")
+"""Variables by which libpq finds a password, which it may send to any host."""
+_PASSWORD_FILE = ".pgpass"
+"""libpq's own, in the home folder; a line of it may hold for all hosts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ class SourceAccess:
         """
         given = os.environ.get(PASSWORD_VARIABLE, "") if self.password is None else self.password
         named = os.environ.get(SOURCE_VARIABLE, "") if self.source is None else self.source
-        others = [name for name in _OTHER_PASSWORDS.get(source.kind, ()) if os.environ.get(name)]
+        others = _others(source)
         is_secret = source.kind != "sqlite" and bool(given or others)
         allowed = _urls(named.strip())
         if allowed:
@@ -69,6 +72,16 @@ class SourceAccess:
                 _refusal(table, source, f"nobody has said that the password ({place}) may go there")
             )
         return given
+
+
+def _others(source: SourceUrl) -> list[str]:
+    """The places from which the driver itself may take a password."""
+    if source.kind != "postgresql":
+        return []
+    found = [name for name in _OF_LIBPQ if os.environ.get(name)]
+    file = Path("~").expanduser() / _PASSWORD_FILE
+    found += [str(file)] if file.exists() else []
+    return [*found, *(name for name in source.options if name == "passfile")]
 
 
 def _refusal(table: str, source: SourceUrl, why: str) -> str:

@@ -154,6 +154,7 @@ class VersionSource:
         Raises SourcePositionError: the bound fell although it only grows.
         """
         database, settings, captured = self._database, self._settings, view.state.table
+        database.check_version(captured, settings.version_column, settings.overlap)
         found = self._altered(view, mark)
         before = "" if mark is None or any(map(_misses_rows, found)) else mark.bound
         bound, is_far = database.version_bound(view.snapshot, captured, settings, before)

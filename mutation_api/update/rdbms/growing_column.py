@@ -19,13 +19,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from mutation_api.errors import SourcePositionError
+from mutation_api.errors import ConfigurationError, SourcePositionError
 
-__all__ = ["BUCKETS", "NUMBER", "GrowingColumn", "appeared_below", "matching", "minus", "plain_number"]
+__all__ = [
+    "BUCKETS",
+    "NUMBER",
+    "GrowingColumn",
+    "appeared_below",
+    "matching",
+    "minus",
+    "plain_number",
+    "seconds_of",
+]
 
 BUCKETS = 512
 """Groups in which the rows below the bound are counted; a power of two."""
 
+OVERLAP_SECONDS_MAX = 10 * 366 * 86_400
 NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
 """Form of a number, as all databases write it."""
 
@@ -40,6 +50,20 @@ def matching(form: str, text: str) -> str:
 def plain_number(text: str) -> str:
     """Return the literal of a number. Raises ValueError: the text is none."""
     return matching(NUMBER, text)
+
+
+def seconds_of(overlap: Decimal) -> str:
+    """Return an overlap of a column of times as SQL.
+
+    Raises ConfigurationError: it is so long that the result may not be a time of the database. MySQL would
+    take NULL for it, and read nothing.
+    """
+    if overlap > OVERLAP_SECONDS_MAX:
+        raise ConfigurationError(
+            f"overlap={overlap}: for a column of dates or times it is a number of seconds, of at most "
+            f"{OVERLAP_SECONDS_MAX:,} (ten years)"
+        )
+    return f"{overlap:f}"
 
 
 def minus(literal: str, overlap: Decimal) -> str:

@@ -20,7 +20,7 @@ from mutation_api.inputs.mysql.column_types import ValueOptions, check_target, f
 from mutation_api.inputs.mysql.column_types import to_column as mysql_to_column
 from mutation_api.types.hive_type import HiveType
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn
-from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn, matching
+from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn, matching, seconds_of
 from mutation_api.update.rdbms.key_columns import KeyKind
 from mutation_api.update.rdbms.mysql_capture import SQL_MODE, MySqlCapture
 from mutation_api.update.rdbms.mysql_times import times_to_column
@@ -190,4 +190,5 @@ def _bucket(keys: str, column: str) -> str:
 
 
 def _earlier(literal: str, overlap: Decimal) -> str:
-    return f"{literal} - INTERVAL {overlap:f} SECOND"
+    # A time before the first one would be NULL.
+    return f"COALESCE({literal} - INTERVAL {seconds_of(overlap)} SECOND, CAST('0001-01-01' AS DATETIME(6)))"

@@ -6,7 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from mutation_api.update.rdbms.growing_column import BUCKETS, NUMBER, GrowingColumn, matching, minus
+from mutation_api.update.rdbms.growing_column import (
+    BUCKETS,
+    NUMBER,
+    GrowingColumn,
+    matching,
+    minus,
+    seconds_of,
+)
 
 __all__ = ["GROWING", "growing_column"]
 
@@ -75,4 +82,4 @@ def growing_column(name: str, kind: str) -> GrowingColumn | None:
 
 
 def _earlier(literal: str, overlap: Decimal) -> str:
-    return f"({literal} - interval '{overlap:f} seconds')"
+    return f"({literal} - interval '{seconds_of(overlap)} seconds')"

@@ -311,7 +311,9 @@ class SqlDatabase(abc.ABC):
 
     def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
         """Without a bound of the database's own, the user answers for an overlap."""
-        self._growing(table, column)
+        growing = self._growing(table, column)
+        if overlap is not None:
+            growing.lowered(growing.name, overlap)  # refuses what is too long
         if overlap is None and not self.knows_bound:
             raise ConfigurationError(
                 f"{self.kind} does not tell which values of {column} may still appear, since a value may "

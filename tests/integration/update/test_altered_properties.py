@@ -6,19 +6,26 @@ import json
 import re
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.client.tables.descriptors import describe
 from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.inputs.source import SourceTable
+from mutation_api.table.acid_table import TableRole
 from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
 from mutation_api.update.settings import PREFIX
-from mutation_api.update.source_access import SOURCE_VARIABLE
+from mutation_api.update.source_access import SOURCE_VARIABLE, SourceAccess
+from mutation_api.update.sources import capture_of
 from mutation_api.update.status import update_status
+from mutation_api.update.tables import get_table, require_settings
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
@@ -288,3 +295,31 @@ def test_a_zone_is_the_same_on_both_sides(source: Source, tmp_path: Path) -> Non
     shop.enable(time_zone="Europe/Berlin")
     shop.extract()
     assert str(shop.rows()[0]["at"]) == "2024-07-01 14:00:00"
+
+
+@pytest.mark.parametrize("source", KINDS[:2], indirect=True)
+def test_an_overlap_is_neither_taken_away_nor_endless(shop: Shop) -> None:
+    """Without one, late rows would be missed; MySQL would take NULL for a time before the first one."""
+    shop.extract()
+    shop.metastore.set_table_parameters(*shop.table.split("."), {PREFIX + "overlap": None})
+    with pytest.raises(ConfigurationError, match="give an overlap"):
+        shop.extract()
+    _alter(shop, version_column="at", overlap="999999999999")
+    with pytest.raises(ConfigurationError, match=r"overlap=999999999999: .* at most 316,224,000"):
+        shop.extract()
+    _alter(shop, version_column="at", overlap="316224000")
+    shop.extract()
+
+
+@pytest.mark.parametrize("source", KINDS[:2], indirect=True)
+def test_what_tasks_get_has_no_password(shop: Shop) -> None:
+    """The driver alone reads the source."""
+    settings = require_settings(shop.metastore, shop.table, "enabled")
+    access = SourceAccess(password=shop.source.password, source=shop.source.url)
+    with closing(capture_of(settings, shop.table, access, replaces=False)) as capture:
+        info = get_table(shop.metastore, shop.table)
+        target = describe(info, 1, TableRole.SINK, create_partitions=True, time_zone=None)
+        batch = capture.read_local([SourceTable("orders", target, ("id",))], {})
+        sent = cloudpickle.dumps(batch)
+    assert shop.source.password
+    assert shop.source.password.encode() not in sent

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.inputs.mysql.server import LogPosition
+from mutation_api.inputs.source import Position
 from mutation_api.inputs.source_url import SourceUrl
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
@@ -20,6 +22,7 @@ from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.receipt import check_bound
 from mutation_api.update.settings import PREFIX, UpdateSettings
+from mutation_api.update.source_access import SourceAccess
 
 ROOT = Path(__file__).parents[3] / "mutation_api"
 SETTINGS = UpdateSettings(
@@ -136,3 +139,50 @@ def test_no_statement_is_made_by_format() -> None:
         for path in place.rglob("*.py"):
             found = re.findall(r"\S+\.format(?:_map)?\(", path.read_text(encoding="utf-8"))
             assert not found or path.name == "status_charts.py", (path, found)
+
+
+@pytest.mark.parametrize("name", ["file", "position", "gtid", "server", "begun"])
+def test_a_position_in_the_binary_log_is_typed_or_refused(name: str) -> None:
+    """A watermark of it, too."""
+    good = LogPosition("log.000001", 5, "0-1-2", "1", 7)
+    assert LogPosition.of(good.to_position()) == good
+    values = json.loads(good.to_position().text)
+    for value in (None, [], {}, True, -1, 1.5):
+        with pytest.raises(SourcePositionError, match="is not one of a binary log"):
+            LogPosition.of(Position((1,), json.dumps({**values, name: value})))
+    for text in OTHERS:
+        with pytest.raises(SourcePositionError, match="is not one of a binary log"):
+            LogPosition.of(Position((1,), text))
+
+
+@pytest.mark.parametrize("name", ["PGPASSWORD", "PGPASSFILE", "PGSERVICE", ".pgpass", "passfile"])
+def test_passwords_that_a_driver_finds_need_the_source_to_be_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may send them to any host."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    url = "postgresql://u@h/db" + ("?passfile=/x" if name == "passfile" else "")
+    source = SourceUrl.of(url)
+    assert SourceAccess(source=url).password_for("d.t", source) == ""
+    if name == ".pgpass":
+        (tmp_path / name).write_text("*:*:*:u:s3cret")
+    elif name.startswith("PG"):
+        monkeypatch.setenv(name, "s3cret")
+    with pytest.raises(ConfigurationError, match=f"that the password .*{name}.* may go there") as caught:
+        SourceAccess().password_for("d.t", source)
+    assert "s3cret" not in str(caught.value)
+    assert SourceAccess(source=url).password_for("d.t", source) == ""
+    assert SourceAccess(password="p").password_for("d.t", SourceUrl.of("sqlite:////x")) == "p"
+
+
+@pytest.mark.parametrize(
+    "text", ["postgresql://u:s3cret@h/db", "s3cret", "s3cret@h x", "postgresql://u@h/db s3cret"]
+)
+def test_a_variable_of_another_form_is_refused_and_not_shown(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variable is named."""
+    monkeypatch.setenv("HIVE_MUTATE_SOURCE", text)
+    with pytest.raises(ConfigurationError, match="HIVE_MUTATE_SOURCE") as caught:
+        SourceAccess().password_for("d.t", SourceUrl.of("postgresql://u@h/other"))
+    assert "s3cret" not in str(caught.value)
