@@ -16,6 +16,7 @@ from pyspark import cloudpickle
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.client.tables.descriptors import describe
+from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.inputs.source import SourceTable
 from mutation_api.table.acid_table import TableRole
@@ -300,7 +301,6 @@ def test_a_zone_is_the_same_on_both_sides(source: Source, tmp_path: Path) -> Non
 @pytest.mark.parametrize("source", KINDS[:2], indirect=True)
 def test_an_overlap_is_neither_taken_away_nor_endless(shop: Shop) -> None:
     """Without one, late rows would be missed; MySQL would take NULL for a time before the first one."""
-    shop.extract()
     shop.metastore.set_table_parameters(*shop.table.split("."), {PREFIX + "overlap": None})
     with pytest.raises(ConfigurationError, match="give an overlap"):
         shop.extract()
@@ -318,7 +318,8 @@ def test_what_tasks_get_has_no_password(shop: Shop) -> None:
     access = SourceAccess(password=shop.source.password, source=shop.source.url)
     with closing(capture_of(settings, shop.table, access, replaces=False)) as capture:
         info = get_table(shop.metastore, shop.table)
-        target = describe(info, 1, TableRole.SINK, create_partitions=True, time_zone=None)
+        version = check_mutable(info, shop.metastore.capabilities(), TableRole.SINK, {})
+        target = describe(info, version, TableRole.SINK, create_partitions=True, time_zone=None)
         batch = capture.read_local([SourceTable("orders", target, ("id",))], {})
         sent = cloudpickle.dumps(batch)
     assert shop.source.password
