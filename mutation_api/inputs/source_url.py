@@ -41,8 +41,23 @@ _OPTIONS = {
 KINDS = tuple(_OPTIONS)
 """Kinds of databases."""
 
-_VALUES = {"host": "/.*", "charset": "utf8mb4|utf8", "port": "[0-9]+"}
+_SWITCH = "true|false|1|0|yes|no|on|off"
+_SECONDS = "[0-9]{1,6}"
+_VALUES = {
+    "host": "/.*",
+    "charset": "utf8mb4|utf8",
+    "port": "[0-9]{1,5}",
+    **dict.fromkeys(
+        ("ssl_check_hostname", "ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"), _SWITCH
+    ),
+    **dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout", "timeout"), _SECONDS),
+    "mode": "ro|rw|rwc|memory",
+    "cache": "shared|private",
+    **dict.fromkeys(("uri", "immutable"), _SWITCH),
+}
 """Forms of values. A ``host`` is the folder of a socket; a server's name stands before the path."""
+_ONLY_OF_URI = {"mode", "cache", "immutable"}
+"""Options of SQLite that go with uri=true."""
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _SAME_SERVER = {"mariadb": "mysql"}
 _SERVER = re.compile(
@@ -162,7 +177,11 @@ def _options(text: str, kind: str, what: str) -> dict[str, str]:
             raise ConfigurationError(
                 f"{what}: option {number} behind the ? is not allowed, is given twice, or has a value that "
                 f"is not allowed (it is not shown, since it may contain a password). Allowed are NAME=VALUE "
-                f"with the names {', '.join(_OPTIONS[kind])}; host is the folder of a socket, and charset "
-                "utf8mb4. Set others in the server, or in the driver's own files"
+                f"with the names {', '.join(_OPTIONS[kind])}; times are whole seconds, switches true or "
+                "false, host is the folder of a socket, and charset utf8mb4. Set others in the server, or in "
+                "the driver's own files"
             )
-    return dict(pairs)
+    found = dict(pairs)
+    if not _ONLY_OF_URI.isdisjoint(found) and "uri" not in found:
+        raise ConfigurationError(f"{what}: the options {', '.join(sorted(_ONLY_OF_URI))} go with uri=true")
+    return found

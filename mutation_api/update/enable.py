@@ -25,6 +25,7 @@ from mutation_api.update.stored_text import (
     as_name,
     as_optional_name,
     as_overlap,
+    as_table_name,
     as_time_zone,
 )
 from mutation_api.update.tables import find_settings, get_table, write_settings
@@ -124,7 +125,9 @@ def enable_update(
             identifier=secrets.token_hex(4),
             state="enabling",
             source=address,
-            source_table=_checked_option("source_table", source_table or split_full_name(table)[1], as_name),
+            source_table=_checked_option(
+                "source_table", source_table or split_full_name(table)[1], as_table_name
+            ),
             key=_checked_names("key", key),
             method=_checked_option("method", getattr(method, "value", method), as_method),
             version_column=_checked_option("version_column", version_column, as_optional_name),
@@ -210,6 +213,8 @@ def _key(captured: CapturedTable, wanted: UpdateSettings) -> tuple[str, ...]:
     if missing:
         raise ConfigurationError(f"source table {captured.full_name} has no column {', '.join(missing)}")
     found = tuple(captured.column(name).name for name in key)
+    if len(set(found)) < len(found):
+        raise ConfigurationError(f"key={list(key)}: name each column of {captured.full_name} once")
     if must_be_primary and set(found) != set(captured.primary_key):
         raise ConfigurationError(
             f"source table {captured.full_name}: {', '.join(found)} is not its primary key "

@@ -26,6 +26,7 @@ __all__ = [
     "as_names",
     "as_optional_name",
     "as_overlap",
+    "as_table_name",
     "as_time",
     "as_time_zone",
     "one_of",
@@ -73,14 +74,19 @@ def as_identifier(text: str) -> str:
 
 
 def as_name(text: Any) -> str:
-    """Read the name of a table or a column; statements have it quoted, so it may have any character but NUL.
-
-    A part between points is not empty.
-    """
+    """Read a name of the source; statements have it quoted, so it may have any character but NUL."""
     is_text = isinstance(text, str) and 0 < len(text) <= _NAME_CHARACTERS
-    if not is_text or _NOT_IN_NAMES.search(text) or text.startswith(".") or text.endswith("."):
-        raise StoredTextError(f"a name of 1 to {_NAME_CHARACTERS} characters, without NUL, no part empty")
+    if not is_text or _NOT_IN_NAMES.search(text):
+        raise StoredTextError(f"a name of 1 to {_NAME_CHARACTERS} characters, without NUL")
     return str(text)
+
+
+def as_table_name(text: str) -> str:
+    """Read the name of a table, with its schema if it has one; neither is empty."""
+    found = as_name(text)
+    if found.startswith(".") or found.endswith("."):
+        raise StoredTextError("TABLE or SCHEMA.TABLE, neither of them empty")
+    return found
 
 
 def as_optional_name(text: str) -> str:
@@ -124,7 +130,7 @@ def as_overlap(text: str) -> Decimal | None:
 def as_time_zone(text: str) -> str:
     """Read the name of a time zone that this machine's or Python's zone database has."""
     try:
-        is_known = bool(_ZONE.fullmatch(text)) and bool(zoneinfo.ZoneInfo(text))
+        is_known = text == "UTC" or (bool(_ZONE.fullmatch(text)) and bool(zoneinfo.ZoneInfo(text)))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         is_known = False
     if not is_known:

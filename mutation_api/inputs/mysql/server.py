@@ -211,7 +211,7 @@ class MySqlServer:
         """
         with (
             self._errors(),
-            pymysql.connect(**{**self.address.connection_options(), **options}) as connection,
+            self._connected(**options) as connection,
         ):
             yield connection
 
@@ -409,8 +409,15 @@ class MySqlServer:
             except pymysql.err.Error:
                 self.close()
         if self._asking is None:
-            self._asking = pymysql.connect(**self.address.connection_options(), autocommit=True)
+            self._asking = self._connected(autocommit=True)
         return self._asking
+
+    def _connected(self, **options: Any) -> pymysql.Connection[Any]:
+        """A connection. Raises ConnectionFailedError: a file that an option names is missing, and so on."""
+        try:
+            return pymysql.connect(**{**self.address.connection_options(), **options})
+        except (OSError, ValueError, TypeError) as error:
+            raise ConnectionFailedError(f"source {self.address}: {error}") from error
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -152,17 +152,24 @@ class SqlDatabase(abc.ABC):
     def connected(self) -> Iterator[Any]:
         """A connection of the driver, rolled back and closed after the block."""
         with self.errors():
-            pooled = self._engine.raw_connection()
+            pooled = self._connected()
         try:
             yield pooled.driver_connection
         finally:
             pooled.close()
 
+    def _connected(self) -> sqlalchemy.pool.PoolProxiedConnection:
+        """A connection. Raises ConnectionFailedError: a file that an option names is missing, and so on."""
+        try:
+            return self._engine.raw_connection()
+        except (OSError, ValueError, TypeError) as error:
+            raise ConnectionFailedError(f"source {self.source_id}: {_first_line(error)}") from error
+
     def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
         """The rows of a query of the catalog, in a transaction of its own."""
         with self.errors():
             if self._catalog is None:
-                self._catalog = self._engine.raw_connection()
+                self._catalog = self._connected()
                 self.begin_catalog(self._catalog.driver_connection)
             connection: Any = self._catalog.driver_connection
             try:

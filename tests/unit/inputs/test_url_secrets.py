@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ConfigurationError, ConnectionFailedError
 from mutation_api.inputs.source_url import SourceUrl
 from mutation_api.inputs.url_secrets import check_no_secret
 from mutation_api.update.extract import ExtractOptions
@@ -95,7 +95,7 @@ def test_others_pass(text: str) -> None:
         ),
         ("postgresql://a%40b@[::1]:5433/a{b}", "postgresql://a%40b@[::1]:5433/a{b}"),
         ("postgresql:///db?host=/run/pg&port=5433", "postgresql:///db?port=5433&host=/run/pg"),
-        ("sqlite:////tmp/a b%20@:c.db?mode=ro", "sqlite:////tmp/a b%20@:c.db?mode=ro"),
+        ("sqlite:////tmp/a b%20@:c.db?timeout=3", "sqlite:////tmp/a b%20@:c.db?timeout=3"),
         ("sqlite:///shop.db", "sqlite:///shop.db"),
     ],
 )
@@ -121,3 +121,19 @@ def test_options_do_not_show_the_password() -> None:
     """Where an object is printed."""
     for shown in (ExtractOptions(password="s3cret"), SourceAccess(password="s3cret")):
         assert "s3cret" not in repr(shown)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://me@127.0.0.1:1/db?ssl_ca=/no/such/file",
+        "sqlite:////no/such/folder/db?timeout=1",
+        "sqlite:///file:/no/such/folder/db?uri=true&mode=ro",
+        "postgresql://me@127.0.0.1:1/db?sslmode=guess",
+        "postgresql://me@127.0.0.1:1/db?sslrootcert=/no/such/file&sslmode=verify-full",
+    ],
+)
+def test_an_option_that_does_not_work_is_an_error_of_ours(url: str) -> None:
+    """Whatever the driver raises."""
+    with pytest.raises(ConnectionFailedError, match=f"^source {SourceUrl.of(url).kind}:"):
+        connect_database(url, "").describe("t")
