@@ -132,11 +132,11 @@ def enable_update(
             method=_checked_option("method", getattr(method, "value", method), as_method),
             version_column=_checked_option("version_column", version_column, as_optional_name),
             overlap=_checked_option("overlap", overlap, as_overlap),
-            compares_keys=compare_keys,
-            verifies_version=verify_version,
-            verifies_key=verify_key,
-            create_partitions=create_partitions,
-            is_loaded=is_loaded,
+            compares_keys=_checked_flag("compare_keys", compare_keys),
+            verifies_version=_checked_flag("verify_version", verify_version),
+            verifies_key=_checked_flag("verify_key", verify_key),
+            create_partitions=_checked_flag("create_partitions", create_partitions),
+            is_loaded=_checked_flag("is_loaded", is_loaded),
             ignored_columns=_checked_names("ignored_columns", ignored_columns),
             null_for=tuple(sorted({name.lower() for name in _checked_names("null_for", null_for)})),
             time_zone=_checked_option("time_zone", time_zone, as_time_zone),
@@ -160,8 +160,17 @@ def _checked_option(name: str, value: object, read: Callable[[str], _Value]) -> 
         raise ConfigurationError(f"{name}={value!r}: it must be {error}") from error
 
 
+def _checked_flag(option: str, value: object) -> bool:
+    """True or False. Raises ConfigurationError: it is another value."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{option}={value!r}: it must be True or False")
+    return value
+
+
 def _checked_names(option: str, names: Sequence[str]) -> tuple[str, ...]:
     """Names of columns. Raises ConfigurationError."""
+    if isinstance(names, str):
+        raise ConfigurationError(f"{option}={names!r}: it must be a list of names, such as [{names!r}]")
     return tuple(_checked_option(option, name, as_name) for name in names)
 
 

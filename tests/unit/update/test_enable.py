@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -210,3 +211,31 @@ def test_a_url_must_not_have_a_password(make_shop: MakeShop) -> None:
     with pytest.raises(ConfigurationError, match="must not contain a password") as refused:
         shop.enable()
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"compare_keys": "yes"}, "compare_keys='yes': it must be True or False"),
+        ({"is_loaded": 1}, "is_loaded=1: it must be True or False"),
+        ({"key": "id"}, r"key='id': it must be a list of names, such as \['id'\]"),
+        ({"key": ["id", "ID"]}, "name each column of orders once"),
+        ({"key": [None]}, "has no column None"),
+        ({"ignored_columns": ["a\x00"]}, "it must be a name of 1 to 500 characters, without NUL"),
+        ({"source_table": ".orders"}, "it must be TABLE or SCHEMA.TABLE"),
+        ({"source_table": "\ud800"}, "it must be a name of 1 to 500"),
+        ({"time_zone": "+05:30"}, "it must be the name of a time zone"),
+        ({"time_zone": None}, "it must be the name of a time zone"),
+        ({"overlap": "-1", "method": "row-version", "version_column": "id"}, "a number of at least 0"),
+        ({"method": "guess"}, "method='guess': it must be one of changelog, "),
+    ],
+)
+def test_an_option_that_could_not_be_stored_is_refused(
+    make_shop: MakeShop, options: dict[str, Any], said: str
+) -> None:
+    """What is stored can be read again."""
+    shop = make_shop()
+    with pytest.raises(ConfigurationError, match=said):
+        shop.enable(**options)
+    assert shop.source.objects() == []
+    assert _properties(shop) == {}
