@@ -21,7 +21,12 @@ from mutation_api.update.rdbms.database import SourceDatabase, SourceObject
 from mutation_api.update.settings import UpdateSettings
 from mutation_api.update.source_access import check_same_source
 from mutation_api.update.sources import AnyCapture
-from mutation_api.update.tables import find_mark, require_settings, watermark_table_of, write_settings
+from mutation_api.update.tables import (
+    find_watermarks_of,
+    require_settings,
+    watermark_table_of,
+    write_settings,
+)
 from mutation_api.update.waiting import waiting_changes
 
 if TYPE_CHECKING:
@@ -108,10 +113,10 @@ def disable_by(
     """
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
-    found = find_mark(metastore, table)
+    known = find_watermarks_of(metastore, table)
     database = options.access.connected(table, settings)
     try:
-        check_same_source(table, () if found is None else (found[0],), settings)
+        check_same_source(table, known, settings)
         if settings.state == "enabled" and not discard:
             _refuse_outstanding(engine, metastore, database, table, settings, options)
         settings = replace(settings, state="disabling")
@@ -188,7 +193,7 @@ def _remove_objects(
     triggers = [each for each in objects if each.kind == "trigger"]
     for each in triggers:
         _remove(database, each, removed, left, is_forced=discard)
-    is_copied = find_mark(metastore, table) is not None
+    is_copied = bool(find_watermarks_of(metastore, table))
     has_log = is_copied and not discard and bool(database.log_name(settings.names))
     if has_log and waiting_changes(metastore, database, table, settings).count:
         extract_by(engine, metastore, table, options)

@@ -16,10 +16,12 @@ from mutation_api.errors import (
     ContradictionError,
     OutstandingChangesError,
     RecordLayoutError,
+    SourcePositionError,
 )
 from mutation_api.inputs.source_url import SourceUrl
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
+from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.settings import PREFIX, ObjectNames, UpdateSettings
 from tests.support.shops import Shop
 from tests.unit.update.conftest import MakeShop
@@ -239,3 +241,24 @@ def test_an_option_that_could_not_be_stored_is_refused(
         shop.enable(**options)
     assert shop.source.objects() == []
     assert _properties(shop) == {}
+
+
+def test_a_position_that_cannot_be_read_is_discarded(
+    make_shop: MakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the refusal of the extraction says."""
+    shop = make_shop()
+    shop.enable()
+    shop.extract()
+    of = ProgressMark.of
+    monkeypatch.setattr(
+        ProgressMark, "of", lambda text: of(text.replace('"extraction": 1', '"extraction": "x"'))
+    )
+    for command in (shop.extract, shop.disable):
+        with pytest.raises((SourcePositionError, OutstandingChangesError), match=r"disable .*--discard"):
+            command()
+    shop.disable(discard=True)
+    assert shop.source.objects() == []
+    shop.enable()
+    monkeypatch.undo()
+    shop.extract()
