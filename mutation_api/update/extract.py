@@ -25,7 +25,7 @@ from mutation_api.scan.table_view import open_table
 from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
 from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.settings import UpdateSettings
-from mutation_api.update.source_access import SourceAccess, check_same_source
+from mutation_api.update.source_access import SourceAccess, check_same_settings, check_same_source
 from mutation_api.update.sources import AnyCapture, capture_of
 from mutation_api.update.tables import mark_of, require_settings, watermark_table_of
 
@@ -196,6 +196,7 @@ def extract_by(
     known = read_watermarks(metastore, watermark_table_of(table))
     found = mark_of(known, table)
     before = None if found is None else found[1]
+    check_same_settings(table, before, settings)
     check_same_source(table, () if known is None else known.of(target=table), settings)
     replaces = found is None and _has_rows(metastore, table)
     with closing(

@@ -189,6 +189,7 @@ class LogSource:
         before = mark or ProgressMark(past.receipt, "0", seconds)
         new = before.followed_by(
             run,
+            settings=self._settings.of_position,
             position=str(max(highest, before.number)),
             pending=log.ranges,
             newest=log.newest,

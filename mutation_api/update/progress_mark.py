@@ -10,7 +10,7 @@ import base64
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -68,6 +68,7 @@ class ProgressMark:
         below: row-version methods: numbers of rows below the bound, by groups of versions.
         recent: the last runs, oldest first.
         days: rows of each of the last days (UTC): (day, runs, inserted, updated, deleted).
+        settings: what the position depends on of the table's settings, by name, as text.
     """
 
     extraction: int
@@ -80,6 +81,7 @@ class ProgressMark:
     below: tuple[int, ...] = ()
     recent: tuple[Run, ...] = ()
     days: tuple[tuple[str, int, int, int, int], ...] = field(default=())
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def to_position(self) -> Position:
         """The position for the watermark; a later extraction is greater."""
@@ -111,8 +113,9 @@ class ProgressMark:
                 below=_unpacked(_text(values["below"])),
                 recent=tuple(_run(*each) for each in values["recent"]),
                 days=tuple(_day(*each) for each in values["days"]),
+                settings={_text(name): _text(each) for name, each in values.get("settings", {}).items()},
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
             raise SourcePositionError(
                 f"the watermark {shown!r} is not one of an incremental update ({type(error).__name__}: "

@@ -41,6 +41,10 @@ STATES = ("enabling", "enabled", "disabling")
 _NAME_CHARACTERS = 30
 _OTHERS = re.compile(r"[^A-Za-z0-9_]")
 _SHOWN_CHARACTERS = 200
+_OF_POSITION = (
+    *("key", "method", "version_column", "overlap", "time_zone"),
+    *("compares_keys", "verifies_version", "verifies_key"),
+)
 _WHERE_PASSWORDS_ARE = (
     "since others can read it: remove it from the property (ALTER TABLE … SET TBLPROPERTIES), change the "
     "password in the source, and give it in the environment variable HIVE_MUTATE_SOURCE_PASSWORD"
@@ -150,6 +154,11 @@ class UpdateSettings:
         """
         others = {name.lower() for name in self.ignored_columns if name not in names}
         return {name for name in names if name in self.ignored_columns or name.lower() in others}
+
+    @property
+    def of_position(self) -> dict[str, str]:
+        """The texts of the settings on which a position depends; with others the next rows would be wrong."""
+        return {name: _text(getattr(self, name)) for name in _OF_POSITION}
 
     def to_properties(self) -> dict[str, str | None]:
         """The table's properties; None for those that are removed.

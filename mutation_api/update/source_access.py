@@ -15,11 +15,12 @@ from pathlib import Path
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.source_url import SourceUrl
 from mutation_api.inputs.watermark import Watermark
+from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE, connect_database
 from mutation_api.update.rdbms.database import SourceDatabase
 from mutation_api.update.settings import PREFIX, UpdateSettings
 
-__all__ = ["SOURCE_VARIABLE", "SourceAccess", "check_same_source"]
+__all__ = ["SOURCE_VARIABLE", "SourceAccess", "check_same_settings", "check_same_source"]
 
 SOURCE_VARIABLE = "HIVE_MUTATE_SOURCE"
 """Environment variable with the URL of the source that commands may connect to; several with blanks between.
@@ -122,4 +123,22 @@ def check_same_source(table: str, marks: Iterable[Watermark], settings: UpdateSe
             f"(ALTER TABLE {table} SET TBLPROPERTIES …). If the database has moved: put them right, then "
             f"hive-mutate update disable --table {table} --discard, which needs no answer of the old "
             "database, then enable with the new one"
+        )
+
+
+def check_same_settings(table: str, mark: ProgressMark | None, settings: UpdateSettings) -> None:
+    """Refuse settings with which the last extraction was not made: rows would be missed, or come twice.
+
+    Raises:
+        ConfigurationError: a property was altered since the last extraction.
+    """
+    now = settings.of_position
+    altered = {} if mark is None else {n: v for n, v in mark.settings.items() if now.get(n, v) != v}
+    if altered:
+        name, before = min(altered.items())
+        raise ConfigurationError(
+            f"table {table}: its property {PREFIX}{name} is {now[name]!r}, and the last extraction was made "
+            f"with {before!r}. Somebody altered it. Nothing was connected. Put it right (ALTER TABLE {table} "
+            f"SET TBLPROPERTIES ('{PREFIX}{name}'='{before}')). To follow the table otherwise: put it right, "
+            f"then hive-mutate update disable --table {table}, then enable with other options"
         )

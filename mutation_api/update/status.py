@@ -18,7 +18,7 @@ from mutation_api.update.compact import read_sizes
 from mutation_api.update.differences import differences
 from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.settings import UpdateSettings
-from mutation_api.update.source_access import SourceAccess, check_same_source
+from mutation_api.update.source_access import SourceAccess, check_same_settings, check_same_source
 from mutation_api.update.steady_snapshot import check_objects, source_state
 from mutation_api.update.tables import find_mark, get_table, require_settings, watermark_table_of
 from mutation_api.update.waiting import Waiting, waiting_changes
@@ -152,6 +152,7 @@ def _ask_source(
     except MutationError as error:
         return _SourceAnswer(error=str(error))
     try:
+        check_same_settings(table, mark, settings)
         check_same_source(table, () if found is None else (found[0],), settings)
         if settings.method.has_log:
             answer.objects = tuple((each.kind, each.name) for each in database.made(settings.names))

@@ -139,6 +139,7 @@ class VersionSource:
         before = mark or ProgressMark(0, versions.bound, now)
         new = before.followed_by(
             run,
+            settings=self._settings.of_position,
             position=versions.bound,
             bound=versions.bound,
             below=versions.below,

@@ -275,8 +275,8 @@ def test_a_version_column_of_texts_is_refused_by_each_extraction(shop: Shop) -> 
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=f"w{number} .* cannot be the version column: only"):
                 shop.extract()
-        _alter(shop, version_column="v")
-        shop.extract()
+    _alter(shop, version_column="v")
+    shop.extract()
 
 
 @pytest.mark.parametrize("source", KINDS[:1], indirect=True)
@@ -324,3 +324,28 @@ def test_what_tasks_get_has_no_password(shop: Shop) -> None:
         sent = cloudpickle.dumps(batch)
     assert shop.source.password
     assert shop.source.password.encode() not in sent
+
+
+@pytest.mark.parametrize("source", KINDS, indirect=True)
+def test_settings_of_a_position_stay(shop: Shop) -> None:
+    """With another column, key, zone or method, rows would be missed or come twice."""
+    shop.source.run("ALTER TABLE orders ADD w INTEGER")
+    _alter(shop, ignored_columns='["v", "w"]')
+    shop.extract()
+    before = shop.metastore.get_table(*shop.table.split(".")).parameters
+    for name, value in {
+        "version_column": "w",
+        "key": '["item"]',
+        "time_zone": "Europe/Berlin",
+        "method": "row-version-insert",
+        "overlap": "0",
+        "verifies_version": "false",
+        "compares_keys": "true",
+    }.items():
+        _alter(shop, **{name: value})
+        with pytest.raises(
+            ConfigurationError, match=f"{PREFIX}{name} is .* the last extraction was made with"
+        ):
+            shop.extract()
+        _alter(shop, **{name: before[PREFIX + name]})
+    shop.extract()
