@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,8 +81,9 @@ def _others(source: SourceUrl) -> list[str]:
     if source.kind != "postgresql":
         return []
     found = [name for name in _OF_LIBPQ if os.environ.get(name)]
-    file = Path("~").expanduser() / _PASSWORD_FILE
-    found += [str(file)] if file.exists() else []
+    with suppress(RuntimeError, OSError):  # an account without a home
+        file = Path.home() / _PASSWORD_FILE
+        found += [str(file)] if file.exists() else []
     return [*found, *(name for name in source.options if name == "passfile")]
 
 
