@@ -99,11 +99,15 @@ def _prepare(server: Postgres, metastore: MetastoreClient, uri: str, rows: int) 
     server.sql(MAKE.format(rows=rows))
     server.sql("ALTER TABLE orders ADD PRIMARY KEY (id)")
     create_table(uri, TABLE, COLUMNS, "", "id", BUCKETS, layout="default")
-    source = f"postgresql://{server.user}@127.0.0.1:{server.port}/postgres"
+    source = _source(server)
     enable_update(metastore, TABLE, source, password=server.password)
-    report = extract_update(metastore, TABLE, password=server.password)
+    report = extract_update(metastore, TABLE, password=server.password, source=source)
     tell(str(report))
     return report.seconds
+
+
+def _source(server: Postgres) -> str:
+    return f"postgresql://{server.user}@127.0.0.1:{server.port}/postgres"
 
 
 def _extractions(
@@ -120,7 +124,7 @@ def _extractions(
                 stack.enter_context(_compaction(hive, found))
             _change(server, rng, rows, number, changes)
             began = time.monotonic()
-            report = extract_update(metastore, TABLE, password=server.password)
+            report = extract_update(metastore, TABLE, password=server.password, source=_source(server))
             seconds.append(time.monotonic() - began)
             tell(f"{number + 1:3}: {report}")
     return seconds, found[0] if found else None

@@ -99,13 +99,18 @@ def start_both(stack: contextlib.ExitStack, work: Path, rows: int) -> tuple[Post
     return server, hive
 
 
+def _source(server: Postgres) -> str:
+    """The URL of the shop."""
+    return f"postgresql://{server.user}@127.0.0.1:{server.port}/postgres"
+
+
 def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) -> bool:
     """Follow the shop, compare."""
-    source = f"postgresql://{server.user}@127.0.0.1:{server.port}/postgres"
+    source = _source(server)
     with connect(hive.uri) as metastore:
         enabled = enable_update(metastore, TABLE, source, password=server.password)
         say(str(enabled))
-        say(str(extract_update(metastore, TABLE, password=server.password)))
+        say(str(extract_update(metastore, TABLE, password=server.password, source=source)))
         log = enabled.settings.names.log
         with Follower(server, hive, work) as follower:
             for day in range(1, DAYS + 1):
@@ -120,8 +125,8 @@ def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) ->
                         wait_seconds=COMPACTION_SECONDS,
                     )
                 say(str(done))
-        say(str(extract_update(metastore, TABLE, password=server.password)))
-        status = update_status(metastore, TABLE, password=server.password)
+        say(str(extract_update(metastore, TABLE, password=server.password, source=source)))
+        status = update_status(metastore, TABLE, password=server.password, source=source)
     page.write_text(status_page([status], time.time()), encoding="utf-8")
     say(f"the page: {page.absolute()}")
     return compare(server, hive)
@@ -178,6 +183,7 @@ class Follower:
         words += ["--engine", "local", "--quiet", "--metastore", hive.uri]
         self._command = [sys.executable, "-m", "mutation_api.cli.main", *words]
         self._environment = {**os.environ, "HIVE_MUTATE_SOURCE_PASSWORD": server.password}
+        self._environment["HIVE_MUTATE_SOURCE"] = _source(server)
         self._process = self._started()
 
     def __enter__(self) -> Follower:

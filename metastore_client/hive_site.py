@@ -75,6 +75,11 @@ _SECONDS_OF_UNIT = {
     **dict.fromkeys(("h", "hour"), 3600.0),
     **dict.fromkeys(("d", "day"), 86400.0),
 }
+_REFERENCE = re.compile(r"\$\{([^{}$]+)\}")
+_DEPTH_MAX = 20
+"""Hadoop's bound on references to references (Configuration.MAX_SUBST)."""
+VALUE_CHARACTERS_MAX = 100_000
+"""Longest value that references make; twenty steps of doubling would make a million times its length."""
 _SHIPPED = "__spark_conf__/__hadoop_conf__"
 _ADDRESS = re.compile(r"(?:thrift://)?(?P<host>\[[^\]]+\]|[^:/\s]+)(?::(?P<port>\d+))?/?")
 
@@ -230,7 +235,8 @@ def read_hive_site(path: Path) -> dict[str, str]:
     ``${env:NAME}`` and ``${system:user.name}`` and references to other keys of the file are replaced.
 
     Raises:
-        InvalidConfigurationError: the file is missing or is not such an XML file.
+        InvalidConfigurationError: the file is missing or is not such an XML file, or references make a value
+            very long.
     """
     file = _file_of(path)
     try:
@@ -246,7 +252,7 @@ def read_hive_site(path: Path) -> dict[str, str]:
         name = (entry.findtext("name") or "").strip()
         if name:
             values[name] = (entry.findtext("value") or "").strip()
-    return {name: _replaced(value, values) for name, value in values.items()}
+    return {name: _replaced(name, values, file) for name in values}
 
 
 def _file_of(path: Path) -> Path:
@@ -301,23 +307,44 @@ def _seconds(values: Mapping[str, str], key: str, default: float) -> float:
         raise InvalidConfigurationError(f"{key}: {error}") from None
 
 
-def _replaced(text: str, values: Mapping[str, str]) -> str:
-    """Replace ``${…}`` by values; unknown references stay, as in Hadoop's Configuration."""
+def _replaced(name: str, values: Mapping[str, str], file: Path) -> str:
+    """The value of a key with ``${…}`` replaced; unknown references stay, as in Hadoop's Configuration.
 
-    def value(found: re.Match[str]) -> str:
-        name = found.group(1)
-        if name.startswith("env:"):
-            return os.environ.get(name.removeprefix("env:"), found.group())
-        if name in ("user.name", "system:user.name"):
-            return current_user()
-        return values.get(name, found.group())
+    References to references are followed as deeply as Hadoop follows them; a ring of references stays as it
+    is then.
 
-    for _ in range(20):  # Hadoop's own bound on references to references
-        replaced = re.sub(r"\$\{([^{}$]+)\}", value, text)
+    Raises InvalidConfigurationError: the value has more than VALUE_CHARACTERS_MAX characters.
+    """
+    text = values[name]
+    for _ in range(_DEPTH_MAX):
+        parts: list[str] = []
+        length = position = 0
+        for found in _REFERENCE.finditer(text):
+            parts += [text[position : found.start()], _referred(found, values)]
+            position = found.end()
+            length += len(parts[-2]) + len(parts[-1])
+            # Asked before anything is joined: each reference may bring a text full of references.
+            if length > VALUE_CHARACTERS_MAX:
+                raise InvalidConfigurationError(
+                    f"{file}: the value of {name} has more than {VALUE_CHARACTERS_MAX:,} characters when its "
+                    "references ${…} are replaced, since references refer to values with references. Write "
+                    "the value out, or remove the references"
+                )
+        replaced = "".join([*parts, text[position:]])
         if replaced == text:
             break
         text = replaced
     return text
+
+
+def _referred(found: re.Match[str], values: Mapping[str, str]) -> str:
+    """What a reference stands for; itself if that is not known."""
+    name = found.group(1)
+    if name.startswith("env:"):
+        return os.environ.get(name.removeprefix("env:"), found.group())
+    if name in ("user.name", "system:user.name"):
+        return current_user()
+    return values.get(name, found.group())
 
 
 def shipped_by_spark() -> Path | None:

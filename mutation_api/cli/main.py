@@ -15,6 +15,7 @@ from metastore_client.errors import MetastoreError
 from mutation_api._version import __version__
 from mutation_api.cli.arguments.cluster_answer import tell_yarn
 from mutation_api.cli.arguments.cluster_arguments import sent_to_cluster
+from mutation_api.cli.arguments.discreet_parser import DiscreetParser
 from mutation_api.cli.arguments.lock_waits import waits_are_told
 from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from mutation_api.errors import MutationError
@@ -80,7 +81,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _parser(name: str | None, module: ModuleType | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = DiscreetParser(
         prog="hive-mutate",
         description="Atomic change sets over Hive ACID tables.",
         epilog="exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted (metastore: 0, since "

@@ -4,18 +4,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mutation_api.inputs.mysql.advice import UPDATE
+from mutation_api.inputs.mysql.driver_options import driver_options
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
 from mutation_api.inputs.mysql.server import PORT_DEFAULT, MySqlAddress
 from mutation_api.inputs.source import Batch, LocalBatch, Position, SourceTable
 from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
-from mutation_api.update.fingerprint import Difference
+from mutation_api.update.differences import Difference
 from mutation_api.update.progress_mark import ProgressMark
-from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE, checked_url
+from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
 from mutation_api.update.settings import UpdateSettings
 
 if TYPE_CHECKING:
@@ -29,26 +29,24 @@ class BinlogSource:
 
     Args:
         settings: those of the table.
-        password: of the account; None: that of the environment.
+        password: of the account; '' without one.
         options: of this extraction.
     """
 
-    def __init__(
-        self, settings: UpdateSettings, password: str | None, options: BinlogOptions = NO_OPTIONS
-    ) -> None:
-        url = checked_url(settings.source)
-        secret = os.environ.get(PASSWORD_VARIABLE, "") if password is None else password
+    def __init__(self, settings: UpdateSettings, password: str, options: BinlogOptions = NO_OPTIONS) -> None:
+        url = settings.source
         address = MySqlAddress(
             url.host or "localhost",
-            url.username or "",
-            secret,
+            url.user,
+            password,
             url.port or PORT_DEFAULT,
+            driver_options(url),
             password_variable=PASSWORD_VARIABLE,
         )
         name = settings.source_table.rpartition(".")[2]
         self._source = MySqlSource(
             address,
-            url.database or "",
+            url.database,
             time_zone=settings.time_zone,
             zero_dates=options.zero_dates,
             ignored_columns=[

@@ -17,11 +17,16 @@ from mutation_api.inputs.engines.choice import engine_for
 from mutation_api.inputs.engines.engine import Engine
 from mutation_api.local.local_options import LocalOptions
 from mutation_api.update.extract import ExtractOptions, ExtractReport, extract_by
-from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.rdbms.database import SourceDatabase, SourceObject
 from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.source_access import check_same_source
 from mutation_api.update.sources import AnyCapture
-from mutation_api.update.tables import find_mark, require_settings, watermark_table_of, write_settings
+from mutation_api.update.tables import (
+    find_watermarks_of,
+    require_settings,
+    watermark_table_of,
+    write_settings,
+)
 from mutation_api.update.waiting import waiting_changes
 
 if TYPE_CHECKING:
@@ -58,13 +63,18 @@ def disable_update(
     spark: SparkSession | None = None,
     local: LocalOptions | None = None,
     password: str | None = None,
+    source: str | None = None,
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     progress: Callable[[str], None] = lambda line: None,
 ) -> DisableReport:
     """:func:`disable_by`, with the arguments of ``extract_update``."""
     options = ExtractOptions(
-        password=password, user=user, lock_timeout_seconds=lock_timeout_seconds, progress=progress
+        password=password,
+        source=source,
+        user=user,
+        lock_timeout_seconds=lock_timeout_seconds,
+        progress=progress,
     )
 
     def engine(source: AnyCapture) -> Engine:
@@ -98,13 +108,15 @@ def disable_by(
 
     Raises:
         OutstandingChangesError: changes have not been extracted, or may be; nothing was changed.
-        ConfigurationError: incremental update is not enabled.
+        ConfigurationError: incremental update is not enabled, or the source is not the one that is allowed.
         Others: as ``extract_update``.
     """
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
-    database = connect_database(settings.source, options.password)
+    known = find_watermarks_of(metastore, table)
+    database = options.access.connected(table, settings)
     try:
+        check_same_source(table, known, settings)
         if settings.state == "enabled" and not discard:
             _refuse_outstanding(engine, metastore, database, table, settings, options)
         settings = replace(settings, state="disabling")
@@ -181,7 +193,7 @@ def _remove_objects(
     triggers = [each for each in objects if each.kind == "trigger"]
     for each in triggers:
         _remove(database, each, removed, left, is_forced=discard)
-    is_copied = find_mark(metastore, table) is not None
+    is_copied = bool(find_watermarks_of(metastore, table))
     has_log = is_copied and not discard and bool(database.log_name(settings.names))
     if has_log and waiting_changes(metastore, database, table, settings).count:
         extract_by(engine, metastore, table, options)

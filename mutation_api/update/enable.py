@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from metastore_client.client import MetastoreClient
 from mutation_api.client.tables.catalog import split_full_name
@@ -17,12 +17,22 @@ from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.connect import checked_url, connect_database
 from mutation_api.update.rdbms.database import CapturedTable, SourceDatabase, SourceObject
-from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.settings import UpdateSettings, as_method
 from mutation_api.update.source_rows import ReadPlan
 from mutation_api.update.steady_snapshot import source_state
+from mutation_api.update.stored_text import (
+    StoredTextError,
+    as_name,
+    as_optional_name,
+    as_overlap,
+    as_table_name,
+    as_time_zone,
+)
 from mutation_api.update.tables import find_settings, get_table, write_settings
 
 __all__ = ["EnableReport", "enable_update"]
+
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True)
@@ -108,25 +118,28 @@ def enable_update(
         ConnectionFailedError: the source or the metastore cannot be reached, or refuses a statement.
     """
     table = ".".join(split_full_name(table))
-    database = connect_database(source, password)
+    address = checked_url(source)
+    database = connect_database(address, password)
     try:
         wanted = UpdateSettings(
             identifier=secrets.token_hex(4),
             state="enabling",
-            source=checked_url(source).render_as_string(),
-            source_table=source_table or split_full_name(table)[1],
-            key=tuple(key),
-            method=CaptureMethod(method),
-            version_column=version_column,
-            overlap=overlap,
-            compares_keys=compare_keys,
-            verifies_version=verify_version,
-            verifies_key=verify_key,
-            create_partitions=create_partitions,
-            is_loaded=is_loaded,
-            ignored_columns=tuple(ignored_columns),
-            null_for=tuple(sorted({name.lower() for name in null_for})),
-            time_zone=time_zone,
+            source=address,
+            source_table=_checked_option(
+                "source_table", source_table or split_full_name(table)[1], as_table_name
+            ),
+            key=_checked_names("key", key),
+            method=_checked_option("method", getattr(method, "value", method), as_method),
+            version_column=_checked_option("version_column", version_column, as_optional_name),
+            overlap=_checked_option("overlap", overlap, as_overlap),
+            compares_keys=_checked_flag("compare_keys", compare_keys),
+            verifies_version=_checked_flag("verify_version", verify_version),
+            verifies_key=_checked_flag("verify_key", verify_key),
+            create_partitions=_checked_flag("create_partitions", create_partitions),
+            is_loaded=_checked_flag("is_loaded", is_loaded),
+            ignored_columns=_checked_names("ignored_columns", ignored_columns),
+            null_for=tuple(sorted({name.lower() for name in _checked_names("null_for", null_for)})),
+            time_zone=_checked_option("time_zone", time_zone, as_time_zone),
             enabled_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         captured, settings = _checked(metastore, table, database, wanted)
@@ -139,11 +152,34 @@ def enable_update(
     return EnableReport(table, replace(settings, state="enabled"), objects, dry_run)
 
 
+def _checked_option(name: str, value: object, read: Callable[[str], _Value]) -> _Value:
+    """The typed value of an option. Raises ConfigurationError."""
+    try:
+        return read(value if isinstance(value, str) else str(value))
+    except StoredTextError as error:
+        raise ConfigurationError(f"{name}={value!r}: it must be {error}") from error
+
+
+def _checked_flag(option: str, value: object) -> bool:
+    """True or False. Raises ConfigurationError: it is another value."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{option}={value!r}: it must be True or False")
+    return value
+
+
+def _checked_names(option: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Names of columns. Raises ConfigurationError."""
+    if isinstance(names, str):
+        raise ConfigurationError(f"{option}={names!r}: it must be a list of names, such as [{names!r}]")
+    return tuple(_checked_option(option, name, as_name) for name in names)
+
+
 def _checked(
     metastore: MetastoreClient, table: str, database: SourceDatabase, wanted: UpdateSettings
 ) -> tuple[CapturedTable, UpdateSettings]:
     """Everything that can be refused is refused here, before anything is made."""
-    _check_options(wanted)
+    if wrong := wanted.contradiction():
+        raise ConfigurationError(f"method {wanted.method.value} {wrong}")
     captured = database.describe(wanted.source_table)
     settings = replace(wanted, key=_key(captured, wanted))
     database.check_capture(captured, settings.key, settings.method)
@@ -167,25 +203,6 @@ def _check_null_for(plan: ReadPlan, settings: UpdateSettings) -> None:
             raise ConfigurationError(f"null_for={list(settings.null_for)}: {name}: {wrong}")
 
 
-def _check_options(wanted: UpdateSettings) -> None:
-    method = wanted.method
-    wrong = ""
-    if method.has_version and not wanted.version_column:
-        wrong = "needs the name of a growing column (version_column)"
-    elif not method.has_version and wanted.version_column:
-        wrong = "reads no version column"
-    elif wanted.compares_keys and method is not CaptureMethod.ROW_VERSION:
-        wrong = "has no use for a comparison of keys, only row-version has"
-    elif not wanted.verifies_version and not method.has_version:
-        wrong = "has no version column that could be verified, only the row-version methods have"
-    elif not wanted.verifies_key and not method.is_insert_only:
-        wrong = "always needs its key; only the insert-only methods can go without its verification"
-    elif method is CaptureMethod.BINLOG and not wanted.source.startswith(("mysql", "mariadb")):
-        wrong = "is MySQL's and MariaDB's alone"
-    if wrong:
-        raise ConfigurationError(f"method {method.value} {wrong}")
-
-
 def _key(captured: CapturedTable, wanted: UpdateSettings) -> tuple[str, ...]:
     """The given key, by the source's spelling, or the primary key. Raises ConfigurationError."""
     must_be_primary = wanted.method.is_insert_only and wanted.verifies_key
@@ -205,6 +222,8 @@ def _key(captured: CapturedTable, wanted: UpdateSettings) -> tuple[str, ...]:
     if missing:
         raise ConfigurationError(f"source table {captured.full_name} has no column {', '.join(missing)}")
     found = tuple(captured.column(name).name for name in key)
+    if len(set(found)) < len(found):
+        raise ConfigurationError(f"key={list(key)}: name each column of {captured.full_name} once")
     if must_be_primary and set(found) != set(captured.primary_key):
         raise ConfigurationError(
             f"source table {captured.full_name}: {', '.join(found)} is not its primary key "
@@ -277,5 +296,5 @@ def _carry_out(
     if settings.is_loaded:
         # No copy is made that would note it.
         found = source_state(database, settings, table).fingerprint
-        settings = replace(settings, fingerprint=json.dumps(found.to_dict()))
+        settings = replace(settings, fingerprint=found)
     write_settings(metastore, table, replace(settings, state="enabled"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from metastore_client.client import MetastoreClient
@@ -25,6 +25,7 @@ from mutation_api.scan.table_view import open_table
 from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
 from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.source_access import SourceAccess, check_same_settings, check_same_source
 from mutation_api.update.sources import AnyCapture, capture_of
 from mutation_api.update.tables import mark_of, require_settings, watermark_table_of
 
@@ -40,13 +41,19 @@ __all__ = ["ExtractOptions", "ExtractReport", "extract_by", "extract_update"]
 class ExtractOptions:
     """The options of :func:`extract_update`, which explains them."""
 
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
+    source: str | None = None
     dry_run: bool = False
     user: str | None = None
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
     listener: LockFailureListener | None = None
     progress: Callable[[str], None] = lambda line: None
     binlog: BinlogOptions = NO_OPTIONS
+
+    @property
+    def access(self) -> SourceAccess:
+        """Which source may be connected to."""
+        return SourceAccess(password=self.password, source=self.source)
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,7 @@ def extract_update(
     spark: SparkSession | None = None,
     local: LocalOptions | None = None,
     password: str | None = None,
+    source: str | None = None,
     dry_run: bool = False,
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
@@ -131,6 +139,9 @@ def extract_update(
         spark: the session that does the work; see ``ingest``.
         local: this process does it, with this memory and these threads; see ``ingest``.
         password: of the source; by default that of the environment.
+        source: URL of the database that the password may go to, as it was given to ``enable_update``; by
+            default those in the environment variable HIVE_MUTATE_SOURCE. It must be that of the table's
+            properties.
         dry_run: report what would be done and write nothing.
         user: the user name for the metastore.
         lock_timeout_seconds: how long to wait for another extraction, or another writer.
@@ -143,7 +154,8 @@ def extract_update(
         ignored_columns: method binlog: columns that only one side has, besides those of ``enable_update``.
 
     Raises:
-        ConfigurationError: incremental update is not enabled.
+        ConfigurationError: incremental update is not enabled; there is a password, and nobody has named the
+            source that it may go to; or the table's properties were altered.
         CaptureError: the source does not capture changes any more; ``repair_update`` mends it.
         StoppedAtStatementError: method binlog: see ``ingest``.
         LockNotAcquiredError: another extraction, or writer, did not end in time.
@@ -154,6 +166,7 @@ def extract_update(
     """
     options = ExtractOptions(
         password=password,
+        source=source,
         dry_run=dry_run,
         user=user,
         lock_timeout_seconds=lock_timeout_seconds,
@@ -183,9 +196,11 @@ def extract_by(
     known = read_watermarks(metastore, watermark_table_of(table))
     found = mark_of(known, table)
     before = None if found is None else found[1]
+    check_same_settings(table, before, settings)
+    check_same_source(table, () if known is None else known.of(target=table), settings)
     replaces = found is None and _has_rows(metastore, table)
     with closing(
-        capture_of(settings, table, options.password, replaces=replaces, binlog=options.binlog)
+        capture_of(settings, table, options.access, replaces=replaces, binlog=options.binlog)
     ) as source:
         if before is not None and not source.has_news(before):
             nothing = IngestReport(source.source_id, options.dry_run, None, {}, None, (), _NO_ENGINE)

@@ -5,7 +5,6 @@ What triggers do not log is found by the fingerprint of the table; then the whol
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,7 +15,8 @@ from mutation_api.errors import ConnectionFailedError
 from mutation_api.inputs.engines.choice import in_tasks
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.update.captured_rows import RowSpool
-from mutation_api.update.fingerprint import Difference, Effect, Fingerprint, differences
+from mutation_api.update.differences import Difference, Effect, differences
+from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.progress_mark import ProgressMark, Run, ranges_of
 from mutation_api.update.rdbms.database import CapturedTable, SourceDatabase, SourceSnapshot
 from mutation_api.update.rdbms.sql_database import (
@@ -100,7 +100,7 @@ class LogSource:
     @property
     def source_id(self) -> str:
         """Name in the watermarks: the database, and the identifier of the update."""
-        return f"{self._database.source_id}#{self._settings.identifier}"
+        return self._settings.source_id
 
     def close(self) -> None:
         """Remove the rows that were kept, and disconnect. May be called twice."""
@@ -189,7 +189,8 @@ class LogSource:
         before = mark or ProgressMark(past.receipt, "0", seconds)
         new = before.followed_by(
             run,
-            position=str(max(highest, int(before.position))),
+            settings=self._settings.of_position,
+            position=str(max(highest, before.number)),
             pending=log.ranges,
             newest=log.newest,
             fingerprint=now,
@@ -210,7 +211,7 @@ class LogSource:
     def _fingerprint_before(self, mark: ProgressMark | None) -> Fingerprint | None:
         if mark is not None:
             return mark.fingerprint
-        return Fingerprint.of(json.loads(self._settings.fingerprint)) if self._settings.fingerprint else None
+        return self._settings.fingerprint
 
     def has_news(self, mark: ProgressMark) -> bool:
         """Whether there may be something to extract, asked without a transaction of Hive.

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from mutation_api.errors import SourcePositionError
 from mutation_api.inputs.source import Position
 from mutation_api.update.fingerprint import Fingerprint
+from mutation_api.update.stored_text import parsed_json, seconds_of
 
 __all__ = ["RECENT_KEPT", "ProgressMark", "Run", "ranges_of"]
 
 RECENT_KEPT = 200
 """Extractions that a mark remembers one by one."""
 DAYS_KEPT = 60
+_SHOWN_CHARACTERS = 500
+_UNPACKED_BYTES_MAX = 1 << 16
 PENDING_KEPT = 5000
 """Ranges of log rows that a mark remembers. With more, a run after a crash reads the rows again, which
 changes nothing.
@@ -64,6 +68,7 @@ class ProgressMark:
         below: row-version methods: numbers of rows below the bound, by groups of versions.
         recent: the last runs, oldest first.
         days: rows of each of the last days (UTC): (day, runs, inserted, updated, deleted).
+        settings: what the position depends on of the table's settings, by name, as text.
     """
 
     extraction: int
@@ -76,6 +81,7 @@ class ProgressMark:
     below: tuple[int, ...] = ()
     recent: tuple[Run, ...] = ()
     days: tuple[tuple[str, int, int, int, int], ...] = field(default=())
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def to_position(self) -> Position:
         """The position for the watermark; a later extraction is greater."""
@@ -95,17 +101,37 @@ class ProgressMark:
     def of(cls, text: str) -> ProgressMark:
         """The mark of a watermark's text. Raises SourcePositionError: it is none."""
         try:
-            values: dict[str, Any] = json.loads(text)
-            values["fingerprint"] = Fingerprint.of(values["fingerprint"])
-            values["pending"] = tuple((int(low), int(high)) for low, high in values["pending"])
-            values["below"] = _unpacked(values["below"])
-            values["recent"] = tuple(Run(*each) for each in values["recent"])
-            values["days"] = tuple((str(each[0]), *map(int, each[1:])) for each in values["days"])
-            return cls(**values)
-        except (ValueError, KeyError, TypeError) as error:
+            values: dict[str, Any] = parsed_json(text)
+            return cls(
+                extraction=_count(values["extraction"]),
+                position=_text(values["position"]),
+                as_of=seconds_of(values["as_of"]),
+                pending=tuple((_count(low), _count(high)) for low, high in values["pending"]),
+                newest=seconds_of(values.get("newest", 0.0)),
+                fingerprint=Fingerprint.of(values["fingerprint"]),
+                bound=_text(values.get("bound", "")),
+                below=_unpacked(_text(values["below"])),
+                recent=tuple(_run(*each) for each in values["recent"]),
+                days=tuple(_day(*each) for each in values["days"]),
+                settings={_text(name): _text(each) for name, each in values.get("settings", {}).items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
             raise SourcePositionError(
-                f"the watermark {text!r} is not one of an incremental update"
+                f"the watermark {shown!r} is not one of an incremental update ({type(error).__name__}: "
+                f"{str(error)[:_SHOWN_CHARACTERS]}). Nothing was read. Disable incremental "
+                "update and discard (hive-mutate update disable --discard), then enable it anew: the first "
+                "extraction compares the two tables"
             ) from error
+
+    @property
+    def number(self) -> int:
+        """The position as a number, for methods with a log. Raises SourcePositionError: it is none."""
+        if not re.fullmatch("[0-9]{1,19}", self.position):
+            raise SourcePositionError(
+                f"the position {self.position[:_SHOWN_CHARACTERS]!r} is not the number of a row in a log"
+            )
+        return int(self.position)
 
     def followed_by(self, run: Run, **values: Any) -> ProgressMark:
         """The mark after one more run."""
@@ -129,11 +155,36 @@ def _packed(numbers: Sequence[int]) -> str:
 
 
 def _unpacked(text: str) -> tuple[int, ...]:
-    """Return the numbers of :func:`_packed`. Raises ValueError: it is not a text of it."""
+    """Return the numbers of :func:`_packed`. Raises ValueError, TypeError: it is not a text of it."""
+    if not text:
+        return ()
     try:
-        return tuple(map(int, json.loads(zlib.decompress(base64.b85decode(text))))) if text else ()
+        found = zlib.decompressobj().decompress(base64.b85decode(text), _UNPACKED_BYTES_MAX)
     except zlib.error as error:
         raise ValueError(str(error)) from error
+    return tuple(map(_count, parsed_json(found.decode())))
+
+
+def _count(value: Any) -> int:
+    """A whole number of at least 0 that a database's bigint holds. Raises ValueError."""
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(f"{value!r} is not a whole number of at least 0")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a text")
+    return value
+
+
+def _run(at: Any, inserted: Any, updated: Any, deleted: Any, lag: Any) -> Run:
+    return Run(seconds_of(at), _count(inserted), _count(updated), _count(deleted), seconds_of(lag))
+
+
+def _day(day: Any, *counts: Any) -> tuple[str, int, int, int, int]:
+    runs, inserted, updated, deleted = map(_count, counts)
+    return (date.fromisoformat(_text(day)).isoformat(), runs, inserted, updated, deleted)
 
 
 def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:

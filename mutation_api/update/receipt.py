@@ -49,10 +49,11 @@ def log_is_gone(what: str, log: str, target: str) -> SourcePositionError:
 
 def check_bound(mark: ProgressMark, bound: str, what: str) -> None:
     """Raise SourcePositionError if a bound that only grows lies below Hive's position."""
-    if int(bound) < int(mark.bound):
+    is_number = mark.bound.isascii() and mark.bound.isdecimal()
+    if not is_number or int(bound) < int(mark.bound):
         raise SourcePositionError(
-            f"source {what}: Hive's position is transaction {mark.bound}, and the source is at {bound}. The "
-            f"source seems to be restored from an older backup. Nothing was written. {_ADVICE}"
+            f"source {what}: Hive's position is transaction {mark.bound[:40]}, and the source is at {bound}. "
+            f"The source seems to be restored from an older backup. Nothing was written. {_ADVICE}"
         )
 
 

@@ -8,8 +8,8 @@ from metastore_client.client import MetastoreClient
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError
 from mutation_api.update.enable import EnableReport
-from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.rdbms.database import SourceObject
+from mutation_api.update.source_access import SourceAccess, check_same_source
 from mutation_api.update.tables import find_mark, require_settings
 
 __all__ = ["repair_update"]
@@ -20,6 +20,7 @@ def repair_update(
     table: str,
     *,
     password: str | None = None,
+    source: str | None = None,
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> EnableReport:
@@ -34,11 +35,13 @@ def repair_update(
         metastore: where ``table`` is; stays open.
         table: ``database.table``, for which incremental update is enabled.
         password: of the source; by default that of the environment.
+        source: see ``extract_update``.
         dry_run: change nothing; the report has the statements.
         progress: is called with a line of text for each step.
 
     Raises:
-        ConfigurationError: incremental update is not enabled, or its method has no objects in the source.
+        ConfigurationError: incremental update is not enabled, or its method has no objects in the source; or
+            the source is not the one that is allowed.
         RecordLayoutError: the method cannot follow the source's table any more; the message says why.
         ConnectionFailedError: the source or the metastore cannot be reached, or refuses a statement.
     """
@@ -54,8 +57,9 @@ def repair_update(
         )
     found = find_mark(metastore, table)
     extraction = 0 if found is None or found[1] is None else found[1].extraction
-    database = connect_database(settings.source, password)
+    database = SourceAccess(password=password, source=source).connected(table, settings)
     try:
+        check_same_source(table, () if found is None else (found[0],), settings)
         captured = database.describe(settings.source_table)
         database.check_capture(captured, settings.key, settings.method)
         objects = database.objects(captured, settings.key, settings.names, settings.method)

@@ -56,6 +56,7 @@ class ReadPlan:
         columns = tuple(
             (column.name, parse_hive_type(column.type), sources[column.name.lower()]) for column in targets
         )
+        database.check_time_zone(table, settings.time_zone)
         for _, kind, column in columns:
             database.check_column(table, column, kind)
             if column.name.lower() in {name.lower() for name in settings.key}:

@@ -8,12 +8,12 @@ from typing import Protocol
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.source import LocalChangeSource
 from mutation_api.update.binlog_options import NO_OPTIONS, BinlogOptions
-from mutation_api.update.fingerprint import Difference
+from mutation_api.update.differences import Difference
 from mutation_api.update.log_source import LogSource
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.progress_mark import ProgressMark
-from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.source_access import SourceAccess
 from mutation_api.update.version_source import VersionSource
 
 __all__ = ["AnyCapture", "capture_of"]
@@ -40,23 +40,26 @@ class AnyCapture(LocalChangeSource, Protocol):
 def capture_of(
     settings: UpdateSettings,
     table: str,
-    password: str | None,
+    access: SourceAccess,
     *,
     replaces: bool,
     binlog: BinlogOptions = NO_OPTIONS,
 ) -> AnyCapture:
-    """The source. Raises ConfigurationError: its driver is missing, or options are of another method.
+    """The source; nothing is connected yet.
+
+    Raises ConfigurationError: the source is not allowed, its driver is missing, or options are of another
+    method.
 
     Args:
         settings: those of the table.
         table: the table in Hive.
-        password: of the source; None: that of the environment.
+        access: which source may be connected to, and the password for it.
         replaces: whether a first copy also deletes rows of the target that the source lacks.
         binlog: options of method binlog.
     """
     if settings.method is CaptureMethod.BINLOG:
         source: AnyCapture = importlib.import_module(f"{__package__}.binlog_source").BinlogSource(
-            settings, password, binlog
+            settings, access.password_for(table, settings.source), binlog
         )
         return source
     if binlog != NO_OPTIONS:
@@ -65,7 +68,7 @@ def capture_of(
             "--recopy, "
             "--zero-dates and --ignore-column are options of method binlog. Leave them out"
         )
-    database = connect_database(settings.source, password)
+    database = access.connected(table, settings)
     if settings.method.has_version:
         return VersionSource(database, settings, table, replaces=replaces)
     return LogSource(database, settings, table, replaces=replaces)

@@ -15,10 +15,10 @@ from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import LockNotAcquiredError, MutationError
 from mutation_api.inputs.watermark import Watermark
 from mutation_api.update.compact import read_sizes
-from mutation_api.update.fingerprint import differences
+from mutation_api.update.differences import differences
 from mutation_api.update.progress_mark import ProgressMark
-from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.settings import UpdateSettings
+from mutation_api.update.source_access import SourceAccess, check_same_settings, check_same_source
 from mutation_api.update.steady_snapshot import check_objects, source_state
 from mutation_api.update.tables import find_mark, get_table, require_settings, watermark_table_of
 from mutation_api.update.waiting import Waiting, waiting_changes
@@ -80,7 +80,9 @@ class UpdateStatus:
         return next((each for each in self.compactions if each.state in done), None)
 
 
-def update_status(metastore: MetastoreClient, table: str, *, password: str | None = None) -> UpdateStatus:
+def update_status(
+    metastore: MetastoreClient, table: str, *, password: str | None = None, source: str | None = None
+) -> UpdateStatus:
     """Look at both sides; a source that does not answer is reported, not raised, and so is a table that
     somebody has locked for himself: its status is asked for just then.
 
@@ -88,6 +90,7 @@ def update_status(metastore: MetastoreClient, table: str, *, password: str | Non
         metastore: where the table is; stays open.
         table: ``database.table``.
         password: of the source; by default that of the environment.
+        source: see ``extract_update``.
 
     Raises:
         ConfigurationError: incremental update is not enabled.
@@ -96,9 +99,9 @@ def update_status(metastore: MetastoreClient, table: str, *, password: str | Non
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
     found = find_mark(metastore, table)
-    mark = None if found is None else found[1]
-    source = _ask_source(metastore, table, settings, mark, password)
-    objects = source.objects
+    access = SourceAccess(password=password, source=source)
+    answer = _ask_source(metastore, table, settings, found, access)
+    objects = answer.objects
     if found is not None:
         objects = (*objects, ("watermark table", watermark_table_of(table)))
     with metastore_errors_as_ours(f"could not ask for the state of table {table}"):
@@ -111,10 +114,10 @@ def update_status(metastore: MetastoreClient, table: str, *, password: str | Non
         get_table(metastore, table).location,
         settings,
         None if found is None else found[0],
-        mark,
-        source.waiting,
-        source.error,
-        source.differences,
+        None if found is None else found[1],
+        answer.waiting,
+        answer.error,
+        answer.differences,
         objects,
         sizes,
         sizes_error,
@@ -139,23 +142,25 @@ def _ask_source(
     metastore: MetastoreClient,
     table: str,
     settings: UpdateSettings,
-    mark: ProgressMark | None,
-    password: str | None,
+    found: tuple[Watermark, ProgressMark | None] | None,
+    access: SourceAccess,
 ) -> _SourceAnswer:
     answer = _SourceAnswer()
+    mark = None if found is None else found[1]
     try:
-        database = connect_database(settings.source, password)
+        database = access.connected(table, settings)
     except MutationError as error:
         return _SourceAnswer(error=str(error))
     try:
+        check_same_settings(table, mark, settings)
+        check_same_source(table, () if found is None else (found[0],), settings)
         if settings.method.has_log:
             answer.objects = tuple((each.kind, each.name) for each in database.made(settings.names))
         answer.waiting = waiting_changes(metastore, database, table, settings)
         state = source_state(database, settings, table)
         check_objects(database, settings, table, state.table)
         if mark is not None:
-            found = differences(mark.fingerprint, state.fingerprint, settings)
-            answer.differences = tuple(map(str, found))
+            answer.differences = tuple(map(str, differences(mark.fingerprint, state.fingerprint, settings)))
     except MutationError as error:
         answer.error = str(error)
     finally:

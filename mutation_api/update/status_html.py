@@ -59,7 +59,7 @@ def _table(status: UpdateStatus) -> Html:
         element(
             "div",
             f"follows {settings.source_table} of ",
-            element("code", settings.source),
+            element("code", str(settings.source)),
             follows,
             css="sub",
         ),

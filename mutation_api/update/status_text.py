@@ -62,7 +62,7 @@ def _sections(status: UpdateStatus) -> dict[str, list[tuple[str, str]]]:
             *[("Dead transaction", f"{each.id} of {each.user}@{each.hostname}") for each in status.dead_txns],
         ],
         "OFFLOAD INFORMATION": [
-            ("Source", settings.source),
+            ("Source", str(settings.source)),
             ("Source table", settings.source_table),
             ("Target", status.table),
         ],
@@ -113,7 +113,12 @@ def _heading(title: str) -> str:
 
 def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
     width = max((len(name) for name, _ in lines), default=0)
-    return [f"{name}:".ljust(width + 2) + value for name, value in lines]
+    return [f"{name}:".ljust(width + 2) + _printable(value) for name, value in lines]
+
+
+def _printable(text: str) -> str:
+    """The text without what a terminal would obey: names may have any character."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def status_dict(status: UpdateStatus) -> dict[str, Any]:
@@ -122,7 +127,7 @@ def status_dict(status: UpdateStatus) -> dict[str, Any]:
     return {
         "table": status.table,
         "state": settings.state,
-        "source": settings.source,
+        "source": str(settings.source),
         "source_table": settings.source_table,
         "key": list(settings.key),
         "method": settings.method.value,

@@ -19,6 +19,7 @@ __all__ = [
     "enabled_tables",
     "find_mark",
     "find_settings",
+    "find_watermarks_of",
     "get_table",
     "mark_of",
     "require_settings",
@@ -79,6 +80,12 @@ def enabled_tables(
             found = find_settings(metastore, f"{database}.{name}")
             if found is not None:
                 yield f"{database.lower()}.{name}", found
+
+
+def find_watermarks_of(metastore: MetastoreClient, table: str) -> list[Watermark]:
+    """The watermarks of a table, whatever their text says; none before its first extraction."""
+    read = read_watermarks(metastore, watermark_table_of(table))
+    return [] if read is None else read.of(target=table)
 
 
 def find_mark(metastore: MetastoreClient, table: str) -> tuple[Watermark, ProgressMark | None] | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from mutation_api.inputs.engines.choice import in_tasks
 from mutation_api.inputs.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.update.captured_rows import RowSpool
-from mutation_api.update.fingerprint import Difference, Effect, differences
+from mutation_api.update.differences import Difference, Effect, differences
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.progress_mark import ProgressMark, Run
 from mutation_api.update.rdbms.database import SourceDatabase, SourceSnapshot
@@ -90,7 +90,7 @@ class VersionSource:
     @property
     def source_id(self) -> str:
         """Name in the watermarks: the database, and the identifier of the update."""
-        return f"{self._database.source_id}#{self._settings.identifier}"
+        return self._settings.source_id
 
     def close(self) -> None:
         """Remove the rows that were kept, and disconnect. May be called twice."""
@@ -139,6 +139,7 @@ class VersionSource:
         before = mark or ProgressMark(0, versions.bound, now)
         new = before.followed_by(
             run,
+            settings=self._settings.of_position,
             position=versions.bound,
             bound=versions.bound,
             below=versions.below,
@@ -154,6 +155,7 @@ class VersionSource:
         Raises SourcePositionError: the bound fell although it only grows.
         """
         database, settings, captured = self._database, self._settings, view.state.table
+        database.check_version(captured, settings.version_column, settings.overlap)
         found = self._altered(view, mark)
         before = "" if mark is None or any(map(_misses_rows, found)) else mark.bound
         bound, is_far = database.version_bound(view.snapshot, captured, settings, before)

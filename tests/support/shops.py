@@ -35,6 +35,10 @@ class Source(ABC):
     password: str | None = None
     spark: SparkSession | None = None
 
+    def access(self) -> dict[str, str | None]:
+        """The password, and where it may go."""
+        return {"password": self.password, "source": self.url}
+
     @abstractmethod
     def session(self) -> Any:
         """A new connection of the driver, not in autocommit."""
@@ -149,17 +153,17 @@ class Shop:
         """Extract, by the engine of the source if not asked otherwise."""
         spark = self.source.spark
         engine = {"local": LOCAL} if spark is None else {"local": None, "spark": spark}
-        given = {"password": self.source.password, **engine, **options}
+        given = {**self.source.access(), **engine, **options}
         return extract_update(self.metastore, self.table, **given)
 
     def repair(self, **options: Any) -> EnableReport:
         """Make the objects in the source again."""
-        return repair_update(self.metastore, self.table, password=self.source.password, **options)
+        return repair_update(self.metastore, self.table, **self.source.access(), **options)
 
     def disable(self, *, discard: bool = False) -> DisableReport:
         """Disable, extracting without Spark."""
         return disable_update(
-            self.metastore, self.table, password=self.source.password, local=LOCAL, discard=discard
+            self.metastore, self.table, **self.source.access(), local=LOCAL, discard=discard
         )
 
     def rows(self) -> list[dict[str, Any]]:

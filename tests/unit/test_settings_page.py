@@ -34,7 +34,7 @@ OF_SPARK = {
     "HDFS_DELEGATION_TOKEN": "a kind of token, no variable",
 }
 """Names in the code that nobody sets by hand, and why."""
-READ_BY_PYTHON = {"TMPDIR", "KRB5CCNAME"}
+READ_BY_PYTHON = {"TMPDIR", "KRB5CCNAME", "PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE"}
 """Variables that libraries read."""
 
 

@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
+from mutation_api.cli.arguments.discreet_parser import DiscreetParser
 from mutation_api.cli.exit_codes import EXIT_USAGE
 
 __all__ = ["parser_of_modules"]
@@ -28,7 +29,7 @@ def parser_of_modules(
         add_common_arguments: declares what all of them have.
     """
 
-    class ModuleParser(argparse.ArgumentParser):
+    class ModuleParser(DiscreetParser):
         """Declares the arguments of its module when it parses them, or is asked for all of its help."""
 
         _is_declared = False

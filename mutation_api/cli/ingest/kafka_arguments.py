@@ -24,8 +24,11 @@ __all__ = ["REGISTRY_PASSWORD_VARIABLE", "add_kafka_arguments", "kafka_topics_fr
 
 REGISTRY_PASSWORD_VARIABLE = "HIVE_MUTATE_SCHEMA_REGISTRY_PASSWORD"
 
-_SECRETS = ("password", "secret", "token", "key.pem", "sasl.oauthbearer.config", "basic.auth.user.info")
-"""Settings whose names end so have secrets in them."""
+_SECRETS = (
+    *("password", "passwd", "passphrase", "pass", "secret", "token", "key.pem", "jaas.config"),
+    *("sasl.oauthbearer.config", "basic.auth.user.info"),
+)
+"""Settings whose names end so, in any case, have secrets in them."""
 
 _DEFAULTS: dict[str, Any] = {
     "topic": [],
@@ -178,12 +181,17 @@ def _registry(text: str | None) -> tuple[str | None, dict[str, str]]:
 def _setting(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not (separator and name):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-    if name.endswith(_SECRETS):
+        raise argparse.ArgumentTypeError("it is not NAME=VALUE (it is not shown, since it may be a secret)")
+    if _is_secret(name):
         raise argparse.ArgumentTypeError(
-            f"{name} is a secret, and other users can see a program's arguments: give it in --kafka-conf-file"
+            f"{name.strip()} is a secret, and other users can see a program's arguments: give it in "
+            "--kafka-conf-file"
         )
     return name, value
+
+
+def _is_secret(name: str) -> bool:
+    return name.strip().lower().replace("_", ".").endswith(_SECRETS)
 
 
 def _settings_in(path: Path | None) -> dict[str, str]:
@@ -200,7 +208,7 @@ def _settings_in(path: Path | None) -> dict[str, str]:
         if not text or text.startswith("#"):
             continue
         name, separator, value = text.partition("=")
-        if not separator:
+        if not (separator and name.strip()):
             raise ConfigurationError(f"--kafka-conf-file {path}, line {number}: it is not NAME=VALUE")
         settings[name.strip()] = value.strip()
     return settings

@@ -29,17 +29,16 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from mutation_api.cli.arguments.files import location_from
 from mutation_api.cli.arguments.list_arguments import listed_names
 from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
 from mutation_api.errors import ConfigurationError
 from mutation_api.inputs.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
+from mutation_api.inputs.mysql.driver_options import driver_options
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
 from mutation_api.inputs.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress
-from mutation_api.inputs.url_secrets import check_no_secret
+from mutation_api.inputs.source_url import SourceUrl
 
 __all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
 
@@ -151,28 +150,24 @@ def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str
 
 
 def _address(arguments: argparse.Namespace) -> tuple[MySqlAddress, str]:
-    check_no_secret(
+    form = "mysql://USER@HOST[:PORT]/DATABASE"
+    url = SourceUrl.of(
         arguments.source,
-        what="--source",
+        what=f"--source, expected {form},",
         because="since other users can see a program's arguments: give it in the environment variable "
         f"{PASSWORD_VARIABLE}, or with --option-file",
+        kinds=("mysql", "mariadb"),
     )
-    parts = urlsplit(arguments.source)
-    database = unquote(parts.path.removeprefix("/"))
-    try:
-        port = parts.port or PORT_DEFAULT
-    except ValueError as error:
-        raise ConfigurationError(f"--source {arguments.source}: {error}") from error
-    if parts.scheme not in ("mysql", "mariadb") or not (parts.hostname and parts.username and database):
-        raise ConfigurationError(f"--source {arguments.source}: expected mysql://USER@HOST[:PORT]/DATABASE")
-    options: dict[str, Any] = {}
+    if not (url.host and url.user):
+        raise ConfigurationError(f"--source {url}: expected {form}")
+    options = driver_options(url)
     if arguments.option_file is not None:
         options["read_default_file"] = str(_existing(arguments.option_file, "--option-file"))
     if arguments.ssl_ca is not None:
         options["ssl_ca"] = str(_existing(arguments.ssl_ca, "--ssl-ca"))
         options["ssl_verify_cert"] = options["ssl_verify_identity"] = True
     password = os.environ.get(PASSWORD_VARIABLE, "")
-    return MySqlAddress(parts.hostname, unquote(parts.username), password, port, options), database
+    return MySqlAddress(url.host, url.user, password, url.port or PORT_DEFAULT, options), url.database
 
 
 def _existing(path: Path, option: str) -> Path:

@@ -3,7 +3,9 @@
 "enable" makes what captures changes in the source, "extract" applies them, exactly once, "compact" has Hive
 merge deltas, "status" shows all of it, "repair" makes what captures changes again, and "disable" removes it.
 
-The password of the source is read from the environment variable HIVE_MUTATE_SOURCE_PASSWORD.
+The password of the source is read from the environment variable HIVE_MUTATE_SOURCE_PASSWORD. The variable
+HIVE_MUTATE_SOURCE has the URL of the source that it may go to, as it was given to "enable"; several with
+blanks between. The address in the properties of a table must be one of these, since others may alter it.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ _NUMBERS = (
     "retries.wait.ms",
     "retries.max.wait.ms",
 )
-_USERS = re.compile(r"//[^/@,]*@")
+_USERS = re.compile(r"//[^,\s]*@")
+"""Up to the last @: a password may have a slash, too."""
 
 
 class Registry:

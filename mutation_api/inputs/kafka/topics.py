@@ -80,8 +80,8 @@ class KafkaTopics:
                 Spark's executors need, too.
 
         Raises:
-            ConfigurationError: no topic, or one twice; the start is not valid; settings of a registry, and no
-                registry.
+            ConfigurationError: no topic, or one twice; a user stands in the servers; the start is not valid;
+                settings of a registry, and no registry.
         """
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         if not names or len(set(names)) < len(names):
@@ -90,6 +90,11 @@ class KafkaTopics:
         if not is_start:
             raise ConfigurationError(
                 f"start={start!r}: it must be {BEGINNING!r}, {END!r}, or a datetime with a time zone"
+            )
+        if "@" in servers:
+            raise ConfigurationError(
+                "servers: HOST:PORT,… without a user: give user and password as the settings sasl.username "
+                "and sasl.password (the servers are not shown, since they may contain a password)"
             )
         self.servers = servers
         self.topics = tuple(sorted(names))

@@ -125,14 +125,14 @@ class Family:
     """Properties of types that are stored, selected and converted in the same way.
 
     ``hive``: kinds of Hive types that can hold their values. ``of_text`` converts the bytes that SELECT
-    gives, ``of_log`` the values that :mod:`mutation_api.inputs.mysql.row_events` decodes. ``select``: the
-    column in a SELECT.
+    gives, ``of_log`` the values that :mod:`mutation_api.inputs.mysql.row_events` decodes. ``select``
+    makes, of the quoted name, the column in a SELECT.
     """
 
     hive: tuple[str, ...]
     of_text: Callable[[SourceColumn, pa.Array, ValueOptions], pa.Array]
     of_log: Callable[[SourceColumn, list[Any], ValueOptions], pa.Array]
-    select: str = "{0}"
+    select: Callable[[str], str] = lambda name: name
 
 
 def family_of(column: SourceColumn, table: str) -> Family:
@@ -408,10 +408,10 @@ def _in_zone(micros: NDArray[np.int64], valid: NDArray[np.bool_], options: Value
 
 _NUMBER_TARGETS = (*INTEGER_KINDS, "decimal", *TEXT_KINDS)
 _INTEGERS = Family(_NUMBER_TARGETS, _integers_of_text, _integers_of_log)
-_BITS = Family(_NUMBER_TARGETS, _integers_of_text, _integers_of_log, "{0}+0")
+_BITS = Family(_NUMBER_TARGETS, _integers_of_text, _integers_of_log, lambda name: f"{name}+0")
 _DECIMALS = Family(("decimal",), _decimals_of_text, _decimals_of_log)
 # SELECT shows a float with six digits; as a double it shows all of them.
-_FLOATS = Family(("double",), _floats_of_text, _floats_of_log, "{0}*1e0")
+_FLOATS = Family(("double",), _floats_of_text, _floats_of_log, lambda name: f"{name}*1e0")
 _TEXTS = Family(TEXT_KINDS, _texts_of_text, _texts_of_log)
 _BYTES = Family(("binary",), _bytes_of_text, _bytes_of_log)
 

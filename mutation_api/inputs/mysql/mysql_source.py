@@ -107,8 +107,10 @@ class MySqlSource:
             raise ConfigurationError(f"zero_dates={zero_dates!r}: it must be one of {', '.join(ZERO_DATES)}")
         try:
             pa.array([0], pa.timestamp("us", tz=time_zone)).cast(pa.string())
-        except pa.ArrowInvalid as error:
-            raise ConfigurationError(f"time_zone={time_zone!r}: {error}") from error
+        except (pa.ArrowInvalid, TypeError, UnicodeError) as error:
+            raise ConfigurationError(
+                f"time_zone={time_zone!r}: {error}; it must be the name of a time zone, such as Europe/Berlin"
+            ) from error
         self._server = MySqlServer(address)
         self._database = database
         self._options = ValueOptions(time_zone, zero_dates)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pymysql
 from pymysql.constants import CR, ER
@@ -69,6 +69,7 @@ _NO_PRIVILEGE = (
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
 )
 _NOT_REACHED = (CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST)
+_T = TypeVar("_T")
 _SQL_ERRORS = (pymysql.err.OperationalError, pymysql.err.ProgrammingError, pymysql.err.InternalError)
 
 
@@ -138,16 +139,24 @@ class LogPosition:
         """The position of a watermark. Raises SourcePositionError if that is of another kind of source."""
         try:
             values = json.loads(position.text)
-            place = values["file"], int(values["position"])
-            return cls(*place, values["gtid"], values["server"], int(values.get("begun", 0)))
-        except (ValueError, KeyError, TypeError) as error:
+            file, gtid, server = (_of_type(str, values[name]) for name in ("file", "gtid", "server"))
+            offset, begun = (_of_type(int, each) for each in (values["position"], values.get("begun", 0)))
+            return cls(file, offset, gtid, server, begun)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise SourcePositionError(
-                f"the watermark {position.text!r} is not one of a binary log"
+                f"the watermark {position.text[:500]!r} is not one of a binary log"
             ) from error
 
     def __str__(self) -> str:
         """``file:offset``."""
         return f"{self.file}:{self.offset}"
+
+
+def _of_type(kind: type[_T], value: Any) -> _T:
+    """The value. Raises TypeError: it is of another type, or a number below 0."""
+    if type(value) is not kind or (isinstance(value, int) and value < 0):
+        raise TypeError(f"{value!r} is not a {kind.__name__}")
+    return value
 
 
 def file_number(name: str) -> int:
@@ -202,7 +211,7 @@ class MySqlServer:
         """
         with (
             self._errors(),
-            pymysql.connect(**{**self.address.connection_options(), **options}) as connection,
+            self._connected(**options) as connection,
         ):
             yield connection
 
@@ -400,8 +409,15 @@ class MySqlServer:
             except pymysql.err.Error:
                 self.close()
         if self._asking is None:
-            self._asking = pymysql.connect(**self.address.connection_options(), autocommit=True)
+            self._asking = self._connected(autocommit=True)
         return self._asking
+
+    def _connected(self, **options: Any) -> pymysql.Connection[Any]:
+        """A connection. Raises ConnectionFailedError: a file that an option names is missing, and so on."""
+        try:
+            return pymysql.connect(**{**self.address.connection_options(), **options})
+        except (OSError, ValueError, TypeError) as error:
+            raise ConnectionFailedError(f"source {self.address}: {error}") from error
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -98,7 +98,7 @@ class TablePlan:
         wanted = [
             "NULL"
             if column.source is None
-            else family_of(column.source, self.name).select.format(quoted(column.source.name))
+            else family_of(column.source, self.name).select(quoted(column.source.name))
             for column in self.columns_now()
         ]
         return f"SELECT {', '.join(wanted)} FROM {quoted(self._database, self.table.name)}"

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from mutation_api.errors import RecordLayoutError
 from mutation_api.types.hive_type import HiveType
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
@@ -61,11 +63,17 @@ class CapturedTable:
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     def column(self, name: str) -> SourceColumn:
-        """Return a column by its name; in any case if no column is spelled so. Raises KeyError."""
+        """Return a column by its name; in any case if no column is spelled so.
+
+        Raises RecordLayoutError: there is none.
+        """
         exact = {each.name: each for each in self.columns}
-        return (
-            exact[name] if name in exact else {each.name.lower(): each for each in self.columns}[name.lower()]
-        )
+        found = exact.get(name) or {each.name.lower(): each for each in self.columns}.get(name.lower())
+        if found is None:
+            raise RecordLayoutError(
+                f"source table {self.full_name} has no column {name}; it has {', '.join(exact)}"
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,7 @@ class SourceDatabase(Protocol):
     def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:
         """Refuse an account that may not make the objects of a method. Raises ConfigurationError."""
 
-    def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
+    def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
         """Refuse a growing column of which the database cannot tell that nothing appears below its bound any
         more.
 
@@ -155,6 +163,9 @@ class SourceDatabase(Protocol):
 
         Raises RecordLayoutError.
         """
+
+    def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:
+        """Refuse a zone that is another one, or none, to the database. Raises ConfigurationError."""
 
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod

@@ -7,6 +7,7 @@ Changes are captured by :mod:`~mutation_api.update.rdbms.mysql_capture`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -19,11 +20,17 @@ from mutation_api.inputs.mysql.column_types import ValueOptions, check_target, f
 from mutation_api.inputs.mysql.column_types import to_column as mysql_to_column
 from mutation_api.types.hive_type import HiveType
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn
-from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn
+from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn, matching, seconds_of
 from mutation_api.update.rdbms.key_columns import KeyKind
 from mutation_api.update.rdbms.mysql_capture import SQL_MODE, MySqlCapture
 from mutation_api.update.rdbms.mysql_times import times_to_column
-from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
+from mutation_api.update.rdbms.sql_database import (
+    DDL_WAIT_SECONDS,
+    OPERATION_COLUMN,
+    RECEIPT,
+    SEQUENCE_COLUMN,
+    without_nul,
+)
 
 __all__ = ["MySql"]
 
@@ -48,6 +55,7 @@ _COLLATIONS_WITHOUT_PADDING = ("nopad", "0900", "binary")
 _READING_MODE = "ALLOW_INVALID_DATES"
 """Mode in which a date of the log is the same date as in the table, even one that does not exist."""
 _GROWING_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
+_TIME_TEXT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?"
 _GROWING_TIMES = ("date", "datetime", "timestamp")
 
 
@@ -88,15 +96,15 @@ class MySql(MySqlCapture):
 
     def quoted(self, *names: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return ".".join("`" + name.replace("`", "``") + "`" for name in names if name)
+        return ".".join("`" + without_nul(name).replace("`", "``") + "`" for name in names if name)
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return family_of(column.detail[0], column.name).select.format(self.name_of(column, table))
+        return family_of(column.detail[0], column.name).select(self.name_of(column, table))
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return family_of(column.detail[0], column.name).select.format(self.of_log(column, table))
+        return family_of(column.detail[0], column.name).select(self.of_log(column, table))
 
     def key_kind(self, column: SourceColumn) -> KeyKind:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
@@ -109,21 +117,20 @@ class MySql(MySqlCapture):
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
         kind, name = column.detail[0].kind, self.name_of(column)
-        bucket = f"CRC32(CONCAT_WS('/', {{1}}, {{0}})) & {BUCKETS - 1}"
         if kind in _GROWING_TIMES:
             return GrowingColumn(
                 name,
-                bucket,
-                literal="CAST('{0}' AS DATETIME(6))",
+                _bucket,
+                literal=lambda text: f"CAST('{matching(_TIME_TEXT, text)}' AS DATETIME(6))",
                 # A date that does not exist, or with a zero month or day, is not the literal of a time.
-                regular="CAST({0} AS CHAR) + INTERVAL 0 SECOND IS NOT NULL",
-                lowest="{0} = '0000-00-00 00:00:00'",
+                regular=lambda value: f"CAST({value} AS CHAR) + INTERVAL 0 SECOND IS NOT NULL",
+                lowest=lambda value: f"{value} = '0000-00-00 00:00:00'",
                 lowered=_earlier,
             )
         if kind in ("float", "double"):
-            return GrowingColumn(name, bucket, shown="{0}*1e0")
+            return GrowingColumn(name, _bucket, shown=lambda value: f"{value}*1e0")
         if kind in _GROWING_NUMBERS:
-            return GrowingColumn(name, bucket)
+            return GrowingColumn(name, _bucket)
         allowed = ", ".join((*_GROWING_NUMBERS, "float", "double", *_GROWING_TIMES))
         raise self.refuse_growing(table, column, f"columns of {allowed}")
 
@@ -147,9 +154,10 @@ class MySql(MySqlCapture):
             detail, target, family_of(detail, column.name).of_text(detail, texts, ValueOptions(time_zone))
         )
 
-    def receipt_statement(self, table: str) -> str:
+    def receipt_statement(self, table: str, number: int) -> str:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
-        return f"INSERT IGNORE INTO {table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN}) VALUES ({{}}, {{}})"
+        into = f"{table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN})"
+        return f"INSERT IGNORE INTO {into} VALUES ({number:d}, {RECEIPT})"
 
     def streaming_cursor(self, connection: Any) -> Any:
         """A cursor that gives values as the server sends them, row by row."""
@@ -177,5 +185,10 @@ class MySql(MySqlCapture):
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
 
-def _earlier(literal: str, overlap: str) -> str:
-    return f"{literal} - INTERVAL {overlap} SECOND"
+def _bucket(keys: str, column: str) -> str:
+    return f"CRC32(CONCAT_WS('/', {keys}, {column})) & {BUCKETS - 1}"
+
+
+def _earlier(literal: str, overlap: Decimal) -> str:
+    # A time before the first one would be NULL.
+    return f"COALESCE({literal} - INTERVAL {seconds_of(overlap)} SECOND, CAST('0001-01-01' AS DATETIME(6)))"

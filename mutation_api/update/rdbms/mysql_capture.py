@@ -72,8 +72,7 @@ class MySqlCapture(SqlDatabase):
         self._numbers(table)
         if method.is_insert_only:
             return
-        shown = self.quoted(table.schema, table.name).replace("%", "%%")
-        ((_, create),) = self.rows(f"SHOW CREATE TABLE {shown}")
+        ((_, create),) = self.rows(f"SHOW CREATE TABLE {self.quoted(table.schema, table.name)}")
         for name, rules in changing_foreign_keys(str(create)):
             raise RecordLayoutError(
                 f"source table {table.full_name}: foreign key {name} changes its rows ({rules}), and no "
@@ -104,14 +103,13 @@ class MySqlCapture(SqlDatabase):
         """
         is_mariadb = "mariadb" in str(self.rows("SELECT VERSION()")[0][0]).lower()
         catalog = "INNODB_SYS_TABLES" if is_mariadb else "INNODB_TABLES"
-        name = f"{_file_name(table.schema)}/{_file_name(table.name)}"
+        name = f"{self._file_name(table.schema)}/{self._file_name(table.name)}"
         try:
             rows = self.rows(
                 f"SELECT NAME, TABLE_ID FROM information_schema.{catalog} WHERE NAME = %s OR LOWER(NAME) "
-                "LIKE "
-                "LOWER(%s) ORDER BY TABLE_ID",
+                "LIKE LOWER(%s) ESCAPE '|' ORDER BY TABLE_ID",
                 name,
-                f"{_escaped(name)}#p#%",
+                f"{name.replace('_', '|_')}#p#%",
             )
         except ConnectionFailedError as error:
             raise ConfigurationError(
@@ -122,6 +120,17 @@ class MySqlCapture(SqlDatabase):
         if not rows:
             raise RecordLayoutError(f"source {self.source_id}: the engine does not know table {name}")
         return {str(file): str(number) for file, number in rows}
+
+    def _file_name(self, name: str) -> str:
+        """A name as the engine's catalog has it: other characters than letters, digits and _ as @ and four
+        hex digits; letters of some scripts as @ and two characters, which the server knows.
+
+        Source: MySQL's manual, "Mapping of Identifiers to File Names".
+        """
+        if not name.isascii():
+            ((found,),) = self.rows("SELECT CAST(CONVERT(%s USING filename) AS BINARY)", name)
+            return bytes(found).decode("ascii")
+        return "".join(c if c.isalnum() or c == "_" else f"@{ord(c):04x}" for c in name)
 
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
@@ -286,17 +295,3 @@ def _cast_of(detail: MySqlColumn) -> str:
     if detail.kind in ("datetime", "time"):
         return f"{detail.kind.upper()}({detail.fraction})"
     return "DATE" if detail.kind == "date" else ""
-
-
-def _file_name(name: str) -> str:
-    """A name as the engine's catalog has it: other characters than letters, digits and _ as @ and four hex
-    digits.
-
-    Source: MySQL's manual, "Mapping of Identifiers to File Names", for all that is not in its table of
-        letters.
-    """
-    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"@{ord(c):04x}" for c in name)
-
-
-def _escaped(name: str) -> str:
-    return name.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -21,14 +21,18 @@ Changes are captured by :mod:`~mutation_api.update.rdbms.postgresql_capture`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, ClassVar
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pyarrow as pa
 from psycopg.types.string import TextLoader
 
-from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError, SourcePositionError
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceSnapshot
@@ -43,7 +47,13 @@ from mutation_api.update.rdbms.postgresql_capture import (
 )
 from mutation_api.update.rdbms.postgresql_growing import GROWING, growing_column
 from mutation_api.update.rdbms.postgresql_privileges import PRIVILEGES, check_log_privileges
-from mutation_api.update.rdbms.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, SEQUENCE_COLUMN
+from mutation_api.update.rdbms.postgresql_quoting import literal_of
+from mutation_api.update.rdbms.sql_database import (
+    DDL_WAIT_SECONDS,
+    OPERATION_COLUMN,
+    RECEIPT,
+    SEQUENCE_COLUMN,
+)
 from mutation_api.update.rdbms.values import null_advice, to_hive_column
 from mutation_api.update.settings import UpdateSettings
 
@@ -129,6 +139,22 @@ class PostgreSql(PostgreSqlCapture):
                 f"column of type {target.text}: {reason}"
             )
 
+    def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:
+        """Refuse what the server takes for an abbreviation: its CET is one hour before UTC in summer, too."""
+        if time_zone == "UTC" or all(column.detail.kind != "timestamptz" for column in table.columns):
+            return
+        january, july = (f"timestamptz '2024-{month}-15 12:00+00' AT TIME ZONE %s" for month in ("01", "07"))
+        (found,) = self.rows(f"SELECT {january}, {july}", time_zone, time_zone)
+        zone = ZoneInfo(time_zone)
+        noons = [datetime(2024, month, 15, 12, tzinfo=UTC) for month in (1, 7)]
+        wanted = [noon.astimezone(zone).replace(tzinfo=None) for noon in noons]
+        if list(found) != wanted:
+            raise ConfigurationError(
+                f"time_zone={time_zone!r}: to the server {self.source_id} this is another zone: noon of UTC "
+                f"in January and July 2024 is {found[0]} and {found[1]} there, {wanted[0]} and {wanted[1]} "
+                "here. Use a name with continent and city, such as Europe/Berlin"
+            )
+
     def key_kind(self, column: SourceColumn) -> KeyKind:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
         kind = column.detail.kind
@@ -140,10 +166,10 @@ class PostgreSql(PostgreSqlCapture):
             ((account, owner, is_owner, may_create),) = self.rows(PRIVILEGES, table.detail.oid)
             check_log_privileges(table, account, owner, is_owner=is_owner, may_create=may_create)
 
-    def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
+    def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
         """xmin, a row's last transaction, needs no overlap; a column of ours to read does."""
         if column.lower() == _XMIN:
-            if overlap:
+            if overlap is not None:
                 raise ConfigurationError(
                     f"{_XMIN} needs no overlap: the database knows which transactions are open"
                 )
@@ -157,12 +183,12 @@ class PostgreSql(PostgreSqlCapture):
         if settings.version_column.lower() != _XMIN:
             return super().version_bound(snapshot, table, settings, before)
         bound = str(snapshot.value("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))
-        return bound, bool(before) and int(bound) - int(before) >= _XIDS // 2 - _XID_MARGIN
+        return bound, bool(before) and int(bound) - _xid(before) >= _XIDS // 2 - _XID_MARGIN
 
     def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
         """For xmin: rows of that transaction or later ones, by age, since the numbers run in a circle."""
         if settings.version_column.lower() == _XMIN:
-            return f"age(xmin) <= age('{int(bound) % _XIDS}'::xid)"
+            return f"age(xmin) <= age('{_xid(bound) % _XIDS}'::xid)"
         return super().from_version(table, settings, bound)
 
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
@@ -174,11 +200,17 @@ class PostgreSql(PostgreSqlCapture):
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return _shown(column, self.name_of(column, table), time_zone)
+        return self._shown(column, self.name_of(column, table), time_zone)
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return _shown(column, self.of_log(column, table), time_zone)
+        return self._shown(column, self.of_log(column, table), time_zone)
+
+    def _shown(self, column: SourceColumn, value: str, time_zone: str) -> str:
+        """The expression that reads a value of a column."""
+        if column.detail.kind == "timestamptz":
+            return f"({value} AT TIME ZONE {literal_of(time_zone)})"
+        return value if column.detail.kind in _ALLOWED else f"{value}::text"
 
     def seconds(self, expression: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -196,11 +228,11 @@ class PostgreSql(PostgreSqlCapture):
             column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
         )
 
-    def receipt_statement(self, table: str) -> str:
+    def receipt_statement(self, table: str, number: int) -> str:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
         return (
             f"INSERT INTO {table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN}) OVERRIDING SYSTEM VALUE "
-            "VALUES ({}, {}) ON CONFLICT DO NOTHING"
+            f"VALUES ({number:d}, {RECEIPT}) ON CONFLICT DO NOTHING"
         )
 
     def only_grows(self, settings: UpdateSettings) -> bool:
@@ -233,11 +265,16 @@ class PostgreSql(PostgreSqlCapture):
         connection.execute("SET LOCAL client_min_messages = warning")
 
 
-def _shown(column: SourceColumn, value: str, time_zone: str) -> str:
-    """The expression that reads a value of a column."""
-    if column.detail.kind == "timestamptz":
-        return f"({value} AT TIME ZONE '{time_zone}')"
-    return value if column.detail.kind in _ALLOWED else f"{value}::text"
+def _xid(bound: str) -> int:
+    """The number of a transaction, with the turns. Raises SourcePositionError: the text is none."""
+    if not re.fullmatch("-?[0-9]{1,20}", bound):
+        raise SourcePositionError(
+            f"the position in Hive has the bound {bound[:200]!r}, which is not the number of a transaction "
+            f"({_XMIN}): somebody altered it. Nothing was read. Disable incremental update and discard "
+            "(hive-mutate update disable --discard), then enable it anew: the first extraction compares the "
+            "two tables"
+        )
+    return int(bound)
 
 
 def _text_length(detail: ColumnDetail) -> int | None:

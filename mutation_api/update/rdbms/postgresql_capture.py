@@ -24,6 +24,7 @@ from mutation_api.errors import RecordLayoutError
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject
+from mutation_api.update.rdbms.postgresql_quoting import dollar_quoted, literal_of
 from mutation_api.update.rdbms.sql_database import (
     OPERATION_COLUMN,
     SEQUENCE_COLUMN,
@@ -266,7 +267,7 @@ class PostgreSqlCapture(SqlDatabase):
                 (
                     f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY "
                     "DEFINER "
-                    f"{settings} AS $hm${self._body(log, columns)}$hm$",
+                    f"{settings} AS {dollar_quoted(self._body(log, columns))}",
                 ),
                 (f"DROP FUNCTION IF EXISTS {function}()",),
             ),
@@ -285,12 +286,12 @@ class PostgreSqlCapture(SqlDatabase):
         insert = f"INSERT INTO {log} ({OPERATION_COLUMN}, {keys}) VALUES"
         new, old = ([f"{word}_{number}" for number in range(len(columns))] for word in ("hm_new", "hm_old"))
         news, olds = ", ".join(new), ", ".join(old)
-        literal = "'" + log.replace("'", "''") + "'"
+        log_text = literal_of(log)
         return f"""
 DECLARE
   {" text; ".join([*new, *old])} text;
 BEGIN
-  IF to_regclass({literal}) IS NULL THEN
+  IF to_regclass({log_text}) IS NULL THEN
     RETURN NULL;  -- the next extraction reports it
   END IF;
   IF TG_OP = 'TRUNCATE' THEN

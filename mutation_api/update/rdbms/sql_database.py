@@ -6,6 +6,7 @@ import abc
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import sqlalchemy
@@ -23,10 +24,12 @@ from mutation_api.update.settings import ObjectNames, UpdateSettings
 __all__ = [
     "OPERATION_COLUMN",
     "RANGES_PER_STATEMENT",
+    "RECEIPT",
     "SEQUENCE_COLUMN",
     "TIME_COLUMN",
     "CursorSnapshot",
     "SqlDatabase",
+    "without_nul",
 ]
 
 SEQUENCE_COLUMN, OPERATION_COLUMN, TIME_COLUMN = "hm_sequence", "hm_operation", "hm_at"
@@ -40,7 +43,6 @@ UNKNOWN = "'X'"
 _ABOUT_PASSWORD = re.compile("password|authentication failed", re.IGNORECASE)
 _NOT_UTF8 = re.compile("could not decode to utf-8|invalid byte sequence for encoding", re.IGNORECASE)
 """What SQLite and PostgreSQL say of it."""
-_OVERLAP = re.compile(r"\d+(\.\d+)?")
 
 ROWS_PER_CHUNK = 10_000
 RANGES_PER_STATEMENT = 200
@@ -150,22 +152,29 @@ class SqlDatabase(abc.ABC):
     def connected(self) -> Iterator[Any]:
         """A connection of the driver, rolled back and closed after the block."""
         with self.errors():
-            pooled = self._engine.raw_connection()
+            pooled = self._connected()
         try:
             yield pooled.driver_connection
         finally:
             pooled.close()
 
+    def _connected(self) -> sqlalchemy.pool.PoolProxiedConnection:
+        """A connection. Raises ConnectionFailedError: a file that an option names is missing, and so on."""
+        try:
+            return self._engine.raw_connection()
+        except (OSError, ValueError, TypeError) as error:
+            raise ConnectionFailedError(f"source {self.source_id}: {_first_line(error)}") from error
+
     def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
         """The rows of a query of the catalog, in a transaction of its own."""
         with self.errors():
             if self._catalog is None:
-                self._catalog = self._engine.raw_connection()
+                self._catalog = self._connected()
                 self.begin_catalog(self._catalog.driver_connection)
             connection: Any = self._catalog.driver_connection
             try:
                 cursor = connection.cursor()
-                cursor.execute(statement, values)
+                cursor.execute(statement, *([values] if values else []))
                 found = list(cursor.fetchall())
                 cursor.close()
                 connection.rollback()
@@ -200,7 +209,7 @@ class SqlDatabase(abc.ABC):
         with self.connected() as connection, self.errors():
             self.begin_deletion(connection)
             cursor = connection.cursor()
-            cursor.execute(self.receipt_statement(table).format(-extraction, RECEIPT))
+            cursor.execute(self.receipt_statement(table, -extraction))
             # By its number: a range would wait for the log row of an open transaction behind it (InnoDB).
             cursor.execute(f"DELETE FROM {table} WHERE {SEQUENCE_COLUMN} = {1 - extraction}")
             cursor.close()
@@ -237,7 +246,7 @@ class SqlDatabase(abc.ABC):
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         table = self.quoted(schema, log)
-        receipt = [self.receipt_statement(table).format(-extraction, RECEIPT)] if extraction else []
+        receipt = [self.receipt_statement(table, -extraction)] if extraction else []
         return [
             f"DELETE FROM {table} WHERE {SEQUENCE_COLUMN} < 0",
             *receipt,
@@ -245,8 +254,8 @@ class SqlDatabase(abc.ABC):
         ]
 
     @abc.abstractmethod
-    def receipt_statement(self, table: str) -> str:
-        """The statement that adds a row to a log unless it is there; {} stands for number and operation."""
+    def receipt_statement(self, table: str, number: int) -> str:
+        """The statement that adds a row of operation RECEIPT with a number to a log, unless it is there."""
 
     def only_grows(self, settings: UpdateSettings) -> bool:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -264,7 +273,7 @@ class SqlDatabase(abc.ABC):
 
     def quoted(self, *names: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
-        return ".".join('"' + name.replace('"', '""') + '"' for name in names if name)
+        return ".".join('"' + without_nul(name).replace('"', '""') + '"' for name in names if name)
 
     def partition_rows(self, table: CapturedTable, partition: str) -> str:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -297,6 +306,9 @@ class SqlDatabase(abc.ABC):
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
         check_key(table, column, target, self.key_kind(column), time_zone)
 
+    def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:  # noqa: B027
+        """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`; instants come in UTC from most."""
+
     def key_kind(self, column: SourceColumn) -> KeyKind:
         """Return what a key column distinguishes."""
         return KeyKind()
@@ -304,14 +316,12 @@ class SqlDatabase(abc.ABC):
     def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:  # noqa: B027
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`; the server refuses in time."""
 
-    def check_version(self, table: CapturedTable, column: str, overlap: str) -> None:
+    def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
         """Without a bound of the database's own, the user answers for an overlap."""
-        self._growing(table, column)
-        if not _OVERLAP.fullmatch(overlap or "0"):
-            raise ConfigurationError(
-                f"overlap={overlap!r}: it must be a number of at least 0 (of seconds, for a column of times)"
-            )
-        if not overlap and not self.knows_bound:
+        growing = self._growing(table, column)
+        if overlap is not None:
+            growing.lowered(growing.name, overlap)  # refuses what is too long
+        if overlap is None and not self.knows_bound:
             raise ConfigurationError(
                 f"{self.kind} does not tell which values of {column} may still appear, since a value may "
                 "be given long "
@@ -382,6 +392,15 @@ class SqlDatabase(abc.ABC):
     @abc.abstractmethod
     def begin_ddl(self, connection: Any) -> None:
         """Prepare a connection that changes objects: bound its waits."""
+
+
+def without_nul(text: str) -> str:
+    """Return a text that a statement may hold. Raises ConfigurationError: it has a NUL or a surrogate."""
+    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ConfigurationError(
+            f"{text!r} cannot be a name or a text of the source: it has a NUL or a surrogate"
+        )
+    return text
 
 
 def _portions(ranges: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:

@@ -14,6 +14,7 @@ import sqlite3
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from mutation_api.types.hive_type import HiveType
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject
-from mutation_api.update.rdbms.growing_column import BUCKETS, GrowingColumn, minus
+from mutation_api.update.rdbms.growing_column import BUCKETS, NUMBER, GrowingColumn, matching, minus
 from mutation_api.update.rdbms.key_columns import KeyKind
 from mutation_api.update.rdbms.sql_database import (
     DDL_WAIT_SECONDS,
     OPERATION_COLUMN,
+    RECEIPT,
     SEQUENCE_COLUMN,
     TIME_COLUMN,
     SqlDatabase,
@@ -43,6 +45,8 @@ _EXPRESSION = -2
 _BINARY = "BINARY"
 _NUMERIC_WORDS = ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC")
 """Parts of the types that make a text that is a number a number."""
+_LITERAL = rf"{NUMBER}|'([^'\x00]|'')*'|X'([0-9A-F]{{2}})*'"
+"""Form of what SQLite's quote() makes of a value."""
 _BUCKET = "hm_bucket"
 """Name of the SQL function :func:`_bucket`."""
 
@@ -227,11 +231,11 @@ class Sqlite(SqlDatabase):
         """
         return GrowingColumn(
             self.name_of(column),
-            f"{_BUCKET}({{1}}, {{0}})",
-            shown="CASE WHEN {0} IS NOT NULL THEN quote({0}) END",
-            literal="{0}",
-            regular="{0} IS NOT 9e999 AND {0} IS NOT -9e999",
-            lowest="{0} = -9e999",
+            lambda keys, column: f"{_BUCKET}({keys}, {column})",
+            shown=lambda value: f"CASE WHEN {value} IS NOT NULL THEN quote({value}) END",
+            literal=lambda text: matching(_LITERAL, text),
+            regular=lambda value: f"{value} IS NOT 9e999 AND {value} IS NOT -9e999",
+            lowest=lambda value: f"{value} = -9e999",
             others=_of_other_kinds,
             lowered=_lowered,
         )
@@ -257,9 +261,10 @@ class Sqlite(SqlDatabase):
             column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
         )
 
-    def receipt_statement(self, table: str) -> str:
+    def receipt_statement(self, table: str, number: int) -> str:
         """See :class:`~mutation_api.update.rdbms.sql_database.SqlDatabase`."""
-        return f"INSERT OR IGNORE INTO {table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN}) VALUES ({{}}, {{}})"
+        into = f"{table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN})"
+        return f"INSERT OR IGNORE INTO {into} VALUES ({number:d}, {RECEIPT})"
 
     def begin_snapshot(self, connection: sqlite3.Connection) -> None:
         """The first query takes the snapshot."""
@@ -285,14 +290,14 @@ def _bucket(*values: object) -> int:
     return zlib.crc32(repr(values).encode("utf-8", "surrogateescape")) % BUCKETS
 
 
-def _of_other_kinds(literal: str) -> str:
+def _of_other_kinds(literal: str, column: str) -> str:
     """Return the condition of values of a kind that is below that of the bound."""
     name = {"'": "text", "X": "blob"}.get(literal[:1])
-    return "" if name is None else f"typeof({{0}}) <> '{name}'"
+    return "" if name is None else f"typeof({column}) <> '{name}'"
 
 
-def _lowered(literal: str, overlap: str) -> str:
+def _lowered(literal: str, overlap: Decimal) -> str:
     """Return the SQL of a number, or of a time in ISO 8601, minus an overlap; '' if a text is not a time."""
     if literal[:1] not in ("'", "X"):
         return minus(literal, overlap)
-    return f"coalesce(strftime('%Y-%m-%d %H:%M:%f', {literal}, '-{overlap} seconds'), '')"
+    return f"coalesce(strftime('%Y-%m-%d %H:%M:%f', {literal}, '-{overlap:f} seconds'), '')"

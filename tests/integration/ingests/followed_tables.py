@@ -26,6 +26,7 @@ from mutation_api.cli.ingest.mysql import PASSWORD_VARIABLE
 from mutation_api.cli.main import main
 from mutation_api.cli.update import enable, extract
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE as SOURCE_PASSWORD_VARIABLE
+from mutation_api.update.source_access import SOURCE_VARIABLE
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.ingested_table import engine_of_commands
 
@@ -74,6 +75,8 @@ class FollowedTables:
         self._columns: dict[str, dict[str, str]] = {}
         monkeypatch.setenv(PASSWORD_VARIABLE, server.password)
         monkeypatch.setenv(SOURCE_PASSWORD_VARIABLE, server.password)
+        self.url = f"mysql://{server.user}@127.0.0.1:{server.port}/{database}"
+        monkeypatch.setenv(SOURCE_VARIABLE, self.url)
         for module in (command, enable, extract):
             monkeypatch.setattr(module, "metastore_from", lambda _: contextlib.nullcontext(self.metastore))
 

@@ -1,8 +1,8 @@
 """Processes that extract without a pause, and can be killed at any moment; each costs a fork.
 
 ``python -m tests.integration.update.extracting_process`` imports everything once. Then it reads a line of
-JSON for each process to begin, ``[uri, table, password, user]``, and answers with its id; and an id for each
-process to wait for, answered when that has ended.
+JSON for each process to begin, ``[uri, table, password, source, user]``, and answers with its id; and an id
+for each process to wait for, answered when that has ended.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Mortals:
         """End it."""
         self._parent.communicate()
 
-    def begin(self, uri: str, table: str, password: str | None, user: str) -> int:
+    def begin(self, uri: str, table: str, password: str | None, source: str, user: str) -> int:
         """Begin a process; its id."""
-        return self._ask([uri, table, password, user])
+        return self._ask([uri, table, password, source, user])
 
     def kill(self, process: int) -> None:
         """Kill one, and wait for its end."""
@@ -54,11 +54,13 @@ class Mortals:
         return int(self._parent.stdout.readline())
 
 
-def extract_repeatedly(uri: str, table: str, password: str | None, user: str) -> None:
+def extract_repeatedly(uri: str, table: str, password: str | None, source: str, user: str) -> None:
     """Extract without a pause, for ever."""
     with connect(uri, user=user) as metastore:
         while True:
-            extract_update(metastore, table, password=password, user=user, local=LocalOptions())
+            extract_update(
+                metastore, table, password=password, source=source, user=user, local=LocalOptions()
+            )
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api.cli.main import main
 from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
+from mutation_api.update.source_access import SOURCE_VARIABLE
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
@@ -32,6 +33,7 @@ def test_g16_g17_a_table_s_life_by_commands(
 ) -> None:
     """Each command says what it did; the password is nowhere."""
     monkeypatch.setenv(PASSWORD_VARIABLE, source.password or "")
+    monkeypatch.setenv(SOURCE_VARIABLE, source.url)
     source.run(
         "CREATE TABLE orders (id bigint PRIMARY KEY, item text)", "INSERT INTO orders VALUES (1, 'tea')"
     )

@@ -85,7 +85,7 @@ def _kill_one(mortals: Mortals, shop: Shop, judge: HiveJudge, rng: random.Random
     later.
     """
     user = f"mortal{next(_numbers)}"
-    process = mortals.begin(judge.uri, shop.table, shop.source.password, user)
+    process = mortals.begin(judge.uri, shop.table, shop.source.password, shop.source.url, user)
     time.sleep(rng.uniform(0.02, LONGEST_LIFE_SECONDS))
     mortals.kill(process)
     for txn in shop.metastore.get_open_txns().txns:

@@ -11,6 +11,7 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError
+from mutation_api.inputs.source_url import SourceUrl
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.connect import connect_database
 from mutation_api.update.settings import UpdateSettings
@@ -232,7 +233,7 @@ def test_transactions_of_half_a_circle_ago_have_no_age(source: Source) -> None:
     settings = UpdateSettings(
         identifier="12345678",
         state="enabled",
-        source=source.url,
+        source=SourceUrl.of(source.url),
         source_table="orders",
         key=("id",),
         method=CaptureMethod.ROW_VERSION,

@@ -216,6 +216,8 @@ def test_arguments_of_kafka_that_do_not_fit(words: tuple[str, ...], said: str) -
         (("--from", "2026-11-25T08:00:00"), "has no time zone"),
         (("--kafka-conf", "client.id"), "is not NAME=VALUE"),
         (("--kafka-conf", "sasl.password=x"), "is a secret, and other users can see"),
+        (("--kafka-conf", "Sasl.Password =x"), "is a secret, and other users can see"),
+        (("--kafka-conf", "a.passphrase=x"), "is a secret, and other users can see"),
         (("--files", "x"), "not allowed with argument"),
     ],
 )

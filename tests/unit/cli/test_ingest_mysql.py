@@ -49,7 +49,12 @@ def test_the_source_is_named_without_user_and_password(monkeypatch: pytest.Monke
         ("mysql://host/shop", "expected mysql://USER@HOST"),
         ("mysql://joe@host", "expected mysql://USER@HOST"),
         ("postgres://joe@host/shop", "expected mysql://USER@HOST"),
-        ("mysql://joe@host:x/shop", "Port could not be cast"),
+        ("postgresql://joe@host/shop", "its kind is not known, only mysql, mariadb"),
+        ("mysql://joe/s3cret@host/shop", "must not contain a password"),
+        ("mysql://joe@host/shop?passwd=s3cret", "must not contain a password"),
+        ("mysql://joe@host/shop?init_command=s3cret", "option 1 behind the . is not allowed"),
+        ("mysql://joe@host/shop?ssl_verify_cert=maybe", "option 1 behind the . is not allowed"),
+        ("mysql://joe@host:x/shop", "expected mysql://USER@HOST"),
     ],
 )
 def test_a_source_that_names_no_database_of_a_server_is_refused(source: str, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,39 @@ def test_references_in_a_file_are_replaced(tmp_path: Path, monkeypatch: pytest.M
     assert values["uri"] == "thrift://a:77"
     assert values["lost"] == "${nothing}"
     assert values["one"].startswith("${")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"a": "${a}${a}"},
+        {"a": "${a} and ${a} and ${a}"},
+        {"a": "${b}${b}", "b": "${a}${a}"},
+        {"k0": "x" * 1000, **{f"k{n}": f"${{k{n - 1}}}" * 10 for n in range(1, 10)}},
+        {"a": "${b}" * 24_000, "b": "${c}" * 24_000, "c": "x" * 99_000},
+        {"a": "${env:LONG}" * 10_000},
+    ],
+)
+def test_references_make_no_endless_value(
+    tmp_path: Path, values: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names file and key, before the value is made."""
+    monkeypatch.setenv("LONG", "x" * 50_000)
+    file = write_site(tmp_path, **values)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            InvalidConfigurationError, match=r"hive-site\.xml: the value of \w+ has more than"
+        ):
+            read_hive_site(file)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_value_without_references_is_as_it_is(tmp_path: Path) -> None:
+    """The file's own size bounds it."""
+    assert read_hive_site(write_site(tmp_path, a="x" * 300_000, b="${user.name}"))["a"] == "x" * 300_000
 
 
 @pytest.mark.parametrize("text", ["", "<configuration>", "<other/>"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Any
+
 import pytest
 
 from metastore_client.errors import MetastoreUnavailableError
@@ -13,8 +16,12 @@ from mutation_api.errors import (
     ContradictionError,
     OutstandingChangesError,
     RecordLayoutError,
+    SourcePositionError,
 )
+from mutation_api.inputs.source_url import SourceUrl
+from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
+from mutation_api.update.progress_mark import ProgressMark
 from mutation_api.update.settings import PREFIX, ObjectNames, UpdateSettings
 from tests.support.shops import Shop
 from tests.unit.update.conftest import MakeShop
@@ -180,18 +187,21 @@ def test_settings_are_the_same_from_their_properties() -> None:
     settings = UpdateSettings(
         identifier="0a1b2c3d",
         state="enabled",
-        source="postgresql://u@h/db",
+        source=SourceUrl.of("postgresql://u@h/db"),
         source_table="s.ördérs",
         key=("a", "b,c"),
         method=CaptureMethod.ROW_VERSION,
+        version_column="v",
+        overlap=Decimal("1.5"),
         compares_keys=True,
+        fingerprint=Fingerprint("1", {"a": "b"}),
         ignored_columns=("x",),
     )
     properties = {name: value for name, value in settings.to_properties().items() if value is not None}
     assert all(properties.values())  # Hive's compactor fails on an empty one
     assert UpdateSettings.of("d.t", properties) == settings
     assert UpdateSettings.of("d.t", {"other": "x"}) is None
-    with pytest.raises(ConfigurationError, match="are damaged"):
+    with pytest.raises(ConfigurationError, match=r"update\.method is 'guess'; allowed is one of"):
         UpdateSettings.of("d.t", {**properties, PREFIX + "method": "guess"})
     assert settings.names == ObjectNames("hm__rd_rs_0a1b2c3d_log", "hm__rd_rs_0a1b2c3d")
 
@@ -203,3 +213,52 @@ def test_a_url_must_not_have_a_password(make_shop: MakeShop) -> None:
     with pytest.raises(ConfigurationError, match="must not contain a password") as refused:
         shop.enable()
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"compare_keys": "yes"}, "compare_keys='yes': it must be True or False"),
+        ({"is_loaded": 1}, "is_loaded=1: it must be True or False"),
+        ({"key": "id"}, r"key='id': it must be a list of names, such as \['id'\]"),
+        ({"key": ["id", "ID"]}, "name each column of orders once"),
+        ({"key": [None]}, "has no column None"),
+        ({"ignored_columns": ["a\x00"]}, "it must be a name of 1 to 500 characters, without NUL"),
+        ({"source_table": ".orders"}, "it must be TABLE or SCHEMA.TABLE"),
+        ({"source_table": "\ud800"}, "it must be a name of 1 to 500"),
+        ({"time_zone": "+05:30"}, "it must be the name of a time zone"),
+        ({"time_zone": None}, "it must be the name of a time zone"),
+        ({"overlap": "-1", "method": "row-version", "version_column": "id"}, "a number of at least 0"),
+        ({"method": "guess"}, "method='guess': it must be one of changelog, "),
+    ],
+)
+def test_an_option_that_could_not_be_stored_is_refused(
+    make_shop: MakeShop, options: dict[str, Any], said: str
+) -> None:
+    """What is stored can be read again."""
+    shop = make_shop()
+    with pytest.raises(ConfigurationError, match=said):
+        shop.enable(**options)
+    assert shop.source.objects() == []
+    assert _properties(shop) == {}
+
+
+def test_a_position_that_cannot_be_read_is_discarded(
+    make_shop: MakeShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the refusal of the extraction says."""
+    shop = make_shop()
+    shop.enable()
+    shop.extract()
+    of = ProgressMark.of
+    monkeypatch.setattr(
+        ProgressMark, "of", lambda text: of(text.replace('"extraction": 1', '"extraction": "x"'))
+    )
+    for command in (shop.extract, shop.disable):
+        with pytest.raises((SourcePositionError, OutstandingChangesError), match=r"disable .*--discard"):
+            command()
+    shop.disable(discard=True)
+    assert shop.source.objects() == []
+    shop.enable()
+    monkeypatch.undo()
+    shop.extract()
