@@ -19,6 +19,7 @@ from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.orc.read.event_reader import event_fields
 from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.orc.read.pyorc_values import NULL_KEY
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.machine_faults import is_fault_of_machine
 from mutation_api.table.acid_table import AcidTable
@@ -163,7 +164,8 @@ class _Examination:
             if is_fault_of_machine(error):
                 raise
             found = f"stripe {index}: {_short(error, self._file)}"
-            self._add("unreadable", found, "values that can be decoded", position)
+            rule_name = "not-read-here" if NULL_KEY in found else "unreadable"
+            self._add(rule_name, found, "values that can be decoded", position)
             return None
 
     def _compare_rows(self, source: OrcInput, index: int, batch: pa.RecordBatch, position: int) -> None:
