@@ -1,4 +1,4 @@
-"""Files that are damaged, or cannot be read here, become findings with their name; the others are examined."""
+"""Files that are damaged, or cannot be read here, become findings; the other files are examined."""
 
 from __future__ import annotations
 
