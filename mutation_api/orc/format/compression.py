@@ -10,6 +10,7 @@ Source: the ORC v1 specification (compression).
 from __future__ import annotations
 
 import enum
+import io
 import zlib
 from collections.abc import Iterator
 
@@ -35,9 +36,10 @@ _MAX_CHUNK_BYTES = (1 << 23) - 1
 LARGEST_BLOCK_BYTES = 1 << 23
 """No writer makes larger compression blocks: a chunk's length has 23 bits. Readers take a block of memory."""
 _SMALL_SECTION_BYTES = 64 * 1024 * 1024
-_LARGEST_GROWTH = 64
-"""Bounds of what a section (footer, statistics, index) unpacks to: bytes in any case, or so many times its
-own. Sections have been seen to shrink to a tenth."""
+_LARGEST_GROWTH = 16
+_LARGE_SECTION_BYTES = 192 * 1024 * 1024
+"""Bounds of what a section (footer, statistics, index) unpacks to: 64 MiB in any case, and up to 192 MiB more
+than its own bytes if that is at most 16 times as many. Sections have been seen to shrink to a tenth."""
 
 
 class Compression(enum.IntEnum):
@@ -78,14 +80,12 @@ def unpacked(data: bytes, compression: Compression, block_bytes: int) -> bytes:
     """
     if compression is Compression.NONE:
         return data
-    parts = []
-    left = max(_SMALL_SECTION_BYTES, len(data) * _LARGEST_GROWTH)
+    section = io.BytesIO()
+    most = max(_SMALL_SECTION_BYTES, min(_LARGEST_GROWTH * len(data), _LARGE_SECTION_BYTES + len(data)))
     for content in _contents(data, compression, block_bytes):
-        parts.append(content)
-        left -= len(content)
-        if left < 0:
-            raise ValueError(f"{len(data)} bytes unpack to more than {_LARGEST_GROWTH} times as many")
-    return b"".join(parts)
+        if section.write(content) and section.tell() > most:
+            raise ValueError(f"{len(data)} bytes unpack to more than {most}, which no section has")
+    return section.getvalue()
 
 
 def holds_bytes(data: bytes, compression: Compression, block_bytes: int, count: int) -> bool:

@@ -57,6 +57,7 @@ _MOST_FIELDS = 4 * LARGEST_COUNT
 """A footer has a type and statistics for each column, and some entries."""
 
 _POSTSCRIPT_MAGIC = 8000
+_FOOTER_CONTENT_LENGTH = 2
 _FOOTER_ROW_COUNT = 6
 _JULIAN_GREGORIAN = 1
 _IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
@@ -85,6 +86,7 @@ class OrcTail:
     ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer,
     ``statistics_length`` bytes long, 0 if there are none.
     ``types``: the serialised types of all columns, in pre-order; the first is the struct of all.
+    ``content_length``: where the last stripe ends, as the footer has it; None if it has not.
     ``is_proleptic``: whether days are counted in the proleptic Gregorian calendar; None if the footer does
     not say.
     """
@@ -96,6 +98,7 @@ class OrcTail:
     postscript_length: int
     stripes: tuple[StripeInfo, ...]
     row_count: int
+    content_length: int | None
     types: tuple[bytes, ...]
     is_proleptic: bool | None
     user_metadata: Mapping[str, bytes]
@@ -258,7 +261,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []
-    numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0}
+    numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0, _FOOTER_CONTENT_LENGTH: 0}
     for count, (field, value) in enumerate(fields_of(footer)):
         if count - len(stripes) > _MOST_FIELDS:
             raise ValueError(f"the footer has more than {_MOST_FIELDS} fields besides {len(stripes)} stripes")
@@ -283,6 +286,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         postscript_length=postscript.length,
         stripes=tuple(stripes),
         row_count=numbers[_FOOTER_ROW_COUNT],
+        content_length=numbers[_FOOTER_CONTENT_LENGTH] or None,
         types=tuple(types),
         is_proleptic=_IS_PROLEPTIC.get(numbers[FOOTER_CALENDAR]),
         user_metadata=metadata,

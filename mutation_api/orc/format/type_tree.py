@@ -62,6 +62,8 @@ def type_nodes(types: tuple[bytes, ...]) -> tuple[TypeNode, ...]:
     if len(types) > LARGEST_COUNT:
         raise ValueError(f"{len(types)} types; at most {LARGEST_COUNT} are read")
     nodes = tuple(_node(each, number) for number, each in enumerate(types))
+    if nodes[0].kind != TypeKind.STRUCT:
+        raise ValueError(f"the rows are of kind {nodes[0].kind}, and no struct")
     open_ends = [iter((0,))]
     for number, node in enumerate(nodes):
         while (expected := next(open_ends[-1], None)) is None:

@@ -71,7 +71,7 @@ def test_many_small_chunks_are_no_large_section():
     """Each of 600 chunks is sound for blocks of 8 MiB; together they are gigabytes."""
     chunk = _deflated(1 << 23)
     data = (chunk_header(len(chunk), is_original=False) + chunk) * 600
-    with pytest.raises(ValueError, match="times as many"):
+    with pytest.raises(ValueError, match="no section has"):
         unpacked(data, Compression.ZLIB, 1 << 23)
 
 
