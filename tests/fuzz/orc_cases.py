@@ -8,23 +8,27 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import MutationError
 from mutation_api.orc.format.compression import Compression, chunk_header, original_chunks, unpacked
 from mutation_api.orc.format.protobuf import as_bytes, fields_of
 from mutation_api.orc.format.stripe_sections import parse_stripe_footer
 from mutation_api.orc.format.tail import parse_tail
+from mutation_api.scan.directory import open_directory
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import TableView
 from mutation_api.upkeep.verify.verify import verify_view
 from tests.fuzz.damage import damaged_bytes, damaged_message, odd_number
 from tests.support.golden_tables import GOLDEN_TABLES, GoldenTable
 from tests.support.orc_parts import message, parts_of, tree_of
-from tests.unit.upkeep.verify.sound_tables import LAYOUTS, SoundTable, view_of
+from tests.unit.upkeep.verify.damages import with_rows
+from tests.unit.upkeep.verify.sound_tables import LAYOUTS, SoundTable, view_of, write_file
 
 __all__ = ["FILE_DAMAGES", "UnseenDamageError", "orc_case"]
 
@@ -37,7 +41,7 @@ class UnseenDamageError(Exception):
 
 def orc_case(random: random.Random, damage: FileDamage) -> None:
     """Damage one file of a table, scan it and verify it."""
-    name = random.choice((*GOLDEN_TABLES, *(version.value for version in LAYOUTS)))
+    name = random.choice((*GOLDEN_TABLES, *(version.value for version in LAYOUTS), *_WIDE * 4))
     sound = _sound(name)
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         root = Path(folder) / "t"
@@ -73,6 +77,10 @@ class _Sound:
         if name in GOLDEN_TABLES:
             golden = GoldenTable(name)
             self.root, self.view = golden.folder / "data", golden.view
+        elif name in _WIDE:
+            self.root = Path(tempfile.mkdtemp(prefix="fuzz-sound-"))
+            _write_wide(self.root, name.removeprefix("wide-"))
+            self.view = lambda root: open_directory(root, _WIDE_COLUMNS, num_buckets=1, acid_version="2")
         else:
             version = next(each for each in LAYOUTS if each.value == name)
             self.root = Path(tempfile.mkdtemp(prefix="fuzz-sound-"))
@@ -84,6 +92,47 @@ class _Sound:
             for path in self.root.rglob("*")
             if path.is_file() and path.read_bytes()[:3] == b"ORC"
         )
+
+
+_WIDE = ("wide-uncompressed", "wide-zlib", "wide-snappy", "wide-lz4", "wide-zstd")
+_WIDE_COLUMNS = (
+    "b boolean, t tinyint, i int, l bigint, f float, d double, e decimal(9,2), g decimal(38,10), s string, "
+    "k string, day date, at timestamp, x binary, a array<int>, m map<string,bigint>, r struct<y:int,z:string>"
+)
+
+
+def _write_wide(root: Path, compression: str) -> None:
+    """A table with a column of each type, whose file has several row groups."""
+    rows = [_wide_row(random.Random(number), number) for number in range(2500)]
+    types = dict(zip(_WIDE_TYPES.names, zip(*rows, strict=True), strict=True))
+    array = pa.StructArray.from_arrays(
+        [pa.array(values, _WIDE_TYPES.field(name).type) for name, values in types.items()], list(types)
+    )
+    events = [(0, 1, 1 << 29, number, 1, {"id": 0, "msg": ""}) for number in range(len(rows))]
+    path = root / "delta_0000001_0000001_0000" / "bucket_00000"
+    write_file(path, AcidVersion.V2_HIVE4, events, change=with_rows(lambda _: array), compression=compression)
+
+
+_WIDE_TYPES = pa.schema(
+    [
+        *(("b", pa.bool_()), ("t", pa.int8()), ("i", pa.int32()), ("l", pa.int64())),
+        *(("f", pa.float32()), ("d", pa.float64()), ("e", pa.decimal128(9, 2)), ("g", pa.decimal128(38, 10))),
+        *(("s", pa.string()), ("k", pa.string()), ("day", pa.date32()), ("at", pa.timestamp("ns"))),
+        *(("x", pa.binary()), ("a", pa.list_(pa.int32())), ("m", pa.map_(pa.string(), pa.int64()))),
+        ("r", pa.struct([("y", pa.int32()), ("z", pa.string())])),
+    ]
+)
+
+
+def _wide_row(random: random.Random, number: int) -> tuple[Any, ...]:
+    small = random.randrange(-100, 100)
+    values = (
+        *(small > 0, small, random.randrange(-(2**31), 2**31), number * 7, small / 4, random.gauss(0, 1e6)),
+        *(Decimal(small) / 100, Decimal(random.randrange(10**20)) / 10**10, f"text {number}", f"key {small}"),
+        *(20_000 + small, number * 10**9, random.randbytes(5), list(range(small % 4))),
+        *({"a": number, f"b{small}": small}, {"y": small, "z": str(number)}),
+    )
+    return tuple(None if random.random() < 0.05 else value for value in values)
 
 
 @functools.cache

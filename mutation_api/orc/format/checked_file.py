@@ -8,7 +8,7 @@ opening the file. Every other error becomes one that names the file.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,14 +16,15 @@ import pyarrow.orc
 import pyorc
 
 from mutation_api.errors import CorruptFileError, MutationError, ReadError
-from mutation_api.orc.format.compression import DAMAGE, holds_bytes
-from mutation_api.orc.format.orc_proto import STREAM_KIND_PRESENT
+from mutation_api.orc.format.compression import DAMAGE, holds_bytes, unpacked
+from mutation_api.orc.format.orc_proto import STREAM_KIND_DATA, STREAM_KIND_LENGTH, STREAM_KIND_PRESENT
+from mutation_api.orc.format.run_lengths import check_lengths, check_tags
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail, tail_of
 from mutation_api.orc.format.type_tree import TypeKind
 from mutation_api.storage.machine_faults import is_fault_of_machine
 
-__all__ = ["FAULTS", "checked_stripe", "fault_of", "faults_of", "null_keys", "open_orc"]
+__all__ = ["FAULTS", "check_values", "checked_stripe", "fault_of", "faults_of", "null_keys", "open_orc"]
 
 FAULTS = (
     *(pa.ArrowException, pyorc.errors.ORCError, OSError, MemoryError),
@@ -55,17 +56,49 @@ def checked_stripe(stream: Any, tail: OrcTail, index: int) -> StripeFooter:
     stream.seek(stripe.end - stripe.footer_length)
     footer = parse_stripe_footer(stream.read(stripe.footer_length), tail, stripe)
     allowed = max(_SMALL_BYTES, _LARGEST_GROWTH * (stripe.end - stripe.offset))
-    entries = max(footer.dictionaries, default=0)
+    entries = max((encoding.dictionary_size for encoding in footer.encodings), default=0)
     if max(stripe.row_count, entries) * _VALUE_BYTES * len(tail.types) > allowed:
         _check_rows(stream, tail, index, footer)
     return footer
+
+
+def check_values(stream: Any, tail: OrcTail, footer: StripeFooter, columns: Collection[int]) -> None:
+    """Check the lengths and tags of a stripe's columns, which a decoder trusts.
+
+    Args:
+        stream: the file's bytes.
+        tail: the file's.
+        footer: the stripe's.
+        columns: numbers of the columns to be read.
+
+    Raises:
+        CorruptFileError: there are others than a column can have; does not name the file.
+        OSError: it cannot be read.
+    """
+    for found in footer.streams:
+        if found.column not in columns:
+            continue
+        node = tail.nodes[found.column]
+        is_tags = found.kind == STREAM_KIND_DATA and node.kind == TypeKind.UNION
+        if not is_tags and found.kind != STREAM_KIND_LENGTH:
+            continue
+        stream.seek(found.start)
+        data = stream.read(found.stop - found.start)
+        try:
+            plain = unpacked(data, tail.compression, tail.block_bytes)
+            if is_tags:
+                check_tags(plain, len(node.children))
+            else:
+                check_lengths(plain, is_version_2=footer.encodings[found.column].has_runs_of_version_2)
+        except DAMAGE as error:
+            raise CorruptFileError(f"column {found.column} cannot be decoded: {error}") from error
 
 
 def _check_rows(stream: Any, tail: OrcTail, index: int, footer: StripeFooter) -> None:
     """Check that the columns of a stripe, and their dictionaries, have streams for as many values."""
     rows = tail.stripes[index].row_count
     nodes = tail.nodes
-    needed = dict(enumerate(footer.dictionaries))
+    needed = {column: encoding.dictionary_size for column, encoding in enumerate(footer.encodings)}
     for column in nodes[0].children:
         if nodes[column].kind != TypeKind.STRUCT:
             needed[column] = max(rows, needed.get(column, 0))
@@ -108,7 +141,9 @@ def open_orc(stream: Any) -> pa.orc.ORCFile:
     """
     tail = tail_of(stream)
     for index in range(len(tail.stripes)):
-        if null_keys(checked_stripe(stream, tail, index), tail):
+        footer = checked_stripe(stream, tail, index)
+        check_values(stream, tail, footer, range(len(tail.types)))
+        if null_keys(footer, tail):
             raise CorruptFileError(f"stripe {index} has maps whose keys may be NULL, which Arrow cannot hold")
     stream.seek(0)
     return pa.orc.ORCFile(stream)

@@ -20,6 +20,8 @@ __all__ = [
     "PROLEPTIC_GREGORIAN",
     "STREAM_COLUMN",
     "STREAM_KIND",
+    "STREAM_KIND_DATA",
+    "STREAM_KIND_LENGTH",
     "STREAM_KIND_PRESENT",
     "STREAM_LENGTH",
     "STRIPE_STREAM",
@@ -55,6 +57,9 @@ STRIPE_WRITER_ZONE = 3
 STREAM_KIND = 1
 STREAM_KIND_PRESENT = 0
 """Value of STREAM_KIND: which values are not NULL; missing where all are."""
+STREAM_KIND_DATA = 1
+STREAM_KIND_LENGTH = 2
+"""Value of STREAM_KIND: lengths of texts, lists and maps."""
 STREAM_COLUMN = 2
 STREAM_LENGTH = 3
 

@@ -24,12 +24,13 @@ from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.orc.format.time_zones import is_zone_name
 
-__all__ = ["Stream", "StripeFooter", "parse_statistics", "parse_stripe_footer"]
+__all__ = ["Encoding", "Stream", "StripeFooter", "parse_statistics", "parse_stripe_footer"]
 
 _STATISTICS_STRIPE = 1
 _STATISTICS_COLUMN = 1
 _STRIPE_ENCODING = 2
-_DICTIONARY_SIZE = 2
+_ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
+_DIRECT_V2 = 2
 _STREAM_KINDS = 16
 """More than ORC has."""
 
@@ -43,17 +44,29 @@ class Stream(NamedTuple):
     stop: int
 
 
+class Encoding(NamedTuple):
+    """Code of an encoding, and number of texts in the dictionary, 0 without one."""
+
+    kind: int
+    dictionary_size: int
+
+    @property
+    def has_runs_of_version_2(self) -> bool:
+        """Whether integers are in runs of version 2."""
+        return self.kind >= _DIRECT_V2
+
+
 class StripeFooter(NamedTuple):
     """What the footer of a stripe says.
 
     Attributes:
         streams: in the order in which they lie in the stripe.
-        dictionaries: number of texts in the dictionary of each column, 0 for none.
+        encodings: of each column.
         zone: time zone of the writer; empty if it has none.
     """
 
     streams: tuple[Stream, ...]
-    dictionaries: tuple[int, ...]
+    encodings: tuple[Encoding, ...]
     zone: str
 
 
@@ -104,7 +117,7 @@ def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> St
 def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
     start, stop = stripe.offset, stripe.end - stripe.footer_length
     streams: list[Stream] = []
-    dictionaries: list[int] = []
+    encodings: list[Encoding] = []
     zone = ""
     for field, value in fields_of(message):
         if field == STRIPE_STREAM:
@@ -124,14 +137,15 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
             start = stream.stop
         elif field == _STRIPE_ENCODING:
             encoding = dict(fields_of(as_bytes(value)))
-            dictionaries.append(as_number(encoding.get(_DICTIONARY_SIZE, 0)))
-            if len(dictionaries) > len(tail.types):
+            kind, size = (as_number(encoding.get(each, 0)) for each in (_ENCODING_KIND, _DICTIONARY_SIZE))
+            encodings.append(Encoding(kind, size))
+            if len(encodings) > len(tail.types):
                 raise ValueError(f"more encodings than the {len(tail.types)} columns of the file")
         elif field == STRIPE_WRITER_ZONE:
             zone = as_bytes(value).decode()
             if not is_zone_name(zone):
                 raise ValueError(f"{zone[:80]!r} is no name of a time zone")
-    return StripeFooter(tuple(streams), tuple(dictionaries), zone)
+    return StripeFooter(tuple(streams), tuple(encodings), zone)
 
 
 def _most_streams(tail: OrcTail) -> int:

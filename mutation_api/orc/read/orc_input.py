@@ -25,7 +25,7 @@ from mutation_api.errors import (
     ReadError,
     RecordValueError,
 )
-from mutation_api.orc.format.checked_file import FAULTS, checked_stripe, fault_of, null_keys
+from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, fault_of, null_keys
 from mutation_api.orc.format.stored_values import holds_dates
 from mutation_api.orc.format.stripe_ranges import Range, column_id, column_ids, comparable_range
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
@@ -118,6 +118,7 @@ class OrcInput:
         with self._reading() as opened:
             footer = self._stripe_footer(opened, index)
             self._fetch(opened, index, columns, footer)
+            check_values(opened.stream, self._tail, footer, self._numbers(columns))
             unsafe = self._with_null_keys(columns, footer)
             found = None
             if not (self._needs_pyorc or unsafe):
@@ -133,6 +134,9 @@ class OrcInput:
                 [(stripe.offset if is_small else stripe.end - stripe.footer_length, stripe.end)]
             )
         return checked_stripe(opened.stream, self._tail, index)
+
+    def _numbers(self, columns: Sequence[str]) -> frozenset[int]:
+        return frozenset[int]().union(*(column_ids(self.schema, name) for name in columns))
 
     def _with_null_keys(self, columns: Sequence[str], footer: StripeFooter) -> list[str]:
         """Columns with maps whose keys may be NULL: pyarrow would end the process, if one is."""
@@ -236,7 +240,7 @@ class OrcInput:
         stripe = self._tail.stripes[index]
         if opened.ranged is None or stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES:
             return
-        wanted = frozenset[int]().union(*(column_ids(self.schema, name) for name in columns))
+        wanted = self._numbers(columns)
         data_start = stripe.offset + stripe.index_length
         streams = (s for s in footer.streams if s.column in wanted and s.start >= data_start)
         ranges = [(s.start, s.stop) for s in streams]
@@ -351,6 +355,7 @@ class OrcInput:
         with self._reading() as opened:
             footer = self._stripe_footer(opened, index)
             self._fetch(opened, index, columns, footer)
+            check_values(opened.stream, self._tail, footer, self._numbers(columns))
             stripe = self._pyorc_reader(opened, columns, named_zone(footer.zone), batch_size=1).read_stripe(
                 index
             )
