@@ -17,20 +17,22 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from metastore_client.errors import MetastoreError
-from mutation_api.errors import MutationError
+from mutation_api.errors import CorruptFileError, MutationError
 from tests.fuzz.kinds import KINDS, kind_of
 
-__all__ = ["Failure", "failures"]
+__all__ = ["FAULT", "CorruptFileError", "Failure", "failures"]
 
 MOST_BYTES = 256 * 1024 * 1024
 """A case may take so much memory; its files are smaller than 1 MiB."""
 MOST_SECONDS = 10
+FAULT = "FUZZ_FAULT"
+"""Variable of the environment with a program that runs instead of each case: a test of this module."""
 _ADDRESS_BYTES = 6 * 1024**3
 """Bound of a child's address space, far above MOST_BYTES, as libraries map more than they use."""
 _RUN_TOGETHER = 500
@@ -53,14 +55,12 @@ def failures(seeds: Sequence[int]) -> Iterator[Failure]:
     for start in range(0, len(seeds), _RUN_TOGETHER):
         left = list(seeds[start : start + _RUN_TOGETHER])
         while left:
-            done, failed = yield from _run(left)
+            done = yield from _run(left)
             left = left[done:]
-            if failed:
-                continue
 
 
-def _run(seeds: Sequence[int]) -> Iterator[Failure]:
-    """Give cases to one child. Returns how many are done, and whether the last one ended it."""
+def _run(seeds: Sequence[int]) -> Generator[Failure, None, int]:
+    """Give cases to one child. Returns how many are done: all, or those up to the one that ended it."""
     command = [sys.executable, "-m", "tests.fuzz.children", "--child"]
     with subprocess.Popen(
         command,
@@ -72,10 +72,11 @@ def _run(seeds: Sequence[int]) -> Iterator[Failure]:
         assert child.stdin is not None
         assert child.stdout is not None
         try:
+            child.stdout.readline()  # what it imports is there
             for number, seed in enumerate(seeds):
                 child.stdin.write(f"{seed}\n".encode())
                 child.stdin.flush()
-                patience = MOST_SECONDS + (60 if number == 0 else 0)  # the first one waits for imports
+                patience = MOST_SECONDS
                 ready, _, _ = select.select([child.stdout], [], [], patience)
                 line = child.stdout.readline() if ready else b""
                 if line:
@@ -89,8 +90,8 @@ def _run(seeds: Sequence[int]) -> Iterator[Failure]:
                 else:
                     code = child.wait()
                     yield Failure(seed, kind_of(seed), f"the process ended with {code}: {_last_words(child)}")
-                return number + 1, True
-            return len(seeds), False
+                return number + 1
+            return len(seeds)
         finally:
             with contextlib.suppress(OSError):
                 child.stdin.close()
@@ -109,7 +110,11 @@ def outcome(seed: int) -> str:
     before, began = _memory("VmRSS"), time.monotonic()
     what = ""
     try:
-        KINDS[kind](random.Random(seed))
+        fault = os.environ.get(FAULT)
+        if fault is None:
+            KINDS[kind](random.Random(seed))
+        else:
+            exec(fault)
     except (MutationError, MetastoreError):
         pass
     except Exception:
@@ -139,6 +144,7 @@ def _serve() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers: Any = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print
+    print("ready", file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(outcome(int(line))), file=answers, flush=True)
 

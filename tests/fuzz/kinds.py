@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 
 from tests.fuzz.orc_cases import FILE_DAMAGES, orc_case
+from tests.fuzz.text_cases import TEXT_CASES
 
 __all__ = ["KINDS", "kind_of"]
 
@@ -15,6 +16,7 @@ Case = Callable[[random.Random], None]
 
 KINDS: dict[str, Case] = {
     **{name: functools.partial(orc_case, damage=damage) for name, damage in FILE_DAMAGES.items()},
+    **TEXT_CASES,
 }
 
 
