@@ -149,8 +149,10 @@ def _difference(before: pa.Table, after: pa.Table) -> str:
     if len(before) != len(after):
         return f"{len(after)} rows instead of {len(before)}"
     for name in before.schema.names:
-        old, new = (repr(each.column(name).to_pylist()) for each in (before, after))
-        if old != new and not _has_no_sum(before.schema.field(name).type):
+        pairs = zip(before.column(name).to_pylist(), after.column(name).to_pylist(), strict=True)
+        # A column of another name in the file was dropped from the table, and the table's is new: it is NULL.
+        differs = any(new is not None and repr(old) != repr(new) for old, new in pairs)
+        if differs and not _has_no_sum(before.schema.field(name).type):
             return f"column {name} has other values"
     return ""
 

@@ -13,6 +13,7 @@ from mutation_api.acid.event import EVENT_FIELDS, ROW, Operation, event_schema
 from mutation_api.acid.merge_events import EventKeys
 from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.errors import CorruptFileError, MutationError, RecordValueError, TableNotMutableError
+from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.format.tail import OrcTail, read_tail
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
@@ -60,7 +61,8 @@ def check_file(
         ReadError, OSError: this machine cannot read the file, which may be sound.
     """
     try:
-        return list(_Examination(table, partition, file, hashes, any_bucket=any_bucket).findings())
+        with faults_of(file.location):
+            return list(_Examination(table, partition, file, hashes, any_bucket=any_bucket).findings())
     except (MutationError, OSError) as error:
         if is_fault_of_machine(error):
             raise
