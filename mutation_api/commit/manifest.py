@@ -151,7 +151,7 @@ class DeltaManifest:
             value["kind"] = FileKind(value["kind"])
             value["partition_values"] = tuple(value["partition_values"])
             return cls(**value)
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
             raise ManifestError(f"not a manifest: {text[:200]!r} ({error})") from error
 
 

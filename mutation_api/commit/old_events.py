@@ -14,13 +14,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.orc
 
 from mutation_api.acid.footer import ACID_STATS, ACID_VERSION
 from mutation_api.acid.layout import ACID_VERSION_FILE, BUCKET_PREFIX, DELTA_PREFIX
-from mutation_api.errors import CorruptFileError, TableNotMutableError
+from mutation_api.errors import TableNotMutableError
+from mutation_api.orc.format.checked_file import faults_of, open_orc
 from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -76,18 +75,16 @@ def _children(storage: Directories, location: Location) -> list[FileEntry]:
 
 def _holds_changes(storage: Storage, file: Location) -> bool:
     try:
-        metadata = read_tail(storage, file).user_metadata
+        with faults_of(file):
+            metadata = read_tail(storage, file).user_metadata
+            if ACID_VERSION in metadata or not _counts_changes(metadata.get(ACID_STATS, b"").decode()):
+                return False
+            # Hive 2.3 sometimes puts the counts of a delete delta into its insert delta: the events decide.
+            with storage.open_input(file) as stream:
+                operations = open_orc(stream).read(columns=["operation"]).column("operation")
+            return bool(pc.any(pc.not_equal(operations, 0)).as_py())
     except FileNotFoundError:
         return False  # removed meanwhile
-    if ACID_VERSION in metadata or not _counts_changes(metadata.get(ACID_STATS, b"").decode()):
-        return False
-    # Hive 2.3 sometimes puts the counts of a delete delta into its insert delta, so the events decide.
-    try:
-        with storage.open_input(file) as stream:
-            operations = pa.orc.ORCFile(stream).read(columns=["operation"]).column("operation")
-    except (pa.ArrowException, ValueError) as error:
-        raise CorruptFileError(f"{file} cannot be read as ORC: {error}") from error
-    return bool(pc.any(pc.not_equal(operations, 0)).as_py())
 
 
 def _counts_changes(statistics: str) -> bool:

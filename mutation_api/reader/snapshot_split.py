@@ -60,7 +60,7 @@ class SnapshotSplit:
             location = Location.parse(value.pop("location"))
             files = tuple(_file_from_json(each, location) for each in value.pop("files"))
             return cls(**value, location=location, files=files)
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
             raise DirectoryStateError(f"not a snapshot split: {text[:200]!r} ({error})") from error
 
 

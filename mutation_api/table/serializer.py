@@ -32,6 +32,9 @@ _ROWS_OF_FIELDS: dict[str, type] = {
 }
 """Fields of AcidTable that are tuples of a class whose fields are plain values."""
 
+_DAMAGE = (LookupError, ValueError, TypeError, AttributeError, RecursionError)
+"""Errors of a text that is not what :meth:`AcidTableSerializer.encode` writes."""
+
 
 class AcidTableSerializer:
     """Turns an AcidTable into text and back."""
@@ -74,7 +77,7 @@ class AcidTableSerializer:
             fields["role"] = TableRole(fields["role"])
             _check_names(fields)
             return AcidTable(**fields)
-        except (LookupError, ValueError, TypeError, AttributeError, OSError, zlib.error) as error:
+        except (*_DAMAGE, OSError, zlib.error) as error:
             raise ConfigurationError(f"damaged table text {_shown(text)}: {error}") from error
 
 

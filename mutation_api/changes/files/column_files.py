@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pyorc
 
 from mutation_api.errors import ConfigurationError, CorruptFileError, LocalEngineError, RecordLayoutError
+from mutation_api.orc.format.checked_file import FAULTS, open_orc
 from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -69,10 +70,10 @@ class _OrcFile:
             storage = storage_at(file)
             self._is_proleptic = read_tail(storage, file).is_proleptic
             with storage.open_input(file) as stream:
+                found = open_orc(stream).schema
+            with storage.open_input(file) as stream:
                 kinds = pyorc.Reader(stream).schema
                 assert isinstance(kinds, pyorc.Struct)
-            with storage.open_input(file) as stream:
-                found = pyarrow.orc.ORCFile(stream).schema
         self._clocks = [kinds[name].attributes.get(SPARK_TYPE) == WALL_CLOCK for name in found.names]
         self.schema = pa.schema(
             [
@@ -84,7 +85,7 @@ class _OrcFile:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """One of each stripe."""
         with _readable(self.file, "orc"), storage_at(self.file).open_input(self.file) as stream:
-            source = pyarrow.orc.ORCFile(stream)
+            source = open_orc(stream)
             for stripe in range(source.nstripes):
                 columns = [
                     column.view(pa.timestamp("us")) if is_clock else column
@@ -159,7 +160,7 @@ def _bare(schema: pa.Schema) -> pa.Schema:
 def _readable(file: Location, format_name: str) -> Iterator[None]:
     try:
         yield
-    except (OSError, pa.ArrowException, pyorc.ParseError, CorruptFileError) as error:
+    except (*FAULTS, CorruptFileError) as error:
         raise ConfigurationError(f"{file.shown} cannot be read as {format_name}: {error}") from error
 
 

@@ -10,19 +10,36 @@ Source: the ORC v1 specification (compression).
 from __future__ import annotations
 
 import enum
+import io
 import zlib
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 from mutation_api.orc.format.protobuf import varint_at
 
-__all__ = ["DAMAGE", "Compression", "chunk_header", "original_chunks", "unpacked"]
+__all__ = [
+    "DAMAGE",
+    "LARGEST_BLOCK_BYTES",
+    "Compression",
+    "chunk_header",
+    "holds_bytes",
+    "original_chunks",
+    "unpacked",
+]
 
 DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
 """Errors that unpacking and parsing arbitrary bytes can raise; each of them means a damaged file."""
 
 _HEADER_BYTES = 3
 _MAX_CHUNK_BYTES = (1 << 23) - 1
+LARGEST_BLOCK_BYTES = 1 << 23
+"""No writer makes larger compression blocks: a chunk's length has 23 bits. Readers take a block of memory."""
+_SMALL_SECTION_BYTES = 64 * 1024 * 1024
+_LARGEST_GROWTH = 16
+_LARGE_SECTION_BYTES = 192 * 1024 * 1024
+"""Bounds of what a section (footer, statistics, index) unpacks to: 64 MiB in any case, and up to 192 MiB more
+than its own bytes if that is at most 16 times as many. Sections have been seen to shrink to a tenth."""
 
 
 class Compression(enum.IntEnum):
@@ -49,19 +66,52 @@ def original_chunks(data: bytes, block_bytes: int) -> bytes:
 
 
 def unpacked(data: bytes, compression: Compression, block_bytes: int) -> bytes:
-    """Contents of chunks.
+    """Contents of chunks. No memory is taken for more than they may have.
 
     Args:
         data: consecutive chunks; without compression the bytes themselves.
         compression: the file's compression.
-        block_bytes: maximal content of one chunk.
+        block_bytes: maximal content of one chunk, at most LARGEST_BLOCK_BYTES.
 
     Raises:
-        Those of DAMAGE: the bytes are not such chunks, or the compression cannot be read (LZO).
+        Those of DAMAGE: the bytes are not such chunks, or the compression cannot be read (LZO); a chunk is
+        longer than a block, or has more content, as ORC's readers refuse it; the content is longer than that
+        of any section that a writer makes.
     """
     if compression is Compression.NONE:
         return data
-    parts = []
+    section = io.BytesIO()
+    most = max(_SMALL_SECTION_BYTES, min(_LARGEST_GROWTH * len(data), _LARGE_SECTION_BYTES + len(data)))
+    for content in _contents(data, compression, block_bytes):
+        if section.write(content) and section.tell() > most:
+            raise ValueError(f"{len(data)} bytes unpack to more than {most}, which no section has")
+    return section.getvalue()
+
+
+def holds_bytes(data: bytes, compression: Compression, block_bytes: int, count: int) -> bool:
+    """Whether chunks have at least ``count`` bytes of content; at most these are unpacked, chunk by chunk.
+
+    Args:
+        data: consecutive chunks.
+        compression: the file's.
+        block_bytes: maximal content of one chunk.
+        count: number of bytes.
+
+    Raises: as :func:`unpacked`.
+    """
+    if compression is Compression.NONE:
+        return len(data) >= count
+    for content in _contents(data, compression, block_bytes):
+        count -= len(content)
+        if count <= 0:
+            break
+    return count <= 0
+
+
+def _contents(data: bytes, compression: Compression, block_bytes: int) -> Iterator[bytes]:
+    """Content of each chunk."""
+    if not 0 < block_bytes <= LARGEST_BLOCK_BYTES:
+        raise ValueError(f"compression blocks of {block_bytes} bytes; at most {LARGEST_BLOCK_BYTES} are read")
     position = 0
     while position < len(data):
         header = int.from_bytes(data[position : position + _HEADER_BYTES], "little")
@@ -69,34 +119,47 @@ def unpacked(data: bytes, compression: Compression, block_bytes: int) -> bytes:
         position = start + (header >> 1)
         if position > len(data):
             raise ValueError(f"a compression chunk ends at {position} of {len(data)} bytes")
+        if header >> 1 > block_bytes:
+            raise ValueError(f"a compression chunk of {header >> 1} bytes, but a block has {block_bytes}")
         chunk = data[start:position]
-        parts.append(chunk if header & 1 else _decompress(chunk, compression, block_bytes))
-    return b"".join(parts)
+        yield chunk if header & 1 else _decompress(chunk, compression, block_bytes)
 
 
 def _decompress(chunk: bytes, compression: Compression, block_bytes: int) -> bytes:
     if compression is Compression.ZLIB:
-        return zlib.decompress(chunk, wbits=-15)
+        return _inflated(chunk, block_bytes)
     if compression is Compression.SNAPPY:
         length, _ = varint_at(chunk, 0)
-        return _block(
-            pa.Codec("snappy").decompress(chunk, decompressed_size=length, asbytes=True), block_bytes
-        )
+        if length > block_bytes:
+            raise _too_long(block_bytes)
+        plain: bytes = pa.Codec("snappy").decompress(chunk, decompressed_size=length, asbytes=True)
+        return plain
     if compression is Compression.ZSTD:
         with pa.CompressedInputStream(pa.BufferReader(chunk), "zstd") as stream:
-            return _block(stream.read(), block_bytes)
+            content: bytes = stream.read(block_bytes + 1)
+        if len(content) > block_bytes:
+            raise _too_long(block_bytes)
+        return content
     if compression is Compression.LZ4:
-        return _block(_decompress_lz4(chunk), block_bytes)
+        return _decompress_lz4(chunk, block_bytes)
     raise ValueError(f"compression {compression.name} cannot be read")
 
 
-def _block(data: bytes, block_bytes: int) -> bytes:
-    if len(data) > block_bytes:
-        raise ValueError(f"a compression chunk holds {len(data)} bytes, but a block has {block_bytes}")
-    return data
+def _too_long(block_bytes: int) -> ValueError:
+    return ValueError(f"a compression chunk has more content than a block, which has {block_bytes} bytes")
 
 
-def _decompress_lz4(chunk: bytes) -> bytes:
+def _inflated(chunk: bytes, block_bytes: int) -> bytes:
+    inflater = zlib.decompressobj(wbits=-15)
+    content = inflater.decompress(chunk, block_bytes + 1)
+    if len(content) > block_bytes:
+        raise _too_long(block_bytes)
+    if not inflater.eof:
+        raise ValueError("a compression chunk is cut off")
+    return content
+
+
+def _decompress_lz4(chunk: bytes, block_bytes: int) -> bytes:
     """Decompress a raw LZ4 block.
 
     It is implemented here because pyarrow's codec needs the exact size, which ORC does not store.
@@ -114,7 +177,11 @@ def _decompress_lz4(chunk: bytes) -> bytes:
         count, position = _lz4_length(token & 15, chunk, position + 2)
         if not 0 < distance <= len(out):
             raise ValueError("an LZ4 match points before the block")
+        if len(out) + count + 4 > block_bytes:
+            raise _too_long(block_bytes)
         _lz4_copy(out, distance, count + 4)
+    if len(out) > block_bytes:
+        raise _too_long(block_bytes)
     return bytes(out)
 
 
@@ -132,6 +199,7 @@ def _lz4_length(start: int, chunk: bytes, position: int) -> tuple[int, int]:
 
 def _lz4_copy(out: bytearray, distance: int, count: int) -> None:
     """Copy a match. It may overlap its own output: then its bytes repeat."""
-    piece = bytes(out[-distance:])
+    start = len(out) - distance
+    piece = bytes(out[start : start + count])
     repeats = -(-count // distance)
     out += (piece * repeats)[:count]

@@ -9,22 +9,65 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import DAMAGE, unpacked
 from mutation_api.orc.format.orc_proto import (
     STREAM_COLUMN,
+    STREAM_KIND,
     STREAM_LENGTH,
     STRIPE_STREAM,
     STRIPE_WRITER_ZONE,
 )
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
+from mutation_api.orc.format.time_zones import is_zone_name
 
-__all__ = ["parse_statistics", "parse_streams", "writer_zone"]
+__all__ = ["Encoding", "Stream", "StripeFooter", "parse_statistics", "parse_stripe_footer"]
 
 _STATISTICS_STRIPE = 1
 _STATISTICS_COLUMN = 1
+_STRIPE_ENCODING = 2
+_ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
+_DIRECT_V2 = 2
+_STREAM_KINDS = 16
+"""More than ORC has."""
+
+
+class Stream(NamedTuple):
+    """One stream: the code of its kind, its column in the tree of types, and where it lies in the file."""
+
+    kind: int
+    column: int
+    start: int
+    stop: int
+
+
+class Encoding(NamedTuple):
+    """Code of an encoding, and number of texts in the dictionary, 0 without one."""
+
+    kind: int
+    dictionary_size: int
+
+    @property
+    def has_runs_of_version_2(self) -> bool:
+        """Whether integers are in runs of version 2."""
+        return self.kind >= _DIRECT_V2
+
+
+class StripeFooter(NamedTuple):
+    """What the footer of a stripe says.
+
+    Attributes:
+        streams: in the order in which they lie in the stripe.
+        encodings: of each column.
+        zone: time zone of the writer; empty if it has none.
+    """
+
+    streams: tuple[Stream, ...]
+    encodings: tuple[Encoding, ...]
+    zone: str
 
 
 def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) -> list[dict[int, bytes]]:
@@ -44,14 +87,17 @@ def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) ->
     """
     try:
         plain = unpacked(section, tail.compression, tail.block_bytes)
-        stripes = [as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE]
-        return [dict(_statistics_of(stripe, columns)) for stripe in stripes]
+        stripes = (as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE)
+        found = list(itertools.islice(stripes, len(tail.stripes) + 1))
+        if len(found) > len(tail.stripes):
+            raise ValueError(f"statistics of more than the {len(tail.stripes)} stripes")
+        return [dict(_statistics_of(stripe, columns, len(tail.types))) for stripe in found]
     except DAMAGE as error:
         raise CorruptFileError(f"the statistics of ORC stripes cannot be parsed: {error}") from error
 
 
-def parse_streams(section: bytes, tail: OrcTail, stripe: StripeInfo) -> list[tuple[int, int, int]]:
-    """Data streams of a stripe, in their order: the column's number in the tree of types, start, stop.
+def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
+    """The footer of a stripe, whose numbers fit the stripe.
 
     Args:
         section: the ``footer_length`` bytes at the end of the stripe.
@@ -59,42 +105,57 @@ def parse_streams(section: bytes, tail: OrcTail, stripe: StripeInfo) -> list[tup
         stripe: the stripe.
 
     Raises:
-        CorruptFileError: the bytes are not the footer of a stripe.
+        CorruptFileError: the bytes are not the footer of a stripe; a stream is of no column of the file, or
+            ends behind the stripe's data; a zone has no name of one.
     """
     try:
-        plain = unpacked(section, tail.compression, tail.block_bytes)
-        found = [as_bytes(value) for field, value in fields_of(plain) if field == STRIPE_STREAM]
-        streams = [dict(fields_of(stream)) for stream in found]
-        lengths = [as_number(stream.get(STREAM_LENGTH, 0)) for stream in streams]
-        columns = [as_number(stream.get(STREAM_COLUMN, 0)) for stream in streams]
-    except DAMAGE as error:
-        raise CorruptFileError(f"the footer of an ORC stripe cannot be parsed: {error}") from error
-    stops = [stripe.offset + stop for stop in itertools.accumulate(lengths)]
-    starts = [stop - length for stop, length in zip(stops, lengths, strict=True)]
-    data_start = stripe.offset + stripe.index_length
-    return [each for each in zip(columns, starts, stops, strict=True) if each[1] >= data_start]
-
-
-def writer_zone(section: bytes, tail: OrcTail) -> str:
-    """Time zone of the writer of a stripe; empty if it has none.
-
-    Args:
-        section: the ``footer_length`` bytes at the end of the stripe.
-        tail: of the same file.
-
-    Raises:
-        CorruptFileError: the bytes are not the footer of a stripe.
-    """
-    try:
-        plain = unpacked(section, tail.compression, tail.block_bytes)
-        zones = [as_bytes(value) for field, value in fields_of(plain) if field == STRIPE_WRITER_ZONE]
-        return zones[-1].decode() if zones else ""
+        return _stripe_footer(unpacked(section, tail.compression, tail.block_bytes), tail, stripe)
     except DAMAGE as error:
         raise CorruptFileError(f"the footer of an ORC stripe cannot be parsed: {error}") from error
 
 
-def _statistics_of(stripe: bytes, columns: Collection[int]) -> Iterator[tuple[int, bytes]]:
+def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
+    start, stop = stripe.offset, stripe.end - stripe.footer_length
+    streams: list[Stream] = []
+    encodings: list[Encoding] = []
+    zone = ""
+    for field, value in fields_of(message):
+        if field == STRIPE_STREAM:
+            found = {number: as_number(each) for number, each in fields_of(as_bytes(value))}
+            stream = Stream(
+                found.get(STREAM_KIND, 0),
+                found.get(STREAM_COLUMN, 0),
+                start,
+                start + found.get(STREAM_LENGTH, 0),
+            )
+            if stream.stop > stop or stream.column >= len(tail.types) or len(streams) > _most_streams(tail):
+                raise ValueError(
+                    f"stream {len(streams)} of column {stream.column} ends at byte {stream.stop}; the "
+                    f"stripe's data end at {stop}, and the file has {len(tail.types)} columns"
+                )
+            streams.append(stream)
+            start = stream.stop
+        elif field == _STRIPE_ENCODING:
+            encoding = dict(fields_of(as_bytes(value)))
+            kind, size = (as_number(encoding.get(each, 0)) for each in (_ENCODING_KIND, _DICTIONARY_SIZE))
+            encodings.append(Encoding(kind, size))
+            if len(encodings) > len(tail.types):
+                raise ValueError(f"more encodings than the {len(tail.types)} columns of the file")
+        elif field == STRIPE_WRITER_ZONE:
+            zone = as_bytes(value).decode()
+            if not is_zone_name(zone):
+                raise ValueError(f"{zone[:80]!r} is no name of a time zone")
+    return StripeFooter(tuple(streams), tuple(encodings), zone)
+
+
+def _most_streams(tail: OrcTail) -> int:
+    return len(tail.types) * _STREAM_KINDS
+
+
+def _statistics_of(stripe: bytes, columns: Collection[int], column_count: int) -> Iterator[tuple[int, bytes]]:
     found = (value for field, value in fields_of(stripe) if field == _STATISTICS_COLUMN)
     for number, value in enumerate(found):
+        if number >= column_count:
+            raise ValueError(f"statistics of more than the {column_count} columns")
         if number in columns:
             yield number, as_bytes(value)

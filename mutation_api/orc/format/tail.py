@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
+from typing import Any
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.format.compression import DAMAGE, Compression, unpacked
+from mutation_api.orc.format.compression import DAMAGE, LARGEST_BLOCK_BYTES, Compression, unpacked
 from mutation_api.orc.format.orc_proto import (
     FOOTER_CALENDAR,
     FOOTER_METADATA,
@@ -28,10 +27,10 @@ from mutation_api.orc.format.orc_proto import (
     POSTSCRIPT_FOOTER_LENGTH,
     POSTSCRIPT_STATISTICS_LENGTH,
     PROLEPTIC_GREGORIAN,
-    TYPE_KIND,
     TYPE_KIND_CHAR,
 )
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
+from mutation_api.orc.format.type_tree import LARGEST_COUNT, TypeKind, TypeNode, type_nodes
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 
@@ -43,6 +42,7 @@ __all__ = [
     "read_tail",
     "tail_checksum",
     "tail_length",
+    "tail_of",
 ]
 
 TAIL_CHECKSUM_BYTES = 4096
@@ -51,7 +51,13 @@ TAIL_CHECKSUM_BYTES = 4096
 _FIRST_READ_BYTES = 16 * 1024
 _DEFAULT_BLOCK_BYTES = 256 * 1024
 
+_MOST_ROWS = 2**31 - 1
+"""Rows of a stripe: Arrow's arrays of texts have no more."""
+_MOST_FIELDS = 4 * LARGEST_COUNT
+"""A footer has a type and statistics for each column, and some entries."""
+
 _POSTSCRIPT_MAGIC = 8000
+_FOOTER_CONTENT_LENGTH = 2
 _FOOTER_ROW_COUNT = 6
 _JULIAN_GREGORIAN = 1
 _IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
@@ -80,6 +86,7 @@ class OrcTail:
     ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer,
     ``statistics_length`` bytes long, 0 if there are none.
     ``types``: the serialised types of all columns, in pre-order; the first is the struct of all.
+    ``content_length``: where the last stripe ends, as the footer has it; None if it has not.
     ``is_proleptic``: whether days are counted in the proleptic Gregorian calendar; None if the footer does
     not say.
     """
@@ -91,6 +98,7 @@ class OrcTail:
     postscript_length: int
     stripes: tuple[StripeInfo, ...]
     row_count: int
+    content_length: int | None
     types: tuple[bytes, ...]
     is_proleptic: bool | None
     user_metadata: Mapping[str, bytes]
@@ -98,8 +106,17 @@ class OrcTail:
     @functools.cached_property
     def char_columns(self) -> frozenset[int]:
         """Numbers of the columns of type char, whose values are padded."""
-        kinds = [as_number(dict(fields_of(each)).get(TYPE_KIND, 0)) for each in self.types]
-        return frozenset(number for number, kind in enumerate(kinds) if kind == TYPE_KIND_CHAR)
+        return frozenset(number for number, node in enumerate(self.nodes) if node.kind == TYPE_KIND_CHAR)
+
+    @functools.cached_property
+    def map_keys(self) -> frozenset[int]:
+        """Numbers of the columns that are keys of maps."""
+        return frozenset(node.children[0] for node in self.nodes if node.kind == TypeKind.MAP)
+
+    @property
+    def nodes(self) -> tuple[TypeNode, ...]:
+        """The types, parsed."""
+        return type_nodes(self.types)
 
 
 @dataclass(frozen=True)
@@ -118,13 +135,36 @@ def read_tail(storage: Storage, file: Location) -> OrcTail:
     an ORC file or is cut off, OSError if it cannot be read.
     """
     with storage.open_input(file) as stream:
-        size = stream.size()
-        end = _read_end(stream, size, _FIRST_READ_BYTES)
         try:
-            needed = tail_length(end)
-            return parse_tail(end if needed <= len(end) else _read_end(stream, size, needed))
+            return tail_of(stream)
         except CorruptFileError as error:
+            size = stream.size()
             raise CorruptFileError(f"{file} ({size} bytes) is not a complete ORC file: {error}") from error
+
+
+def tail_of(stream: Any) -> OrcTail:
+    """The tail of a file, whose parts lie within the file.
+
+    Args:
+        stream: the file's bytes.
+
+    Raises:
+        CorruptFileError: it has none; does not name the file.
+        OSError: it cannot be read.
+    """
+    size = stream.size()
+    end = _read_end(stream, size, _FIRST_READ_BYTES)
+    needed = tail_length(end)
+    if needed > size:
+        raise CorruptFileError(f"footer and postscript of {needed} bytes in a file of {size}")
+    tail = parse_tail(end if needed <= len(end) else _read_end(stream, size, needed))
+    data_end = size - needed - tail.statistics_length
+    last = tail.stripes[-1].end if tail.stripes else 0
+    if last > data_end:
+        raise CorruptFileError(
+            f"{len(tail.stripes)} stripes up to byte {last}, but the statistics begin at {data_end}"
+        )
+    return tail
 
 
 def parse_tail(end: bytes) -> OrcTail:
@@ -134,14 +174,17 @@ def parse_tail(end: bytes) -> OrcTail:
         end: the last bytes of the file, at least footer and postscript.
 
     Raises:
-        CorruptFileError: the bytes are not an ORC tail, or their compression cannot be read (LZO).
+        CorruptFileError: the bytes are not an ORC tail; their compression cannot be read (LZO); or they claim
+            what no file has and what would end a decoder, see :mod:`.type_tree` and :mod:`.compression`.
     """
     try:
         postscript = _parse_postscript(end)
         footer = unpacked(_footer_of(end, postscript), postscript.compression, postscript.block_bytes)
-        return _parse_footer(footer, postscript)
+        tail = _parse_footer(footer, postscript)
+        type_nodes(tail.types)
     except DAMAGE as error:
         raise CorruptFileError(f"not an ORC tail: {error}") from error
+    return tail
 
 
 def tail_length(end: bytes) -> int:
@@ -165,9 +208,10 @@ def tail_checksum(end: bytes) -> int:
     return zlib.crc32(end[-TAIL_CHECKSUM_BYTES:])
 
 
-def _read_end(stream: pa.NativeFile, size: int, count: int) -> bytes:
+def _read_end(stream: Any, size: int, count: int) -> bytes:
     count = min(size, count)
-    data: bytes = stream.read_at(count, size - count)
+    stream.seek(size - count)
+    data: bytes = stream.read(count)
     return data
 
 
@@ -188,24 +232,43 @@ def _parse_postscript(end: bytes) -> _Postscript:
     fields = dict(fields_of(end[len(end) - 1 - length : -1]))
     if fields.get(_POSTSCRIPT_MAGIC) != MAGIC:
         raise ValueError("the postscript does not say ORC")
+    block_bytes = as_number(fields.get(POSTSCRIPT_BLOCK_BYTES, 0)) or _DEFAULT_BLOCK_BYTES
+    if block_bytes > LARGEST_BLOCK_BYTES:
+        raise ValueError(f"compression blocks of {block_bytes} bytes; at most {LARGEST_BLOCK_BYTES} are read")
     return _Postscript(
         footer_length=as_number(fields.get(POSTSCRIPT_FOOTER_LENGTH, 0)),
         statistics_length=as_number(fields.get(POSTSCRIPT_STATISTICS_LENGTH, 0)),
         compression=Compression(as_number(fields.get(POSTSCRIPT_COMPRESSION, 0))),
-        block_bytes=as_number(fields.get(POSTSCRIPT_BLOCK_BYTES, 0)) or _DEFAULT_BLOCK_BYTES,
+        block_bytes=block_bytes,
         length=length,
     )
+
+
+def _check_stripe(stripes: Sequence[StripeInfo]) -> None:
+    """Check the last one: its parts are not empty, and it comes after the one before."""
+    stripe = stripes[-1]
+    start = stripes[-2].end if len(stripes) > 1 else len(MAGIC)
+    if stripe.offset < start or not stripe.footer_length:
+        raise ValueError(
+            f"stripe {len(stripes) - 1} begins at byte {stripe.offset}, with a footer of "
+            f"{stripe.footer_length} bytes; it cannot begin before {start}, or have no footer"
+        )
+    if stripe.row_count > _MOST_ROWS:
+        raise ValueError(f"stripe {len(stripes) - 1} has {stripe.row_count} rows; {_MOST_ROWS} are possible")
 
 
 def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []
-    numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0}
-    for field, value in fields_of(footer):
+    numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0, _FOOTER_CONTENT_LENGTH: 0}
+    for count, (field, value) in enumerate(fields_of(footer)):
+        if count - len(stripes) > _MOST_FIELDS:
+            raise ValueError(f"the footer has more than {_MOST_FIELDS} fields besides {len(stripes)} stripes")
         if field == FOOTER_STRIPE:
             stripe = {key: as_number(number) for key, number in fields_of(as_bytes(value))}
             stripes.append(StripeInfo(*(stripe.get(key, 0) for key in (1, 2, 3, 4, 5))))
+            _check_stripe(stripes)
         elif field == FOOTER_TYPE:
             types.append(as_bytes(value))
         elif field == FOOTER_METADATA:
@@ -223,6 +286,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         postscript_length=postscript.length,
         stripes=tuple(stripes),
         row_count=numbers[_FOOTER_ROW_COUNT],
+        content_length=numbers[_FOOTER_CONTENT_LENGTH] or None,
         types=tuple(types),
         is_proleptic=_IS_PROLEPTIC.get(numbers[FOOTER_CALENDAR]),
         user_metadata=metadata,

@@ -28,7 +28,7 @@ import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["add_zone", "find_zones", "missing_zone", "named_zone"]
+__all__ = ["add_zone", "find_zones", "is_zone_name", "missing_zone", "named_zone"]
 
 _SYSTEM = Path("/usr/share/zoneinfo")
 _VARIABLE = "TZDIR"
@@ -82,6 +82,11 @@ def find_zones() -> None:
     """Let ORC find the zones of the package ``tzdata`` on a machine that has none at all."""
     if _VARIABLE not in os.environ and not (_SYSTEM / "GMT").exists():
         os.environ[_VARIABLE] = str(_package())
+
+
+def is_zone_name(text: str) -> bool:
+    """Whether a stripe may name its writer's zone so; decoders open the file of that name."""
+    return not text or _NAME.fullmatch(text) is not None
 
 
 def missing_zone(error: BaseException) -> str | None:

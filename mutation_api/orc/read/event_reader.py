@@ -36,6 +36,7 @@ from mutation_api.acid.event import (
 from mutation_api.acid.merge_events import EventKeys, count_below
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError
+from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.read.event_checks import check_buckets, check_operations, check_order
 from mutation_api.orc.read.event_chunk import EventChunk, LateColumns, StripeEvents
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
@@ -58,7 +59,7 @@ def read_events(
     any_bucket: bool = False,
     first_row: int = 0,
 ) -> Iterator[StripeEvents]:
-    """The file's events in order, stripe by stripe; empty stripes are skipped.
+    """The file's events in order, stripe by stripe; empty stripes are skipped. Errors name the file.
 
     If only certain rows are wanted, the others are left out, except in deltas of legacy tables: there an
     unwanted row may be the newer version of a wanted one, and the merge needs it.
@@ -76,6 +77,19 @@ def read_events(
         DirectoryStateError: the file is gone, or its directory must not hold events of this kind or bucket.
         RecordValueError: a timestamp does not fit the wanted form.
     """
+    with faults_of(file.location):
+        yield from _events(storage, file, wanted, version, any_bucket=any_bucket, first_row=first_row)
+
+
+def _events(
+    storage: Storage,
+    file: EventFile,
+    wanted: Wanted,
+    version: AcidVersion,
+    *,
+    any_bucket: bool,
+    first_row: int,
+) -> Iterator[StripeEvents]:
     options = dataclasses.replace(
         wanted.options,
         is_proleptic=version.counts_days_proleptic,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mutation_api.bucketing.placement import Placement
 from mutation_api.errors import CorruptFileError, RecordValueError, TableNotMutableError
+from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.key_filter import KeyFilter
@@ -102,7 +103,8 @@ class FileColumns:
         names = self._names(columns)
         if not names:
             return {c.name: self._column(None, c, len(positions)) for c in columns}
-        return self.read(columns, self.source.read_rows(index, names, positions, stripe_rows))
+        with faults_of(self.file.location):
+            return self.read(columns, self.source.read_rows(index, names, positions, stripe_rows))
 
     def stripes_without_keys(self) -> frozenset[int]:
         """Stripes that hold none of the wanted keys, by the ranges that the file's writer recorded."""

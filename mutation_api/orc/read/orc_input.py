@@ -7,7 +7,6 @@ and "no end"), so pyorc reads columns with such values once more, value by value
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,19 +18,25 @@ import pyarrow.orc
 import pyorc
 from numpy.typing import NDArray
 
-from mutation_api.errors import CorruptFileError, DirectoryStateError, ReadError, RecordValueError
+from mutation_api.errors import (
+    CorruptFileError,
+    DirectoryStateError,
+    MutationError,
+    ReadError,
+    RecordValueError,
+)
+from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, fault_of, null_keys
 from mutation_api.orc.format.stored_values import holds_dates
 from mutation_api.orc.format.stripe_ranges import Range, column_id, column_ids, comparable_range
-from mutation_api.orc.format.stripe_sections import parse_statistics, parse_streams, writer_zone
-from mutation_api.orc.format.tail import OrcTail, parse_tail, tail_length
+from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
+from mutation_api.orc.format.tail import OrcTail, tail_length, tail_of
 from mutation_api.orc.format.time_zones import add_zone, find_zones, missing_zone, named_zone
 from mutation_api.orc.read.char_padding import may_be_padded, without_padding
 from mutation_api.orc.read.column_reader import ReadOptions, replace_timestamps
 from mutation_api.orc.read.open_files import OpenFile
-from mutation_api.orc.read.pyorc_values import converters, plain_value
+from mutation_api.orc.read.pyorc_values import can_be_sought, combined, converters, plain_value
 from mutation_api.orc.read.ranged_input import RangedInput
 from mutation_api.storage.location import Location
-from mutation_api.storage.machine_faults import is_fault_of_machine
 from mutation_api.storage.protocol import Storage
 from mutation_api.types.hive_type import HiveType
 from mutation_api.types.plain_array import has_timestamp
@@ -83,6 +88,7 @@ class OrcInput:
         self._length = length
         self._options = options
         self._needs_pyorc = False
+        self._checked: OrcTail | None = None
         self.is_proleptic = options.is_proleptic
         find_zones()
         self._opened = self._open()
@@ -104,15 +110,38 @@ class OrcInput:
 
         Returns:
             The stripe's rows; timestamps in nanoseconds or, if those cannot hold them, in the wanted form.
+
+        Raises:
+            CorruptFileError: the stripe cannot be decoded.
+            RecordValueError: a value that Arrow, or the wanted form, cannot hold.
         """
-        opened = self._enter()
-        try:
-            if opened.ranged is not None:
-                self._fetch(opened.ranged, index, columns)
-            found = None if self._needs_pyorc else self._read_with_pyarrow(opened, index, columns)
-            return self._read_with_pyorc(opened, index, columns) if found is None else found
-        finally:
-            self._leave()
+        with self._reading() as opened:
+            footer = self._stripe_footer(opened, index)
+            self._fetch(opened, index, columns, footer)
+            check_values(opened.stream, self._tail, footer, self._numbers(columns))
+            unsafe = self._with_null_keys(columns, footer)
+            found = None
+            if not (self._needs_pyorc or unsafe):
+                found = self._read_with_pyarrow(opened, index, columns, footer)
+            return self._read_with_pyorc(opened, index, columns, footer, unsafe) if found is None else found
+
+    def _stripe_footer(self, opened: OpenFile, index: int) -> StripeFooter:
+        """The footer of a stripe; a small stripe is fetched with it."""
+        stripe = self._tail.stripes[index]
+        if opened.ranged is not None:
+            is_small = stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES
+            opened.ranged.fetch(
+                [(stripe.offset if is_small else stripe.end - stripe.footer_length, stripe.end)]
+            )
+        return checked_stripe(opened.stream, self._tail, index)
+
+    def _numbers(self, columns: Sequence[str]) -> frozenset[int]:
+        return frozenset[int]().union(*(column_ids(self.schema, name) for name in columns))
+
+    def _with_null_keys(self, columns: Sequence[str], footer: StripeFooter) -> list[str]:
+        """Columns with maps whose keys may be NULL: pyarrow would end the process, if one is."""
+        found = null_keys(footer, self._tail)
+        return [name for name in columns if found and not found.isdisjoint(column_ids(self.schema, name))]
 
     def read_rows(
         self, index: int, columns: Sequence[str], positions: NDArray[np.int64], stripe_rows: int
@@ -130,14 +159,15 @@ class OrcInput:
             A row for each position; types as :meth:`read_stripe` gives them.
         """
         is_worth_it = len(positions) * _ROWS_DECODED_PER_SOUGHT <= stripe_rows
-        if len(positions) and is_worth_it and all(_can_be_sought(self._type_of(name)) for name in columns):
-            # pyorc cannot seek behind texts that are all empty, and Arrow takes any bytes as a text.
-            with contextlib.suppress(pyorc.errors.ORCError, UnicodeDecodeError):
+        if len(positions) and is_worth_it and all(can_be_sought(self._type_of(name)) for name in columns):
+            # pyorc cannot seek behind texts that are all empty, and Arrow takes any bytes as a text; what is
+            # wrong with the file, the whole stripe's reading says.
+            with contextlib.suppress(*FAULTS):
                 return self._sought_rows(index, columns, positions)
         return self.read_stripe(index, columns).take(pa.array(positions))
 
     def _read_with_pyarrow(
-        self, opened: OpenFile, index: int, columns: Sequence[str]
+        self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter
     ) -> pa.RecordBatch | None:
         """What pyarrow reads; None if it cannot, or knows other offsets of the writer's zone than Java."""
         try:
@@ -147,16 +177,12 @@ class OrcInput:
                 raise self._fault(error) from error
             self._needs_pyorc = True
             return None
-        except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
+        except MutationError:
+            raise
+        except FAULTS as error:
             raise self._fault(error) from error
-        is_sure = not any(map(_is_early, found.columns)) or self._zone(opened, index) is None
+        is_sure = not any(map(_is_early, found.columns)) or named_zone(footer.zone) is None
         return found if is_sure else None
-
-    def _zone(self, opened: OpenFile, index: int) -> zoneinfo.ZoneInfo | None:
-        """The zone of a stripe's writer; None if it never had another offset."""
-        stripe = self._tail.stripes[index]
-        opened.stream.seek(stripe.end - stripe.footer_length)
-        return named_zone(writer_zone(opened.stream.read(stripe.footer_length), self._tail))
 
     def _decoded(self, file: Any, index: int, columns: Sequence[str]) -> pa.RecordBatch:
         """What pyarrow decodes; once more if it did not know the time zone of the stripe's writer."""
@@ -209,31 +235,29 @@ class OrcInput:
                 ranges[name] = known
         return ranges
 
-    def _fetch(self, ranged: RangedInput, index: int, columns: Sequence[str]) -> None:
-        """Load the streams of a stripe's columns into memory."""
-        try:
-            stripe = self._tail.stripes[index]
-            if stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES:
-                ranged.fetch([(stripe.offset, stripe.end)])
-                return
-            footer_start = stripe.end - stripe.footer_length
-            ranged.fetch([(footer_start, stripe.end)])
-            ranged.seek(footer_start)
-            streams = parse_streams(ranged.read(stripe.footer_length), self._tail, stripe)
-        except CorruptFileError:
-            return  # decoding it will raise the error
-        except OSError as error:
-            raise self._fault(error) from error
-        wanted = frozenset[int]().union(*(column_ids(self.schema, name) for name in columns))
-        ranges = [(start, stop) for column, start, stop in streams if column in wanted]
-        ranged.fetch([*ranges, (footer_start, stripe.end)])
+    def _fetch(self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter) -> None:
+        """Load the streams of a stripe's columns into memory, unless the whole stripe is there."""
+        stripe = self._tail.stripes[index]
+        if opened.ranged is None or stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES:
+            return
+        wanted = self._numbers(columns)
+        data_start = stripe.offset + stripe.index_length
+        streams = (s for s in footer.streams if s.column in wanted and s.start >= data_start)
+        ranges = [(s.start, s.stop) for s in streams]
+        opened.ranged.fetch([*ranges, (stripe.end - stripe.footer_length, stripe.end)])
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[OpenFile]:
-        """The open file; it is closed afterwards if too many are open."""
+        """The open file; it is closed afterwards if too many are open. Errors of reading name it."""
         opened = self._enter()
         try:
             yield opened
+        except CorruptFileError as error:
+            if str(self.location) in str(error):
+                raise
+            raise self._fault(error) from error
+        except OSError as error:
+            raise self._fault(error) from error
         finally:
             self._leave()
 
@@ -257,25 +281,22 @@ class OrcInput:
             if stream is None:
                 logger.warning("%s is empty: read as a file without rows, as Hive does", self.location)
                 return None
+            if self._checked is None:
+                self._checked = tail_of(stream)
+                stream.seek(0)
             return OpenFile(pa.orc.ORCFile(stream), stream, ranged)
         except FileNotFoundError as error:
             raise DirectoryStateError(
                 f"{self.location} was removed after its directory was listed; a reader needs a lock, else "
                 "Hive's cleaner may remove its files: take a new snapshot within a transaction"
             ) from error
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (CorruptFileError, *FAULTS) as error:
             raise self._fault(error) from error
 
-    @functools.cached_property
+    @property
     def _tail(self) -> OrcTail:
-        opened = self._enter()
-        try:
-            length = opened.file.file_footer_length + opened.file.file_postscript_length + 1
-            return parse_tail(opened.last_bytes(length))
-        except CorruptFileError as error:
-            raise self._fault(error) from error
-        finally:
-            self._leave()
+        assert self._checked is not None, f"{self.location} was not opened"
+        return self._checked
 
     def _stream(self) -> tuple[RangedInput | None, Any]:
         """What fetches ranges, if it is needed, and the file's committed bytes; None if there are none."""
@@ -296,18 +317,28 @@ class OrcInput:
             ranged.keep_end(tail_length(ranged.keep_end(0)))
         return ranged, pa.PythonFile(ranged, mode="r")
 
-    def _read_with_pyorc(self, opened: OpenFile, index: int, columns: Sequence[str]) -> pa.RecordBatch:
-        names = [n for n in columns if has_timestamp(self._type_of(n))]
+    def _read_with_pyorc(
+        self,
+        opened: OpenFile,
+        index: int,
+        columns: Sequence[str],
+        footer: StripeFooter,
+        unsafe: Sequence[str],
+    ) -> pa.RecordBatch:
+        names = [n for n in columns if n in unsafe or has_timestamp(self._type_of(n))]
         rest = [n for n in columns if n not in names]
         try:
-            read = self._pyorc_stripe(opened, index, names)
+            rows = list(self._pyorc_reader(opened, names, named_zone(footer.zone)).read_stripe(index))
+            read = {name: self._array(rows, name) for name in names}
             parts = opened.file.read_stripe(index, columns=rest) if rest else None
-        except (pa.ArrowException, pyorc.errors.ORCError, OSError, ValueError, TypeError) as error:
+            return self._unpadded(combined(parts, read))
+        except MutationError:
+            raise
+        except FAULTS as error:
             raise self._fault(error) from error
-        return self._unpadded(_combine(parts, read))
 
     def _unpadded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows whose values of char columns have no padding; the tail is parsed only if one may have."""
+        """Rows whose values of char columns have no padding."""
         if not any(map(may_be_padded, batch.columns)) or not self._tail.char_columns:
             return batch
         chars = self._tail.char_columns
@@ -322,24 +353,18 @@ class OrcInput:
     ) -> pa.RecordBatch:
         ascending, at = np.unique(positions, return_inverse=True)
         with self._reading() as opened:
-            if opened.ranged is not None:
-                self._fetch(opened.ranged, index, columns)
-            try:
-                stripe = self._pyorc_reader(
-                    opened, columns, self._zone(opened, index), batch_size=1
-                ).read_stripe(index)
-                rows = []
-                for position in ascending.tolist():
-                    stripe.seek(position)
-                    rows.append(next(stripe))
-            except OSError as error:
-                raise self._fault(error) from error
-        found = _combine(None, {name: self._array(rows, name) for name in columns})
+            footer = self._stripe_footer(opened, index)
+            self._fetch(opened, index, columns, footer)
+            check_values(opened.stream, self._tail, footer, self._numbers(columns))
+            stripe = self._pyorc_reader(opened, columns, named_zone(footer.zone), batch_size=1).read_stripe(
+                index
+            )
+            rows = []
+            for position in ascending.tolist():
+                stripe.seek(position)
+                rows.append(next(stripe))
+        found = combined(None, {name: self._array(rows, name) for name in columns})
         return self._unpadded(found.take(pa.array(at)))
-
-    def _pyorc_stripe(self, opened: OpenFile, index: int, names: Sequence[str]) -> dict[str, pa.Array]:
-        rows = list(self._pyorc_reader(opened, names, self._zone(opened, index)).read_stripe(index))
-        return {name: self._array(rows, name) for name in names}
 
     def _pyorc_reader(
         self, opened: OpenFile, names: Sequence[str], zone: zoneinfo.ZoneInfo | None, batch_size: int = 1024
@@ -363,6 +388,11 @@ class OrcInput:
             values = (None if value is None else value[inner] for value in values)
         try:
             return pa.array([plain_value(value, target) for value in values], type=target)
+        except RecordValueError as error:
+            raise RecordValueError(
+                f"{self.location}, column {name!r}: {error}: leave the column out of what is read, or let "
+                "Hive write those rows again with other keys"
+            ) from error
         except (OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise RecordValueError(
                 f"{self.location}, column {name!r}: a timestamp does not fit "
@@ -383,11 +413,7 @@ class OrcInput:
                 "written, and the package tzdata has no such zone; install the newest tzdata, or let TZDIR "
                 "name a folder that has it"
             )
-        if is_fault_of_machine(error):
-            return ReadError(
-                f"{self.location} cannot be read here, which says nothing about the file: {error}"
-            )
-        return CorruptFileError(f"{self.location} is not a readable ORC file: {error}")
+        return fault_of(error, self.location)
 
 
 def _is_early(array: pa.Array) -> bool:
@@ -407,28 +433,3 @@ def _is_early(array: pa.Array) -> bool:
     if pa.types.is_map(kind):
         return _is_early(array.keys) or _is_early(array.items)
     return any(_is_early(array.field(i)) for i in range(kind.num_fields) if has_timestamp(kind.field(i).type))
-
-
-def _can_be_sought(data_type: pa.DataType) -> bool:
-    tests = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_string, pa.types.is_binary)
-    return any(test(data_type) for test in tests)
-
-
-def _combine(parts: pa.RecordBatch | None, read: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Combine the columns that pyarrow and pyorc have read into one batch, and the fields of each struct."""
-    columns: dict[str, pa.Array] = {}
-    if parts is not None:
-        columns.update(zip(parts.schema.names, parts.columns, strict=True))
-    structs: dict[str, dict[str, pa.Array]] = {}
-    for name, array in read.items():
-        outer, _, inner = name.partition(".")
-        if inner:
-            structs.setdefault(outer, {})[inner] = array
-        else:
-            columns[outer] = array
-    for outer, fields in structs.items():
-        present = columns.get(outer)
-        if present is not None:
-            fields = dict(zip((f.name for f in present.type), present.flatten(), strict=True)) | fields
-        columns[outer] = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
-    return pa.RecordBatch.from_pydict(columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,25 @@ from mutation_api.orc.read.column_reader import FINE_TIMESTAMPS, ReadOptions, Ti
 from mutation_api.types.calendar import proleptic_from_hybrid_timestamps
 from mutation_api.types.wall_clock import wall_clock_of_instant
 
-__all__ = ["converters", "plain_value"]
+__all__ = ["NULL_KEY", "can_be_sought", "combined", "converters", "plain_value"]
+
+NULL_KEY = "a map has a key that is NULL; Hive reads it, and Arrow cannot hold it"
 
 _NANOS_PER_SECOND = 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def plain_value(value: Any, data_type: pa.DataType) -> Any:
-    """A value of pyorc in the form that ``pa.array`` accepts: maps become lists of pairs."""
+    """A value of pyorc in the form that ``pa.array`` accepts: maps become lists of pairs.
+
+    Raises:
+        RecordValueError: the key of a map is NULL.
+    """
     if value is None:
         return None
     if pa.types.is_map(data_type):
+        if None in value:
+            raise RecordValueError(NULL_KEY)
         return [
             (plain_value(k, data_type.key_type), plain_value(v, data_type.item_type))
             for k, v in value.items()
@@ -87,3 +95,29 @@ def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
             f"a timestamp has more than six digits of a second ({nanos} ns): {FINE_TIMESTAMPS}"
         )
     return seconds * 10**6 + nanos // 1000
+
+
+def can_be_sought(data_type: pa.DataType) -> bool:
+    """Whether pyorc finds single values of a type in a stripe."""
+    tests = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_string, pa.types.is_binary)
+    return any(test(data_type) for test in tests)
+
+
+def combined(parts: pa.RecordBatch | None, read: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """Combine the columns that pyarrow and pyorc have read into one batch, and the fields of each struct."""
+    columns: dict[str, pa.Array] = {}
+    if parts is not None:
+        columns.update(zip(parts.schema.names, parts.columns, strict=True))
+    structs: dict[str, dict[str, pa.Array]] = {}
+    for name, array in read.items():
+        outer, _, inner = name.partition(".")
+        if inner:
+            structs.setdefault(outer, {})[inner] = array
+        else:
+            columns[outer] = array
+    for outer, fields in structs.items():
+        present = columns.get(outer)
+        if present is not None:
+            fields = dict(zip((f.name for f in present.type), present.flatten(), strict=True)) | fields
+        columns[outer] = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+    return pa.RecordBatch.from_pydict(columns)

@@ -13,12 +13,14 @@ from mutation_api.acid.event import EVENT_FIELDS, ROW, Operation, event_schema
 from mutation_api.acid.merge_events import EventKeys
 from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.errors import CorruptFileError, MutationError, RecordValueError, TableNotMutableError
+from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.format.tail import OrcTail, read_tail
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.orc.read.event_reader import event_fields
 from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.orc.read.pyorc_values import NULL_KEY
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.machine_faults import is_fault_of_machine
 from mutation_api.table.acid_table import AcidTable
@@ -59,7 +61,8 @@ def check_file(
         ReadError, OSError: this machine cannot read the file, which may be sound.
     """
     try:
-        return list(_Examination(table, partition, file, hashes, any_bucket=any_bucket).findings())
+        with faults_of(file.location):
+            return list(_Examination(table, partition, file, hashes, any_bucket=any_bucket).findings())
     except (MutationError, OSError) as error:
         if is_fault_of_machine(error):
             raise
@@ -163,7 +166,8 @@ class _Examination:
             if is_fault_of_machine(error):
                 raise
             found = f"stripe {index}: {_short(error, self._file)}"
-            self._add("unreadable", found, "values that can be decoded", position)
+            rule_name = "not-read-here" if NULL_KEY in found else "unreadable"
+            self._add(rule_name, found, "values that can be decoded", position)
             return None
 
     def _compare_rows(self, source: OrcInput, index: int, batch: pa.RecordBatch, position: int) -> None:

@@ -9,13 +9,13 @@ from mutation_api.acid.event import Operation
 from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.acid.version import AcidVersion
+from mutation_api.orc.format.orc_proto import MAGIC
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 
 __all__ = ["FileCounts", "FooterFault", "codec_faults", "footer_faults", "layout_faults"]
 
 _VERSION_2 = b"2"
-_MAGIC_BYTES = 3
 
 
 @dataclass(frozen=True)
@@ -43,16 +43,14 @@ def layout_faults(tail: OrcTail, byte_count: int) -> Iterator[FooterFault]:
             "row-count", f"{in_stripes} rows in stripes", f"{tail.row_count} rows as the footer"
         )
     data_end = byte_count - tail.footer_length - tail.statistics_length - tail.postscript_length - 1
-    start = _MAGIC_BYTES
-    for number, stripe in enumerate(tail.stripes):
-        if stripe.offset < start or stripe.end > data_end:
-            yield FooterFault(
-                "unreadable",
-                f"stripe {number} at bytes {stripe.offset} to {stripe.end}",
-                f"within {start} to {data_end}",
-            )
-            return
-        start = stripe.end
+    last = tail.stripes[-1].end if tail.stripes else len(MAGIC)
+    if last != data_end:
+        yield FooterFault(
+            "unreadable", f"{data_end - last} bytes behind the stripes", "stripes up to the statistics"
+        )
+    # Java counts the magic, C++ does not.
+    if tail.stripes and tail.content_length not in (None, last, last - len(MAGIC)):
+        yield FooterFault("unreadable", f"stripes up to byte {last}", f"{tail.content_length} as the footer")
 
 
 def codec_faults(tail: OrcTail, version: AcidVersion) -> Iterator[FooterFault]:

@@ -24,6 +24,7 @@ from mutation_api.orc.format.stripe_ranges import comparable_range
 from mutation_api.orc.format.stripe_sections import parse_statistics
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.types.hive_type import HiveType, parse_hive_type
+from mutation_api.upkeep.verify.recorded_sums import differing_sum
 
 __all__ = ["RecordedStatistics", "difference", "parse_recorded", "row_group_statistics"]
 
@@ -138,7 +139,7 @@ def difference(statistics: bytes, values: pa.Array) -> tuple[str, str] | None:
         return f"{present} values", f"{count} values"
     if has_null is False and values.null_count:
         return f"{values.null_count} nulls", "no null"
-    return _outside(statistics, values)
+    return _outside(statistics, values) or differing_sum(fields, values)
 
 
 def _outside(statistics: bytes, values: pa.Array) -> tuple[str, str] | None:

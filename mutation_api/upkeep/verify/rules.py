@@ -190,6 +190,11 @@ _NOTICES = (
         "ANALYZE TABLE … COMPUTE STATISTICS FOR COLUMNS, for better plans; Hive 4's own INSERT spoils the "
         "range of decimals",
     ),
+    (
+        "not-read-here",
+        "a file holds values that Hive reads and this library cannot: it was examined up to them",
+        "leave that column out of what you read here, or let Hive write the rows again",
+    ),
     ("not-merged", "a bucket's files were not compared, because one of them is damaged", _WAIT),
 )
 

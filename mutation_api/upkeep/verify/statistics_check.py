@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from mutation_api.orc.format.protobuf import as_number, fields_of
-from mutation_api.orc.format.stripe_ranges import column_id
+from mutation_api.orc.format.stripe_ranges import column_count, column_id
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.protocol import Storage
-from mutation_api.types.plain_array import has_union, struct_fields
+from mutation_api.types.plain_array import has_union, map_parts, rebased_list, struct_fields
 from mutation_api.upkeep.verify.recorded_statistics import (
     RecordedStatistics,
     difference,
@@ -27,7 +27,7 @@ __all__ = ["StatisticsCheck"]
 class StatisticsCheck:
     """Recorded statistics of one file against its values.
 
-    Columns are the top-level ones, and the fields of top-level structs (the columns of a table in an event).
+    Columns are those of the file, with all that are nested in them, but for unions.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class StatisticsCheck:
         behind = tail.statistics_length + tail.footer_length + tail.postscript_length + 1
         with storage.open_input(file.location) as stream:
             end = stream.read_at(behind, stream.size() - behind)
-        columns = {column_id(source.schema, name) for name in _names(source.schema)}
+        columns = range(len(tail.types))
         recorded = parse_recorded(end, tail, columns)
         return cls(storage, file, tail, source.schema, recorded) if recorded.stride else None
 
@@ -71,28 +71,31 @@ class StatisticsCheck:
         recorded = self._recorded.stripes[index] if index < len(self._recorded.stripes) else {}
         groups = self._groups(index)
         stride = self._recorded.stride
-        for number, name, column, parent in _columns(self._schema, batch):
-            values = _below(column, parent)
-            self._counts[number] += len(values) - values.null_count
-            if number in self._tail.char_columns:
-                continue  # the recorded texts are padded
-            found = difference(recorded[number], values) if number in recorded else None
-            if found is not None:
-                yield 0, f"{found[0]} of column {name} in stripe {index}", found[1]
-                continue
-            for group, statistics in enumerate(groups.get(number, ())):
-                start = group * stride
-                some = _below(
-                    column.slice(start, stride), None if parent is None else parent.slice(start, stride)
-                )
-                found = difference(statistics, some)
+        for field in self._schema:
+            column = batch.column(field.name)
+            first = column_id(self._schema, field.name)
+            for number, name, values in _parts(first, field.name, column):
+                self._counts[number] += len(values) - values.null_count
+                found = self._difference(recorded.get(number), number, values)
                 if found is not None:
-                    yield (
-                        start,
-                        f"{found[0]} of column {name} in row group {group} of stripe {index}",
-                        found[1],
-                    )
-                    break
+                    yield 0, f"{found[0]} of column {name} in stripe {index}", found[1]
+            for group, start in enumerate(range(0, len(column) if groups else 0, stride)):
+                for number, name, values in _parts(first, field.name, column.slice(start, stride)):
+                    of_column = groups.get(number, ())
+                    statistics = of_column[group] if group < len(of_column) else None
+                    found = self._difference(statistics, number, values)
+                    if found is not None:
+                        where = f"of column {name} in row group {group} of stripe {index}"
+                        yield start, f"{found[0]} {where}", found[1]
+        wanted = -(-len(batch) // stride)
+        for number, of_column in groups.items():
+            if len(of_column) != wanted:
+                yield 0, f"{len(of_column)} row groups of column {number} in stripe {index}", f"{wanted}"
+
+    def _difference(self, statistics: bytes | None, number: int, values: pa.Array) -> tuple[str, str] | None:
+        if statistics is None or number in self._tail.char_columns:  # the recorded texts are padded
+            return None
+        return difference(statistics, values)
 
     def differences_of_file(self) -> Iterator[tuple[str, str]]:
         """After all stripes: columns for which the file records another number of values.
@@ -111,35 +114,35 @@ class StatisticsCheck:
         with self._storage.open_input(self._file.location) as stream:
             rows = stream.read_at(stripe.index_length, stripe.offset)
             footer = stream.read_at(stripe.footer_length, stripe.end - stripe.footer_length)
-        columns = {column_id(self._schema, name) for name in _names(self._schema)}
+        columns = range(len(self._tail.types))
         return row_group_statistics(rows, footer, self._tail, stripe, columns)
 
 
-def _names(schema: pa.Schema) -> Iterator[str]:
-    for field in schema:
-        if pa.types.is_struct(field.type):
-            yield from (f"{field.name}.{inner.name}" for inner in field.type)
-        else:
-            yield field.name
+def _parts(number: int, name: str, values: pa.Array) -> Iterator[tuple[int, str, pa.Array]]:
+    """Number, name and values of a column and of those nested in it; without values that are not stored.
+
+    What is in a union is left out.
+    """
+    kind = values.type
+    if pa.types.is_union(kind):
+        return
+    yield number, name, values
+    number += 1
+    for inner, part in _inner(values):
+        if part is not None:
+            yield from _parts(number, f"{name}.{inner.name}", part)
+        number += column_count(inner.type)
 
 
-def _columns(
-    schema: pa.Schema, batch: pa.RecordBatch
-) -> Iterator[tuple[int, str, pa.Array, pa.StructArray | None]]:
-    """Number, name and values of each column, and the struct around it if that has nulls."""
-    for field in schema:
-        column = batch.column(field.name)
-        if not pa.types.is_struct(field.type):
-            if not has_union(field.type):
-                yield column_id(schema, field.name), field.name, column, None
-            continue
-        parent = column if column.null_count else None
-        for inner, values in zip(field.type, struct_fields(column), strict=True):
-            if not has_union(inner.type):
-                name = f"{field.name}.{inner.name}"
-                yield column_id(schema, name), name, values, parent
-
-
-def _below(values: pa.Array, parent: pa.Array | None) -> pa.Array:
-    """The values whose struct is not null; the others are not stored."""
-    return values if parent is None else values.filter(parent.is_valid())
+def _inner(values: pa.Array) -> Iterator[tuple[pa.Field, pa.Array | None]]:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        is_there = values.is_valid() if values.null_count else None
+        for field, part in zip(kind, struct_fields(values), strict=True):
+            if is_there is not None:
+                part = None if has_union(field.type) else part.filter(is_there)
+            yield field, part
+    elif pa.types.is_map(kind):
+        yield from zip((kind.key_field, kind.item_field), map_parts(values)[1:], strict=True)
+    elif pa.types.is_list(kind):
+        yield kind.value_field, rebased_list(values)[1]

@@ -15,6 +15,7 @@ from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, MutationError
+from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.reader.snapshot_split import takes_deletes_of_all_buckets
 from mutation_api.scan.table_view import TableView, open_table
@@ -321,7 +322,8 @@ def _check_bucket(
         any_bucket=takes_deletes_of_all_buckets(view.table),
     )
     try:
-        return check.run()
+        with faults_of(files[0].location.parent):
+            return check.run()
     except (MutationError, OSError) as error:
         if is_fault_of_machine(error):
             raise

@@ -1,0 +1,181 @@
+"""Checks of an ORC file before a decoder sees it, and the errors of what a decoder then says.
+
+ORC's C++ library, in pyarrow and pyorc, trusts the numbers of a file: it takes memory for as many rows as a
+footer claims, and ends the process where types are nested too deeply. What is checked here costs less than
+opening the file. Every other error becomes one that names the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+import pyorc
+
+from mutation_api.errors import CorruptFileError, MutationError, ReadError
+from mutation_api.orc.format.compression import DAMAGE, holds_bytes, unpacked
+from mutation_api.orc.format.orc_proto import STREAM_KIND_DATA, STREAM_KIND_LENGTH, STREAM_KIND_PRESENT
+from mutation_api.orc.format.run_lengths import check_lengths, check_tags
+from mutation_api.orc.format.stripe_sections import StripeFooter, parse_stripe_footer
+from mutation_api.orc.format.tail import OrcTail, tail_of
+from mutation_api.orc.format.type_tree import TypeKind
+from mutation_api.storage.machine_faults import is_fault_of_machine
+
+__all__ = ["FAULTS", "check_values", "checked_stripe", "fault_of", "faults_of", "null_keys", "open_orc"]
+
+FAULTS = (
+    *(pa.ArrowException, pyorc.errors.ORCError, OSError, MemoryError),
+    *(ValueError, TypeError, LookupError, ArithmeticError, RecursionError),
+)
+"""Errors that decoding arbitrary bytes, and converting the values, can raise."""
+
+_VALUE_BYTES = 8
+_SMALL_BYTES = 64 * 1024 * 1024
+_LARGEST_GROWTH = 64
+"""What a stripe takes in memory is not looked at below so many bytes, or so many times its own bytes."""
+_ROWS_PER_BYTE = 520
+"""ORC's densest stream: bits in runs of 130 bytes, each run two bytes long."""
+
+
+def checked_stripe(stream: Any, tail: OrcTail, index: int) -> StripeFooter:
+    """The footer of a stripe, which has as many rows as its streams can hold.
+
+    Args:
+        stream: the file's bytes.
+        tail: the file's.
+        index: the stripe's.
+
+    Raises:
+        CorruptFileError: the stripe claims what it cannot have; does not name the file.
+        OSError: it cannot be read.
+    """
+    stripe = tail.stripes[index]
+    stream.seek(stripe.end - stripe.footer_length)
+    footer = parse_stripe_footer(stream.read(stripe.footer_length), tail, stripe)
+    allowed = max(_SMALL_BYTES, _LARGEST_GROWTH * (stripe.end - stripe.offset))
+    entries = max((encoding.dictionary_size for encoding in footer.encodings), default=0)
+    if max(stripe.row_count, entries) * _VALUE_BYTES * len(tail.types) > allowed:
+        _check_rows(stream, tail, index, footer)
+    return footer
+
+
+def check_values(stream: Any, tail: OrcTail, footer: StripeFooter, columns: Collection[int]) -> None:
+    """Check the lengths and tags of a stripe's columns, which a decoder trusts.
+
+    Args:
+        stream: the file's bytes.
+        tail: the file's.
+        footer: the stripe's.
+        columns: numbers of the columns to be read.
+
+    Raises:
+        CorruptFileError: there are others than a column can have; does not name the file.
+        OSError: it cannot be read.
+    """
+    for found in footer.streams:
+        if found.column not in columns:
+            continue
+        node = tail.nodes[found.column]
+        is_tags = found.kind == STREAM_KIND_DATA and node.kind == TypeKind.UNION
+        if not is_tags and found.kind != STREAM_KIND_LENGTH:
+            continue
+        stream.seek(found.start)
+        data = stream.read(found.stop - found.start)
+        try:
+            plain = unpacked(data, tail.compression, tail.block_bytes)
+            if is_tags:
+                check_tags(plain, len(node.children))
+            else:
+                check_lengths(plain, is_version_2=footer.encodings[found.column].has_runs_of_version_2)
+        except DAMAGE as error:
+            raise CorruptFileError(f"column {found.column} cannot be decoded: {error}") from error
+
+
+def _check_rows(stream: Any, tail: OrcTail, index: int, footer: StripeFooter) -> None:
+    """Check that the columns of a stripe, and their dictionaries, have streams for as many values."""
+    rows = tail.stripes[index].row_count
+    nodes = tail.nodes
+    needed = {column: encoding.dictionary_size for column, encoding in enumerate(footer.encodings)}
+    for column in nodes[0].children:
+        if nodes[column].kind != TypeKind.STRUCT:
+            needed[column] = max(rows, needed.get(column, 0))
+    for column, count in needed.items():
+        least = -(-count // _ROWS_PER_BYTE)
+        if least and not any(
+            _holds(stream, tail, s.start, s.stop, least) for s in footer.streams if s.column == column
+        ):
+            raise CorruptFileError(
+                f"stripe {index} claims {count} values in column {column}, which its streams cannot hold"
+            )
+
+
+def _holds(stream: Any, tail: OrcTail, start: int, stop: int, count: int) -> bool:
+    stream.seek(start)
+    try:
+        return holds_bytes(stream.read(stop - start), tail.compression, tail.block_bytes, count)
+    except DAMAGE:
+        return False
+
+
+def null_keys(footer: StripeFooter, tail: OrcTail) -> frozenset[int]:
+    """Numbers of the columns of a stripe that are keys of maps and may be NULL.
+
+    pyarrow ends the process if one is.
+    """
+    if not tail.map_keys:
+        return frozenset()
+    nullable = frozenset(s.column for s in footer.streams if s.kind == STREAM_KIND_PRESENT)
+    return nullable & tail.map_keys
+
+
+def open_orc(stream: Any) -> pa.orc.ORCFile:
+    """Pyarrow's reader of a file all of whose stripes were checked.
+
+    Raises:
+        CorruptFileError: the file claims what it cannot have, or maps may have keys that are NULL, which end
+            the process; does not name the file.
+        pa.ArrowException, OSError, ValueError: the file cannot be read.
+    """
+    tail = tail_of(stream)
+    for index in range(len(tail.stripes)):
+        footer = checked_stripe(stream, tail, index)
+        check_values(stream, tail, footer, range(len(tail.types)))
+        if null_keys(footer, tail):
+            raise CorruptFileError(f"stripe {index} has maps whose keys may be NULL, which Arrow cannot hold")
+    stream.seek(0)
+    return pa.orc.ORCFile(stream)
+
+
+@contextlib.contextmanager
+def faults_of(file: object) -> Iterator[None]:
+    """Raise errors of reading a file as errors that name it; those of this library pass.
+
+    Args:
+        file: the file, for messages.
+
+    Raises:
+        CorruptFileError: something else than this machine is at fault.
+        ReadError: this machine is.
+        FileNotFoundError: the file is not there.
+    """
+    try:
+        yield
+    except (MutationError, FileNotFoundError):
+        raise
+    except FAULTS as error:
+        raise fault_of(error, file) from error
+
+
+def fault_of(error: BaseException, file: object) -> ReadError:
+    """The error to raise for one of :data:`FAULTS`: that of the file, or of this machine."""
+    if is_fault_of_machine(error):
+        return ReadError(f"{file} cannot be read here, which says nothing about the file: {error}")
+    if isinstance(error, MemoryError):
+        return CorruptFileError(
+            f"{file} is not a readable ORC file: it claims values that need more memory than there is "
+            f"({error})"
+        )
+    return CorruptFileError(f"{file} is not a readable ORC file: {error or type(error).__name__}")

@@ -1,0 +1,59 @@
+"""Damaged files, messages and answers: errors of ours, in bounded time and memory, and nothing unseen.
+
+A case is named by its seed: ``python -m tests.fuzz.children SEED`` repeats it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from mutation_api.errors import CorruptFileError
+from tests.fuzz import children
+from tests.fuzz.children import failures
+from tests.fuzz.kinds import KINDS, kind_of
+
+pytestmark = pytest.mark.slow
+
+QUICK, LONG = 500, 20_000
+PARTS = 4
+"""Tests that run side by side."""
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_damage_is_refused_or_seen(part: int, request: pytest.FixtureRequest) -> None:
+    """No signal, no error of another library, no more memory or time than allowed, no other rows in silence.
+
+    What verify cannot see: texts, bytes, days and moments that became others of the same length between the
+    least and the greatest of their column, as ORC records no sums of them.
+    """
+    count = LONG if request.config.getoption("--long") else QUICK
+    found = [*failures(range(part, count, PARTS))]
+    assert not found, "\n\n".join(map(str, found))
+
+
+def test_every_kind_is_tried() -> None:
+    """The seeds of the quick run go through all kinds, in each part."""
+    for part in range(PARTS):
+        assert {kind_of(seed) for seed in range(part, QUICK, PARTS)} <= set(KINDS)
+    assert {kind_of(seed) for seed in range(QUICK)} == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("fault", "what"),
+    [
+        ("raise TypeError('raw')", "TypeError: raw"),
+        ("os.kill(os.getpid(), 11)", "the process ended with -11"),
+        ("bytearray(b'x') * (300 << 20)", "MiB of memory"),
+        ("time.sleep(60)", "longer than"),
+        ("raise CorruptFileError('damaged')", ""),
+    ],
+)
+def test_a_fault_is_named_by_its_seed(monkeypatch: pytest.MonkeyPatch, fault: str, what: str) -> None:
+    """And the cases behind it run all the same."""
+    assert CorruptFileError.__name__
+    monkeypatch.setenv(children.FAULT, fault)
+    monkeypatch.setattr(children, "MOST_SECONDS", 2)
+    found = [*failures([3])]
+    assert [each.seed for each in found] == ([3] if what else [])
+    assert all(what in each.what for each in found)

@@ -1,0 +1,45 @@
+"""Sums that writers record are those of the values; one value that changed shows."""
+
+from __future__ import annotations
+
+import io
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.orc as orc
+import pytest
+
+from mutation_api.orc.format.protobuf import as_bytes, fields_of
+from mutation_api.upkeep.verify.recorded_sums import differing_sum
+from tests.support.orc_parts import parts_of
+
+COLUMNS = {
+    "tinyint": (pa.array([1, -5, 7, None], pa.int8()), 6),
+    "bigint": (pa.array([2**40, -5, 7, None], pa.int64()), 6),
+    "float": (pa.array([1.5, -5.25, 7.0, None], pa.float32()), 6.5),
+    "double": (pa.array([1.1, -5.2, 7e3, None], pa.float64()), 1.2),
+    "string": (pa.array(["a", "bcd", "", None]), "bc"),
+    "binary": (pa.array([b"a", b"bcd", b"", None]), b"bc"),
+    "decimal": (pa.array([Decimal("1.25"), Decimal("-7"), None], pa.decimal128(9, 2)), Decimal("1.26")),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_changed_value_shows(name):
+    values, other = COLUMNS[name]
+    sink = io.BytesIO()
+    orc.write_table(pa.table({"a": values}), sink)
+    found = [as_bytes(v) for f, v in fields_of(parts_of(sink.getvalue()).footer) if f == 7]
+    recorded = dict(fields_of(found[1]))
+    assert differing_sum(recorded, values) is None
+    changed = pa.array([other, *values.to_pylist()[1:]], values.type)
+    assert differing_sum(recorded, changed) is not None
+
+
+def test_sums_that_overflow_are_not_recorded():
+    """Nor are they compared."""
+    values = pa.array([2**62] * 4, pa.int64())
+    sink = io.BytesIO()
+    orc.write_table(pa.table({"a": values}), sink)
+    found = [as_bytes(v) for f, v in fields_of(parts_of(sink.getvalue()).footer) if f == 7]
+    assert differing_sum(dict(fields_of(found[1])), values) is None
