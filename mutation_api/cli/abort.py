@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.upkeep.abort import abort_transactions
 
 __all__ = ["add_arguments", "run"]
@@ -22,5 +23,5 @@ def run(arguments: argparse.Namespace) -> int:
     """Abort each transaction. An aborted one is accepted; a committed or unknown one is an error."""
     with metastore_from(arguments) as metastore:
         for txn_id in abort_transactions(metastore, arguments.txn):
-            print(f"transaction {txn_id} is aborted")
+            say(f"transaction {txn_id} is aborted")
     return 0

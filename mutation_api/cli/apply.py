@@ -30,6 +30,7 @@ from mutation_api.cli.arguments.write_arguments import (
     add_write_arguments,
     writing_client,
 )
+from mutation_api.cli.terminal import say
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.storage.location import Location
@@ -72,9 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.engine, [file], lambda engine: _applied(client, engine, file, format_name, arguments)
         )
     if arguments.json:
-        print(json.dumps({**dataclasses.asdict(summary), "engine": engine}))
+        say(json.dumps({**dataclasses.asdict(summary), "engine": engine}))
     else:
-        print(f"{summary} ({engine})")
+        say(f"{summary} ({engine})")
     return 0
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TextIO
 
 from mutation_api.bucketing.json_lines import BucketHash, hash_json_lines
+from mutation_api.cli.terminal import say
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.schema_text import parse_types
 
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with _opened(arguments.file) as source:
         for number, bucket in hash_json_lines(source, how):
-            sys.stdout.write(f'{{"hash": {number}, "bucket": {bucket}}}\n')
+            say(f'{{"hash": {number}, "bucket": {bucket}}}')
     return 0
 
 

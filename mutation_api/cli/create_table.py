@@ -12,6 +12,7 @@ import argparse
 from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.cli.arguments.list_arguments import key_values, listed_names
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.table.schema_text import parse_columns
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             location=arguments.location,
             properties=dict(key_values("--property", arguments.property)),
         )
-    print(_described(created))
+    say(_described(created))
     return 0
 
 

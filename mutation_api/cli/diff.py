@@ -60,6 +60,7 @@ from mutation_api.cli.arguments.metastore_arguments import add_metastore_argumen
 from mutation_api.cli.arguments.option_names import in_option_names, option_names
 from mutation_api.cli.arguments.write_arguments import add_operation_column_argument
 from mutation_api.cli.engines.tasks import DiffTask, FileState, TableState
+from mutation_api.cli.terminal import say
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.past_snapshot import PastSnapshot
@@ -237,7 +238,7 @@ def _is_file_name(arguments: argparse.Namespace, against: Location) -> bool:
 def _print(table: AcidTable, counts: Mapping[str, int], engine: str, *, as_json: bool) -> None:
     if as_json:
         named = {name: counts[operation] for operation, name in _COUNTS.items()}
-        print(json.dumps({"table": table.full_name, **named, "engine": engine}))
+        say(json.dumps({"table": table.full_name, **named, "engine": engine}))
         return
     shown = ", ".join(f"{counts[each]:,} {each}s" for each in OPERATIONS)
-    print(f"{table.full_name}: {shown if any(counts.values()) else 'no differences'} ({engine})")
+    say(f"{table.full_name}: {shown if any(counts.values()) else 'no differences'} ({engine})")

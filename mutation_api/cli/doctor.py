@@ -19,6 +19,7 @@ import json
 
 from metastore_client.model import ConstraintInfo, ConstraintKind
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.upkeep.doctor import DoctorReport, TableReport, examine
 from mutation_api.upkeep.replication import (
     ReplicatedTable,
@@ -47,11 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.replication:
         with metastore_from(arguments) as metastore:
             replication = replication_of(metastore, database, table if dot else None)
-        print(_replication_json(replication) if arguments.json else _replication_text(replication))
+        say(_replication_json(replication) if arguments.json else _replication_text(replication))
         return int(not replication.is_replicated)
     with metastore_from(arguments) as metastore:
         report = examine(metastore, database, table if dot else None)
-    print(_json(report) if arguments.json else _text(report))
+    say(_json(report) if arguments.json else _text(report))
     return int(any(table.version is None for table in report.tables))
 
 

@@ -15,7 +15,9 @@ from datetime import UTC, datetime
 
 from metastore_client.model import LockInfo
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.errors import ReadError
+from mutation_api.types.printable import one_line
 from mutation_api.upkeep.past.explain import (
     TransactionExplanation,
     TransactionTable,
@@ -48,10 +50,10 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise ReadError(f"the directories of its tables cannot be read: {error}") from error
     if arguments.json:
-        print(json.dumps(explained.to_json()))
+        say(json.dumps(explained.to_json()))
         return 0
     for line in _lines(explained):
-        print(line)
+        say(one_line(line))
     return 0
 
 

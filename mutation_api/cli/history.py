@@ -14,8 +14,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.cli.text_table import text_table
 from mutation_api.errors import ReadError
+from mutation_api.types.printable import one_line
 from mutation_api.upkeep.past.event_counts import EventCounts
 from mutation_api.upkeep.past.history import HistoryEntry, TableHistory, table_history
 
@@ -41,10 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise ReadError(f"the directories of {arguments.table} cannot be read: {error}") from error
     if arguments.json:
-        print(json.dumps(history.to_json()))
+        say(json.dumps(history.to_json()))
         return 0
     for line in _lines(history, by_partition=arguments.by_partition):
-        print(line)
+        say(one_line(line))
     return 0
 
 

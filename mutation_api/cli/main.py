@@ -18,6 +18,7 @@ from mutation_api.cli.arguments.cluster_arguments import sent_to_cluster
 from mutation_api.cli.arguments.discreet_parser import DiscreetParser
 from mutation_api.cli.arguments.lock_waits import waits_are_told
 from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from mutation_api.cli.terminal import safe_warnings, say_aside
 from mutation_api.errors import MutationError
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]
@@ -60,16 +61,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return EXIT_USAGE
     try:
-        with waits_are_told(parsed):
+        with safe_warnings(), waits_are_told(parsed):
             code = sent_to_cluster(parsed, words)
             return int(module.run(parsed)) if code is None else code
     except (MutationError, MetastoreError) as error:
         text = f"hive-mutate {name}: {type(error).__name__}: {error}"
-        print(text, file=sys.stderr)
+        say_aside(text)
         tell_yarn(text, EXIT_FAILED)
         return EXIT_FAILED
     except KeyboardInterrupt:
-        print(f"hive-mutate {name}: interrupted", file=sys.stderr)
+        say_aside(f"hive-mutate {name}: interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()

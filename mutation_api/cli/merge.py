@@ -51,6 +51,7 @@ from mutation_api.cli.arguments.rule_arguments import (
 )
 from mutation_api.cli.arguments.write_arguments import add_write_arguments, writing_client
 from mutation_api.cli.engines.tasks import MergeTask
+from mutation_api.cli.terminal import say
 from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.storage.location import Location
@@ -107,10 +108,10 @@ def run(arguments: argparse.Namespace) -> int:
     ):
         engine, report = by_engine(arguments.engine, files, lambda engine: _merged(client, engine, task))
     if arguments.json:
-        print(json.dumps({**report.to_dict(), "engine": engine}))
+        say(json.dumps({**report.to_dict(), "engine": engine}))
     else:
         first, *others = str(report).splitlines()
-        print(f"{first} ({engine})", *others, sep="\n")
+        say(f"{first} ({engine})", *others, sep="\n")
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mutation_api.cli.terminal import say
 from mutation_api.spark.python_archive import EXTRAS_DEFAULT, pack_python
 
 __all__ = ["add_arguments", "run"]
@@ -39,5 +40,5 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the archive and say what is in it."""
     extras = [each.strip() for each in arguments.extras.split(",") if each.strip()]
     packed = pack_python(arguments.archive, extras=extras, packages=arguments.package)
-    print(f"{packed.archive}: {packed.byte_count / 2**20:.0f} MiB, {', '.join(packed.distributions)}")
+    say(f"{packed.archive}: {packed.byte_count / 2**20:.0f} MiB, {', '.join(packed.distributions)}")
     return 0

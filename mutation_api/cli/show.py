@@ -20,7 +20,9 @@ from typing import Any
 from metastore_client.client import MetastoreClient
 from metastore_client.model import TxnState
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.cli.text_table import text_table
+from mutation_api.types.printable import one_line
 
 __all__ = ["add_arguments", "run"]
 
@@ -59,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
         left_out = max(0, len(aborted) - ABORTED_SHOWN) if is_short else 0
         rows = [*opened, *aborted[: len(aborted) - left_out]]
     for line in map(json.dumps, rows) if arguments.json else _table(rows, arguments.what):
-        print(line)
+        say(one_line(line))
     if left_out:
-        print(f"and {left_out:,} older aborted ones that are not yet cleaned: --all shows them")
+        say(f"and {left_out:,} older aborted ones that are not yet cleaned: --all shows them")
     return 0
 
 

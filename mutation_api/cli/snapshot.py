@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -34,6 +33,7 @@ from mutation_api.cli.arguments.list_arguments import key_values, listed_names
 from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.option_names import in_option_names, option_names
+from mutation_api.cli.terminal import say
 from mutation_api.cli.text_table import text_table
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.orc.read.column_reader import TimestampForm
@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
             export_rows(scan, arguments.output, file_format)
             return 0
         for line in _json_lines(scan) if arguments.json else _table_lines(scan):
-            sys.stdout.write(line + "\n")
+            say(line)
     return 0
 
 

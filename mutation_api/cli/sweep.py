@@ -11,6 +11,7 @@ import argparse
 import json
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.commit.staging import Abandoned
 from mutation_api.upkeep.sweep import SweptSize, SweptTable, sweep
 
@@ -36,9 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
             left += len(swept.found) - len(swept.removed)
             files, size = files + swept.size.file_count, size + swept.size.byte_count
             for line in _lines(swept, arguments):
-                print(line, flush=True)
+                say(line, flush=True)
     if not arguments.json:
-        print(_total(count, left, SweptSize(files, size), is_dry=arguments.dry_run))
+        say(_total(count, left, SweptSize(files, size), is_dry=arguments.dry_run))
     return int(left > 0 and not arguments.dry_run)
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -27,7 +26,9 @@ from mutation_api.cli.arguments.directory_arguments import (
 )
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.option_names import in_option_names, option_names
+from mutation_api.cli.terminal import say, say_aside
 from mutation_api.errors import ReadError
+from mutation_api.types.printable import one_line
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.verify import VerifyProgress, VerifyReport, verify_table, verify_view
 
@@ -59,10 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise ReadError(f"the table's directories cannot be read: {error}") from error
     if arguments.json:
-        print(json.dumps(report.to_json()))
+        say(json.dumps(report.to_json()))
     else:
         for line in _lines(report, notices=arguments.notices):
-            print(line)
+            say(one_line(line))
     return int(not report.is_sound)
 
 
@@ -94,10 +95,9 @@ class _Progress:
         if now - self._last < _PROGRESS_SECONDS:
             return
         self._last = now
-        print(
+        say_aside(
             f"{done.file_count:,} of {done.all_files:,} files, "
-            f"{done.byte_count // _MEGABYTE:,} of {done.all_bytes // _MEGABYTE:,} MiB",
-            file=sys.stderr,
+            f"{done.byte_count // _MEGABYTE:,} of {done.all_bytes // _MEGABYTE:,} MiB"
         )
 
 

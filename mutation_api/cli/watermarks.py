@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.cli.text_table import text_table
 from mutation_api.inputs.find_watermarks import find_watermarks
 from mutation_api.inputs.watermark import Watermark, watermark_table_beside
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     with metastore_from(arguments) as metastore:
         found = find_watermarks(metastore, name, target=arguments.table, source_id=arguments.source)
     for line in _json_lines(found) if arguments.json else _table(found, name):
-        print(line)
+        say(line)
     return 0
 
 

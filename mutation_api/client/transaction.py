@@ -7,8 +7,7 @@
         transaction.add_manifests("default.t", writer_id, manifests)
     # committed here; aborted if the block raised
 
-A transaction is used once and from one thread; only :meth:`Transaction.check` and :meth:`Transaction.abort`
-may be called from any thread.
+It is used once and from one thread; any may call :meth:`Transaction.check` and :meth:`Transaction.abort`.
 """
 
 from __future__ import annotations
@@ -307,9 +306,8 @@ class Transaction(OfOneProcess):
         if not knows_tables:
             session.catalog.forget()
         queued = [s.full_name for s in session.specs if session.catalog.excludes(s)]
-        lease = Lease(
-            session.metastore, session.clock, self._to_lock, session.settings, self._on_lost, queued
-        )
+        known = (session.metastore, session.clock, self._to_lock, session.settings)
+        lease = Lease(*known, self._on_lost, queued)
         lease.acquire()
         self._lease = lease
 
@@ -348,8 +346,7 @@ class Transaction(OfOneProcess):
     def _remove_abandoned(self, names: Iterable[str]) -> None:
         for name in names:
             removed = remove_abandoned(self._tables[name].table, self._begun_lease().open_txns)
-            if removed:
-                txn_ids = [each.txn_id for each in removed]
+            if txn_ids := [each.txn_id for each in removed]:
                 _log.info("removed files that transactions %s had left staged in %s", txn_ids, name)
 
     def _outputs(self) -> list[TableOutput]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from mutation_api.types.printable import one_line
 from mutation_api.update.status import UpdateStatus
 from mutation_api.upkeep.delta_sizes import FileSizes
 
@@ -113,12 +114,7 @@ def _heading(title: str) -> str:
 
 def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
     width = max((len(name) for name, _ in lines), default=0)
-    return [f"{name}:".ljust(width + 2) + _printable(value) for name, value in lines]
-
-
-def _printable(text: str) -> str:
-    """The text without what a terminal would obey: names may have any character."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return [f"{name}:".ljust(width + 2) + one_line(value) for name, value in lines]
 
 
 def status_dict(status: UpdateStatus) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 
 from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from mutation_api.cli.terminal import say_aside
 
 __all__ = ["is_driver_on_yarn", "register_driver", "run_submit", "tell_yarn", "telling_yarn"]
 
@@ -83,12 +84,12 @@ def run_submit(command: Sequence[str], name: str) -> int:
         try:
             _pass_on(program.stderr or (), lines)
         except KeyboardInterrupt:
-            print(_goes_on(_application(lines)), file=sys.stderr)
+            say_aside(_goes_on(_application(lines)))
             raise
     if program.returncode == EXIT_OK:
         return EXIT_OK
     code, text = _ending("".join(lines), name)
-    print(text, file=sys.stderr)
+    say_aside(text)
     return code
 
 
@@ -96,7 +97,7 @@ def _pass_on(source: Iterable[str], lines: list[str]) -> None:
     """Print each line as it comes, and keep those in which something is looked for."""
     is_told = False
     for line in source:
-        print(line, end="", file=sys.stderr, flush=True)
+        say_aside(line, end="")
         is_told = is_told or _DIAGNOSTICS.search(line) is not None
         if is_told or (not lines and _APPLICATION.search(line)):
             lines.append(line)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
-import sys
 from collections.abc import Iterator
 
 from mutation_api.cli.arguments.option_names import in_option_names
+from mutation_api.cli.terminal import say_aside
 from mutation_api.client.wait_log import WAIT_LOG
 
 __all__ = ["waits_are_told"]
@@ -41,4 +41,4 @@ class _OnStandardError(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print the message."""
-        print(f"hive-mutate {self._name}: {record.getMessage()}", file=sys.stderr, flush=True)
+        say_aside(f"hive-mutate {self._name}: {record.getMessage()}")

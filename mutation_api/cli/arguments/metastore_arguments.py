@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from metastore_client.errors import InvalidConfigurationError
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from mutation_api.cli.terminal import say_aside
 
 __all__ = ["ReportLoss", "add_metastore_arguments", "metastore_from"]
 
@@ -56,4 +56,4 @@ class ReportLoss:
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
         """Called from the heartbeat's thread."""
         what = f"transaction {txn_id} on {', '.join(tables)} is lost"
-        print(f"hive-mutate: {what}, stopping: {error}", file=sys.stderr)
+        say_aside(f"hive-mutate: {what}, stopping: {error}")

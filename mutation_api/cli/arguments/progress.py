@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
+
+from mutation_api.cli.terminal import say_aside
 
 __all__ = ["progress"]
 
@@ -15,7 +16,7 @@ def progress(arguments: argparse.Namespace) -> Callable[[str], None]:
 
 
 def _reported(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say_aside(line)
 
 
 def _ignored(line: str) -> None:

@@ -27,6 +27,7 @@ from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
 from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
 from mutation_api.cli.arguments.module_parser import parser_of_modules
 from mutation_api.cli.arguments.progress import progress
+from mutation_api.cli.terminal import say
 from mutation_api.errors import StoppedAtStatementError
 from mutation_api.inputs.engines.choice import EngineBySize
 from mutation_api.inputs.engines.engine import AnySource, Engine
@@ -178,4 +179,4 @@ def _options(arguments: argparse.Namespace) -> IngestOptions:
 
 
 def _print(report: IngestReport, arguments: argparse.Namespace) -> None:
-    print(json.dumps(report.to_dict()) if arguments.json else report, flush=True)
+    say(json.dumps(report.to_dict()) if arguments.json else report, flush=True)

@@ -12,6 +12,7 @@ import re
 
 from mutation_api.cli.arguments.metastore_arguments import metastore_from
 from mutation_api.cli.arguments.progress import progress
+from mutation_api.cli.terminal import say
 from mutation_api.update.compact import (
     DELTA_ROWS_DEFAULT,
     KINDS,
@@ -82,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
             wait_seconds=None if arguments.no_wait else arguments.wait,
             progress=progress(arguments),
         )
-    print(json.dumps(report.to_dict()) if arguments.json else report)
+    say(json.dumps(report.to_dict()) if arguments.json else report)
     return 0
 
 

@@ -11,6 +11,7 @@ import argparse
 from contextlib import ExitStack
 
 from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.cli.update.common import add_run_arguments, engine_of, extract_options
 from mutation_api.update.disable import disable_by
 
@@ -32,5 +33,5 @@ def run(arguments: argparse.Namespace) -> int:
         report = disable_by(
             engine, metastore, arguments.table, extract_options(arguments), discard=arguments.discard
         )
-    print(report)
+    say(report)
     return 1 if report.left else 0

@@ -14,10 +14,10 @@ the source), binlog (MySQL's binary log).
 from __future__ import annotations
 
 import argparse
-import sys
 
 from mutation_api.cli.arguments.list_arguments import listed_names
 from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cli.terminal import say, say_aside
 from mutation_api.update.enable import enable_update
 from mutation_api.update.method import CaptureMethod
 
@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
             null_for=arguments.null_for,
             time_zone=arguments.time_zone,
             dry_run=arguments.dry_run,
-            progress=lambda line: print(line, file=sys.stderr, flush=True),
+            progress=lambda line: say_aside(line),
         )
-    print(report)
+    say(report)
     return 0

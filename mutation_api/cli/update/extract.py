@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.cli.update.common import add_run_arguments, engine_of, extract_options, tables_of
 from mutation_api.update.binlog_options import BinlogOptions
 from mutation_api.update.extract import ExtractReport, extract_by
@@ -94,4 +95,4 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(report: ExtractReport, *, as_json: bool) -> None:
-    print(json.dumps(report.to_dict()) if as_json else report, flush=True)
+    say(json.dumps(report.to_dict()) if as_json else report, flush=True)

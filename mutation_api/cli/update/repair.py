@@ -8,9 +8,9 @@ next "extract" compares the whole table, so nothing that happened meanwhile is l
 from __future__ import annotations
 
 import argparse
-import sys
 
 from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cli.terminal import say, say_aside
 from mutation_api.update.repair import repair_update
 
 __all__ = ["add_arguments", "run"]
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
             metastore,
             arguments.table,
             dry_run=arguments.dry_run,
-            progress=lambda line: print(line, file=sys.stderr, flush=True),
+            progress=lambda line: say_aside(line),
         )
-    print(report)
+    say(report)
     return 0

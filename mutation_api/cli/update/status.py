@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cli.terminal import say
 from mutation_api.cli.update.common import tables_of
 from mutation_api.update.status import update_status
 from mutation_api.update.status_html import status_page
@@ -38,10 +39,10 @@ def run(arguments: argparse.Namespace) -> int:
         found = [update_status(metastore, table) for table in tables_of(arguments, metastore)]
     if arguments.html is not None:
         arguments.html.write_text(status_page(found, time.time()), encoding="utf-8")
-        print(f"{arguments.html.absolute()}: {len(found)} tables")
+        say(f"{arguments.html.absolute()}: {len(found)} tables")
     elif arguments.json:
         for each in found:
-            print(json.dumps(status_dict(each), ensure_ascii=False))
+            say(json.dumps(status_dict(each), ensure_ascii=False))
     else:
-        print("\n\n".join(status_text(each) for each in found))
+        say("\n\n".join(status_text(each) for each in found))
     return 0
