@@ -25,6 +25,8 @@ _VERSION = 1
 _FORM = re.compile(r"AcidTable:([0-9]+):([A-Za-z0-9_=-]*):([0-9a-f]{8})")
 _START = re.compile(r"AcidTable:([0-9]+):")
 _SHOWN_CHARACTERS = 60
+_MAX_BYTES = 128 << 20
+"""A partition takes some 200 bytes."""
 _ROWS_OF_FIELDS: dict[str, type] = {
     "columns": AcidColumn,
     "partition_keys": AcidColumn,
@@ -64,7 +66,7 @@ class AcidTableSerializer:
         """
         payload = _payload(text)
         try:
-            fields = json.loads(zlib.decompress(base64.urlsafe_b64decode(payload)))
+            fields = json.loads(_unpacked(base64.urlsafe_b64decode(payload)))
             for name, kind in _ROWS_OF_FIELDS.items():
                 fields[name] = tuple(kind(*values) for values in fields[name])
             fields["bucket_columns"] = tuple(fields["bucket_columns"])
@@ -79,6 +81,15 @@ class AcidTableSerializer:
             return AcidTable(**fields)
         except (*_DAMAGE, OSError, zlib.error) as error:
             raise ConfigurationError(f"damaged table text {_shown(text)}: {error}") from error
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """Raises ValueError: it is longer than any table's text, and would take all memory."""
+    unpacking = zlib.decompressobj()
+    found = unpacking.decompress(packed, _MAX_BYTES)
+    if not unpacking.eof:
+        raise ValueError(f"it is cut off, or has more than {_MAX_BYTES:,} bytes")
+    return found
 
 
 def _payload(text: str) -> str:

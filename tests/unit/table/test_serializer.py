@@ -76,3 +76,9 @@ def test_a_right_checksum_does_not_make_it_a_table(payload: bytes) -> None:
     """The content is checked as well, field by field."""
     with pytest.raises(ConfigurationError, match="damaged"):
         AcidTableSerializer.decode(text_of(payload))
+
+
+def test_a_text_that_unpacks_to_very_much_is_refused() -> None:
+    """A megabyte of packed zeros would otherwise take a gigabyte of the worker."""
+    with pytest.raises(ConfigurationError, match=r"damaged table text .* bytes"):
+        AcidTableSerializer.decode(text_of(zlib.compress(bytes(200 << 20))))
