@@ -9,7 +9,7 @@ from typing import Protocol
 __all__ = ["FRESH_SECONDS", "Clock", "SystemClock"]
 
 FRESH_SECONDS = 1.0
-"""What the metastore said of a table less than so long ago need not be asked again."""
+"""What the metastore said of a table or a transaction less than so long ago need not be asked again."""
 
 
 class Clock(Protocol):

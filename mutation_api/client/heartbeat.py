@@ -21,13 +21,14 @@ Source: Hive's DbTxnManager.Heartbeater and TxnHandler, observed on 2.3.10.
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 from collections.abc import Callable
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
-from mutation_api.client.clock import Clock
+from mutation_api.client.clock import FRESH_SECONDS, Clock
 from mutation_api.errors import ClientError, LockLostError, TransactionAbortedError
 
 __all__ = ["BEATS_PER_TIMEOUT", "LOST_AFTER_FRACTION", "Heartbeat"]
@@ -75,6 +76,7 @@ class Heartbeat:
         self._mutex = threading.Lock()
         self._stopped = threading.Event()
         self._last_success = clock.now()
+        self._confirmed_at = -math.inf
         self._last_failure: MetastoreError | None = None
         self._lost: ClientError | None = None
 
@@ -93,6 +95,11 @@ class Heartbeat:
         """Stop beating; later answers are ignored. May be called twice; never waits for a call."""
         with self._mutex:
             self._stopped.set()
+
+    def confirm(self) -> None:
+        """Beat now, unless a beat was answered less than FRESH_SECONDS ago."""
+        if self._clock.now() - self._confirmed_at >= FRESH_SECONDS:
+            self.beat()
 
     def beat(self) -> bool:
         """Beat once, now. Returns whether the server confirmed the transaction; its errors are not raised."""
@@ -113,6 +120,7 @@ class Heartbeat:
             )
         else:
             self._last_success = max(self._last_success, asked_at)
+            self._confirmed_at = max(self._confirmed_at, asked_at)
         return self._lost is None
 
     def _beat_on_time(self) -> None:

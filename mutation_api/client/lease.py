@@ -173,12 +173,12 @@ class Lease:
             raise
 
     def beat(self) -> None:
-        """Ask the server now whether the transaction is alive; :attr:`lost` holds the result.
+        """Ask the server whether the transaction is alive, unless it just said so.
 
-        An unreachable server alone does not make the transaction lost.
+        :attr:`lost` holds the result. An unreachable server alone does not make the transaction lost.
         """
         for heartbeat in self._heartbeats:
-            heartbeat.beat()
+            heartbeat.confirm()
 
     def stop(self) -> None:
         """Stop the heartbeats: the transaction is about to end."""

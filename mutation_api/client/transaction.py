@@ -162,8 +162,6 @@ class Transaction(OfOneProcess):
     def changing(self, table_name: str) -> AbstractContextManager[None]:
         """The block in which a table gets its one change set; a block that raises does not count.
 
-        Two change sets could hold the same row, and neither would know of the other.
-
         Raises:
             TransactionStateError: the transaction is not open, or the table already has its changes.
             ConfigurationError: the table was not added to the client.
@@ -215,10 +213,9 @@ class Transaction(OfOneProcess):
         )
         try:
             with metastore_errors_as_ours(f"could not publish transaction {self.id}"):
-                self._begun_lease().beat()
-                self.check()
+                self._beat_and_check()
                 self._published = committer.publish(self._outputs())
-                self.check()
+                self._beat_and_check()
         except BaseException:
             self._roll_back(committer, Step.ABORT)
             raise
@@ -256,8 +253,7 @@ class Transaction(OfOneProcess):
         """
         self.check_process()
         require(self._state, TransactionState.OPEN, "go on", self._txn_id())
-        lost = self._begun_lease().lost
-        if lost is not None:
+        if (lost := self._begun_lease().lost) is not None:
             raise type(lost)(str(lost)) from lost
 
     def on_lost(self, callback: Callable[[ClientError], None]) -> None:
@@ -348,6 +344,10 @@ class Transaction(OfOneProcess):
             removed = remove_abandoned(self._tables[name].table, self._begun_lease().open_txns)
             if txn_ids := [each.txn_id for each in removed]:
                 _log.info("removed files that transactions %s had left staged in %s", txn_ids, name)
+
+    def _beat_and_check(self) -> None:
+        self._begun_lease().beat()
+        self.check()
 
     def _outputs(self) -> list[TableOutput]:
         lease, outputs, is_optimistic = self._begun_lease(), [], self._session.catalog.is_optimistic

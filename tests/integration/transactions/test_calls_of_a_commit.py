@@ -21,15 +21,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
 @pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
 def test_one_row(hive_line: HiveJudge, line_database: str) -> None:
-    metastore = CountedMetastore(hive_line.uri)
     name = f"{line_database}.calls"
-    create_acid_table(metastore, name, [ColumnInfo("id", "bigint")], clustered_by=["id"], num_buckets=1)
-    with connect(metastore) as hive:
-        for number in range(2):
-            metastore.calls.clear()
-            with hive.transaction(name) as transaction:
-                transaction.table(name).append(pa.table({"id": [number]}))
-            called = Counter(call.name for call in metastore.calls)
-            assert called.total() <= MOST[hive_line.line], called
-            assert called["get_table_req"] <= 2
+    with CountedMetastore(hive_line.uri) as metastore:
+        create_acid_table(metastore, name, [ColumnInfo("id", "bigint")], clustered_by=["id"], num_buckets=1)
+        with connect(metastore) as hive:
+            for number in range(2):
+                metastore.calls.clear()
+                with hive.transaction(name) as transaction:
+                    transaction.table(name).append(pa.table({"id": [number]}))
+                called = Counter(call.name for call in metastore.calls)
+                assert called.total() <= MOST[hive_line.line], called
+                assert called["get_table_req"] <= 2
     assert hive_line.sql(f"select count(*), sum(id) from {name}") == [[2, 1]]
