@@ -21,7 +21,7 @@ from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, sig
 from mutation_api.types.calendar import FIRST_GREGORIAN_DAY
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
 
-__all__ = ["column_count", "column_id", "column_ids", "comparable_range"]
+__all__ = ["column_count", "column_id", "comparable_range"]
 
 Range = tuple[Any, Any]
 """Smallest and largest value, in the form of :meth:`mutation_api.orc.read.key_filter.KeyFilter.meets`."""
@@ -44,15 +44,6 @@ def column_id(schema: pa.Schema, name: str) -> int:
     if not inner:
         return 1 + number
     return 2 + number + _child(list(data_type), inner)[0]
-
-
-def column_ids(schema: pa.Schema, name: str) -> frozenset[int]:
-    """Numbers of a column of a file, of the columns nested in it and of those around it."""
-    outer, _, inner = name.partition(".")
-    data_type = schema.field(outer).type
-    first = column_id(schema, name)
-    count = column_count(data_type.field(inner).type if inner else data_type)
-    return frozenset({0, column_id(schema, outer), *range(first, first + count)})
 
 
 def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveType) -> Range | None:

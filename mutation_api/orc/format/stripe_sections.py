@@ -7,6 +7,7 @@ Source: orc_proto.proto and the ORC v1 specification (stripe statistics, stripe 
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
@@ -121,13 +122,8 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
     zone = ""
     for field, value in fields_of(message):
         if field == STRIPE_STREAM:
-            found = {number: as_number(each) for number, each in fields_of(as_bytes(value))}
-            stream = Stream(
-                found.get(STREAM_KIND, 0),
-                found.get(STREAM_COLUMN, 0),
-                start,
-                start + found.get(STREAM_LENGTH, 0),
-            )
+            kind, column, length = _stream(as_bytes(value))
+            stream = Stream(kind, column, start, start + length)
             if stream.stop > stop or stream.column >= len(tail.types) or len(streams) > _most_streams(tail):
                 raise ValueError(
                     f"stream {len(streams)} of column {stream.column} ends at byte {stream.stop}; the "
@@ -136,9 +132,7 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
             streams.append(stream)
             start = stream.stop
         elif field == _STRIPE_ENCODING:
-            encoding = dict(fields_of(as_bytes(value)))
-            kind, size = (as_number(encoding.get(each, 0)) for each in (_ENCODING_KIND, _DICTIONARY_SIZE))
-            encodings.append(Encoding(kind, size))
+            encodings.append(_encoding(as_bytes(value)))
             if len(encodings) > len(tail.types):
                 raise ValueError(f"more encodings than the {len(tail.types)} columns of the file")
         elif field == STRIPE_WRITER_ZONE:
@@ -146,6 +140,19 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
             if not is_zone_name(zone):
                 raise ValueError(f"{zone[:80]!r} is no name of a time zone")
     return StripeFooter(tuple(streams), tuple(encodings), zone)
+
+
+@functools.lru_cache(maxsize=4096)
+def _stream(message: bytes) -> tuple[int, int, int]:
+    """Kind, column and length. Small files have the same streams, so most are known."""
+    found = {number: as_number(each) for number, each in fields_of(message)}
+    return found.get(STREAM_KIND, 0), found.get(STREAM_COLUMN, 0), found.get(STREAM_LENGTH, 0)
+
+
+@functools.lru_cache(maxsize=1024)
+def _encoding(message: bytes) -> Encoding:
+    found = dict(fields_of(message))
+    return Encoding(as_number(found.get(_ENCODING_KIND, 0)), as_number(found.get(_DICTIONARY_SIZE, 0)))
 
 
 def _most_streams(tail: OrcTail) -> int:

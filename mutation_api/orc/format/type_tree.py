@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, numbers_in
 
-__all__ = ["DEEPEST", "LARGEST_COUNT", "TypeKind", "TypeNode", "type_nodes"]
+__all__ = ["DEEPEST", "LARGEST_COUNT", "TypeKind", "TypeNode", "column_numbers", "type_nodes"]
 
 DEEPEST = 100
 """Types within types that are read; decoders, and what is done with values, go down by recursion."""
@@ -44,6 +44,30 @@ class TypeNode(NamedTuple):
     kind: int
     children: tuple[int, ...]
     names: tuple[str, ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def column_numbers(types: tuple[bytes, ...], name: str) -> frozenset[int]:
+    """Numbers of a column of a file, of the columns nested in it and of those around it.
+
+    Args:
+        types: serialised types.
+        name: ``row.x`` is field ``x`` of struct ``row``.
+
+    Raises:
+        KeyError: the file does not have this column.
+        ValueError, IndexError: as :func:`type_nodes`.
+    """
+    nodes, around = type_nodes(types), [0]
+    for part in name.split(".", 1):
+        names = nodes[around[-1]].names
+        if part not in names:
+            raise KeyError(name)
+        around.append(nodes[around[-1]].children[names.index(part)])
+    last = around[-1]
+    while nodes[last].children:
+        last = nodes[last].children[-1]
+    return frozenset({*around, *range(around[-1], last + 1)})
 
 
 @functools.lru_cache(maxsize=64)

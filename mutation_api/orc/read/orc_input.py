@@ -27,10 +27,11 @@ from mutation_api.errors import (
 )
 from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, fault_of, null_keys
 from mutation_api.orc.format.stored_values import holds_dates
-from mutation_api.orc.format.stripe_ranges import Range, column_id, column_ids, comparable_range
+from mutation_api.orc.format.stripe_ranges import Range, column_id, comparable_range
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, tail_length, tail_of
 from mutation_api.orc.format.time_zones import add_zone, find_zones, missing_zone, named_zone
+from mutation_api.orc.format.type_tree import column_numbers
 from mutation_api.orc.read.char_padding import may_be_padded, without_padding
 from mutation_api.orc.read.column_reader import ReadOptions, replace_timestamps
 from mutation_api.orc.read.open_files import OpenFile
@@ -136,12 +137,14 @@ class OrcInput:
         return checked_stripe(opened.stream, self._tail, index)
 
     def _numbers(self, columns: Sequence[str]) -> frozenset[int]:
-        return frozenset[int]().union(*(column_ids(self.schema, name) for name in columns))
+        return frozenset[int]().union(*(column_numbers(self._tail.types, name) for name in columns))
 
     def _with_null_keys(self, columns: Sequence[str], footer: StripeFooter) -> list[str]:
         """Columns with maps whose keys may be NULL: pyarrow would end the process, if one is."""
         found = null_keys(footer, self._tail)
-        return [name for name in columns if found and not found.isdisjoint(column_ids(self.schema, name))]
+        return [
+            name for name in columns if found and not found.isdisjoint(column_numbers(self._tail.types, name))
+        ]
 
     def read_rows(
         self, index: int, columns: Sequence[str], positions: NDArray[np.int64], stripe_rows: int
