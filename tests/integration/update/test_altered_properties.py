@@ -30,6 +30,8 @@ from mutation_api.update.tables import get_table, require_settings
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
+pytestmark = pytest.mark.slow
+
 ORDERS = "(id INTEGER NOT NULL PRIMARY KEY, item VARCHAR(40), v INTEGER, at TIMESTAMP NULL)"
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"), ColumnInfo("at", "timestamp"))
 

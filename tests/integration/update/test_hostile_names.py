@@ -13,6 +13,8 @@ from mutation_api.update.status import update_status
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 
+pytestmark = pytest.mark.slow
+
 NAMES = (
     "$hm$",
     "$hm",
