@@ -39,13 +39,13 @@ class Place:
                 queue = _queues.get(table)
                 if queue is not None and self in queue:
                     queue.remove(self)
-                    for other in list(queue)[:1]:
-                        other.is_next.set()
-                    if not queue:
+                    if queue:
+                        queue[0].is_next.set()
+                    else:
                         del _queues[table]
 
 
-_mutex = threading.RLock()
+_mutex = threading.Lock()
 _queues: dict[tuple[int, str], deque[Place]] = {}
 """Writers by table; the first of each holds the table, or asks the metastore for it."""
 
@@ -53,7 +53,7 @@ _queues: dict[tuple[int, str], deque[Place]] = {}
 def _begin_anew() -> None:
     """A forked process has none of the writers, and its copy of the mutex may be taken for ever."""
     global _mutex
-    _mutex = threading.RLock()
+    _mutex = threading.Lock()
     _queues.clear()
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from metastore_client.capabilities import Capabilities
@@ -270,17 +270,11 @@ class Lock:
         """
         assert self.id is not None
         try:
-            locks = [
-                each
-                for c in self._components
-                if c.partition is None
-                for each in self._metastore.show_locks(c.database, c.table)
-            ]
+            others = self._locks_of_others()
         except MetastoreError as error:
             _log.warning("could not ask for the locks before lock %d: %s", self.id, error)
             return 1
-        writers = [each for each in locks if each.type is not LockType.SHARED_READ]
-        return max(1, len({each.txn_id for each in writers if each.lock_id < self.id} - {self._txn_id}))
+        return max(1, len({each.txn_id for each in others if each.lock_id < self.id}))
 
     def _is_granted(self, pace: Pace, asked: float) -> bool:
         """Look how many are before us, which is cheap, and ask for the lock if we are next."""
@@ -331,20 +325,16 @@ class Lock:
 
     def _blockers(self) -> str:
         try:
-            held = [info for c in self._components if c.partition is None for info in self._held_by_others(c)]
+            held = [each for each in self._locks_of_others() if each.state is LockState.ACQUIRED]
         except MetastoreError as error:
             return f"its holders are unknown, because the metastore could not be asked ({error})"
         return "held by " + ("; ".join(map(_describe, held)) or "no other transaction any more")
 
-    def _held_by_others(self, component: LockComponent) -> Sequence[LockInfo]:
-        infos = self._metastore.show_locks(component.database, component.table)
-        return [
-            i
-            for i in infos
-            if i.txn_id != self._txn_id
-            and i.state is LockState.ACQUIRED
-            and i.type is not LockType.SHARED_READ  # our requests never wait for those
-        ]
+    def _locks_of_others(self) -> list[LockInfo]:
+        """Those on our tables, held or awaited, but for SHARED_READ, for which our requests never wait."""
+        tables = [c for c in self._components if c.partition is None]
+        locks = [each for c in tables for each in self._metastore.show_locks(c.database, c.table)]
+        return [i for i in locks if i.txn_id != self._txn_id and i.type is not LockType.SHARED_READ]
 
 
 def _describe(info: LockInfo) -> str:
