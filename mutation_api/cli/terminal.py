@@ -12,9 +12,9 @@ from mutation_api.types.printable import printable
 __all__ = ["safe_warnings", "say", "say_aside"]
 
 
-def say(*parts: object, sep: str = " ", end: str = "\n", flush: bool = False) -> None:
+def say(*parts: object, sep: str = " ", flush: bool = False) -> None:
     """Print to standard output; see :func:`~mutation_api.types.printable.printable`."""
-    print(printable(sep.join(map(str, parts))), end=end, flush=flush)
+    print(printable(sep.join(map(str, parts))), flush=flush)
 
 
 def say_aside(*parts: object, end: str = "\n") -> None:

@@ -12,11 +12,7 @@ __all__ = ["progress"]
 
 def progress(arguments: argparse.Namespace) -> Callable[[str], None]:
     """What is called with each line; reads ``--quiet``."""
-    return _ignored if arguments.quiet else _reported
-
-
-def _reported(line: str) -> None:
-    say_aside(line)
+    return _ignored if arguments.quiet else say_aside
 
 
 def _ignored(line: str) -> None:

@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
             null_for=arguments.null_for,
             time_zone=arguments.time_zone,
             dry_run=arguments.dry_run,
-            progress=lambda line: say_aside(line),
+            progress=say_aside,
         )
     say(report)
     return 0

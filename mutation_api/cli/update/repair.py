@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
             metastore,
             arguments.table,
             dry_run=arguments.dry_run,
-            progress=lambda line: say_aside(line),
+            progress=say_aside,
         )
     say(report)
     return 0
