@@ -158,10 +158,21 @@ class SourceUrl:
         """Whether both lead the same account to the same database in the same way."""
         return self._place() == other._place()
 
+    @property
+    def server_kind(self) -> str:
+        """The kind of its server: MariaDB and MySQL are one, and either scheme leads to both."""
+        return _SAME_SERVER.get(self.kind, self.kind)
+
     def _place(self) -> tuple[object, ...]:
-        kind = _SAME_SERVER.get(self.kind, self.kind)
         port = self.port or _PORTS.get(self.kind)
-        return (kind, self.user, self.host.lower(), port, self.database, sorted(self.options.items()))
+        return (
+            self.server_kind,
+            self.user,
+            self.host.lower(),
+            port,
+            self.database,
+            sorted(self.options.items()),
+        )
 
 
 def _options(text: str, kind: str, what: str) -> dict[str, str]:

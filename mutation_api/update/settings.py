@@ -125,7 +125,7 @@ class UpdateSettings:
             return "has no version column that could be verified, only the row-version methods have"
         if not self.verifies_key and not method.is_insert_only:
             return "always needs its key; only the insert-only methods can go without its verification"
-        if method is CaptureMethod.BINLOG and self.source.kind not in ("mysql", "mariadb"):
+        if method is CaptureMethod.BINLOG and self.source.server_kind != "mysql":
             return "is MySQL's and MariaDB's alone"
         return ""
 
@@ -138,9 +138,8 @@ class UpdateSettings:
         url = self.source
         if self.method is CaptureMethod.BINLOG:
             return f"mysql:{url.host or 'localhost'}:{url.port or 3306}/{url.database}"
-        kind = "mysql" if url.kind == "mariadb" else url.kind
         port = f":{url.port}" if url.port else ""
-        return f"{kind}:{url.host}{port}/{url.database}#{self.identifier}"
+        return f"{url.server_kind}:{url.host}{port}/{url.database}#{self.identifier}"
 
     @property
     def names(self) -> ObjectNames:
