@@ -40,6 +40,11 @@ class MetastoreClient(Protocol):
     """The calls of the mutation path."""
 
     # -- the server --------------------------------------------------------------------------------
+    @property
+    def address(self) -> str:
+        """Where the server is: the addresses as they were given. No two servers have the same."""
+        ...
+
     def capabilities(self) -> Capabilities:
         """The capabilities of this server, probed once and kept."""
         ...

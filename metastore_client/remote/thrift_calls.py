@@ -78,7 +78,12 @@ class ThriftCalls:
         self.close()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({','.join(map(str, self.config.addresses))})"
+        return f"{type(self).__name__}({self.address})"
+
+    @property
+    def address(self) -> str:
+        """See :meth:`MetastoreClient.address`."""
+        return ",".join(map(str, self.config.addresses))
 
     def capabilities(self) -> Capabilities:
         """See :meth:`MetastoreClient.capabilities`."""

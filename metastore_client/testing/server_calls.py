@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +19,8 @@ __all__ = ["TXN_TIMEOUT_SECONDS_DEFAULT", "ServerCalls", "server_call"]
 
 TXN_TIMEOUT_SECONDS_DEFAULT = 300.0
 """``hive.txn.timeout``: a transaction or lock without a heartbeat for longer than this is reaped."""
+
+_numbers = itertools.count(1)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,6 +67,7 @@ class ServerCalls:
         capabilities: Capabilities = HIVE_2_3,
     ) -> None:
         self.calls: list[str] = []
+        self.address = f"memory:{os.getpid()}.{next(_numbers)}"
         self._mutex = threading.RLock()
         self.txn_timeout_seconds = txn_timeout_seconds
         self._capabilities = capabilities

@@ -46,8 +46,8 @@ from mutation_api.client.clock import Clock
 from mutation_api.client.failure import client_error
 from mutation_api.client.heartbeat import Heartbeat
 from mutation_api.client.late_aborts import abort_later
-from mutation_api.client.local_queue import Place, queue_up
 from mutation_api.client.lock import Lock, Marks
+from mutation_api.client.machine_queue import Place, queue_up
 from mutation_api.errors import ClientError, TransactionError
 
 __all__ = ["Lease", "LeaseSettings"]
@@ -79,10 +79,10 @@ class Lease:
     Args:
         metastore: must allow calls from several threads.
         clock: times the waits.
-        find_components: returns what to lock, as of now; called before each lock request.
+        find_components: asks the metastore what to lock; called before each lock request.
         settings: the client's.
         on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
-        queued_tables: those whose writers wait for each other; threads of this process do so here.
+        queued_tables: those whose writers wait for each other; those of this machine do so here.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Lease:
     ) -> None:
         self.roll_overs = 0
         self.lock_wait_seconds = 0.0
-        self.began_at_once = False
+        self.knows_tables = False
         self._metastore = metastore
         self._clock = clock
         self._find_components = find_components
@@ -222,7 +222,7 @@ class Lease:
         self._components = self._find_components()
         writers = self._writers()
         waited = self._open_and_lock(deadline)
-        self.began_at_once = not waited
+        self.knows_tables = not waited
         if waited and self._can_conflict():
             return self._roll_over(deadline, may_give_way=may_give_way)
         self._look()
@@ -325,9 +325,9 @@ class Lease:
         Returns False if another request is queued between the two.
         """
         guard = self.txn_id
-        self.began_at_once = False
         for _ in range(ROLL_OVERS):
             self._components = self._find_components()
+            self.knows_tables = True
             lock = self._open_and_request(_shared(self._components))
             if not lock.is_acquired:
                 if may_give_way:

@@ -31,25 +31,25 @@ from metastore_client.model import (
 )
 from mutation_api.client.clock import Clock
 from mutation_api.client.failure import metastore_errors_as_ours
-from mutation_api.client.wait_log import WAIT_LOG
+from mutation_api.client.wait_log import TELL_AFTER_SECONDS, WAIT_LOG
 from mutation_api.errors import LockNotAcquiredError
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = ["Lock", "LockedTable", "Marks", "Pace", "WriteLock", "lock_components", "locks_of_others"]
 
-MIN_POLL_SECONDS = 0.02
-"""Whoever is next asks at least so long after the last time. Asking keeps the server busy for 5 to 20 ms."""
-MIN_LOOK_SECONDS = 0.05
-"""Others look at the queue after so long for each one before them."""
+MIN_ASK_SECONDS = 0.02
+"""With nobody before it a transaction asks for its lock after so long. That keeps the server busy for 5 to 20
+ms, in which it grants no other lock."""
+MIN_LOOK_SECONDS = 0.01
+"""Whoever is next looks after so long whether the lock is still held, which costs the server 1 to 2 ms."""
+MIN_LOOK_OF_OTHERS_SECONDS = 0.05
+"""Others look after so long for each one before them."""
 POLL_SHARE = 0.1
 """They wait longer, by this part of the time for which nothing has moved."""
 MAX_LOOKING_SECONDS = 1.0
 """Longer pauses end with a request for the lock, whoever seems to be before us."""
 MAX_POLL_SECONDS = 15.0
 """Hive doubles from 100 ms to 60 s, whoever is next: then a lock that is often wanted is mostly idle."""
-
-TELL_AFTER_SECONDS = 3.0
-"""A wait of this length is told, with the holders, to the logger WAIT_LOG."""
 
 _log = logging.getLogger(__name__)
 _wait_log = logging.getLogger(WAIT_LOG)
@@ -190,9 +190,9 @@ class Pace:
         self.ahead = ahead
 
     def pause(self, now: float) -> float:
-        """Seconds until it asks again."""
-        least = MIN_POLL_SECONDS if self.ahead == 1 else MIN_LOOK_SECONDS
-        return min(self.ahead * max(least, POLL_SHARE * (now - self.moved)), MAX_POLL_SECONDS)
+        """Seconds until it looks or asks again."""
+        least = {0: MIN_ASK_SECONDS, 1: MIN_LOOK_SECONDS}.get(self.ahead, MIN_LOOK_OF_OTHERS_SECONDS)
+        return min(max(1, self.ahead) * max(least, POLL_SHARE * (now - self.moved)), MAX_POLL_SECONDS)
 
 
 class Lock:
@@ -264,7 +264,7 @@ class Lock:
             self._clock.sleep(min(pace.pause(asked), remaining))
 
     def _ahead(self) -> int:
-        """How many transactions hold the lock or asked for it before us; at least one, the holder.
+        """How many transactions hold the lock or asked for it before us, as far as they are known.
 
         The server grants locks in the order of their ids.
         """
@@ -273,14 +273,14 @@ class Lock:
             others = self._locks_of_others()
         except MetastoreError as error:
             _log.warning("could not ask for the locks before lock %d: %s", self.id, error)
-            return 1
-        return max(1, len({each.txn_id for each in others if each.lock_id < self.id}))
+            return 0
+        return len({each.txn_id for each in others if each.lock_id < self.id})
 
     def _is_granted(self, pace: Pace, asked: float) -> bool:
-        """Look how many are before us, which is cheap, and ask for the lock if we are next."""
-        if pace.ahead > 1 and self._clock.now() - asked < MAX_LOOKING_SECONDS:
+        """Look how many are before us, which is cheap, and ask for the lock if nobody is."""
+        if pace.ahead and self._clock.now() - asked < MAX_LOOKING_SECONDS:
             pace.see(self._clock.now(), self._ahead())
-            if pace.ahead > 1:
+            if pace.ahead:
                 return False
         return self.poll()
 

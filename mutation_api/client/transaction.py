@@ -60,6 +60,7 @@ class Transaction(OfOneProcess):
         self._state = TransactionState.INACTIVE
         self._mutex = threading.RLock()
         self._lease: Lease | None = None
+        self._knows_tables = False
         self._tables: dict[str, OpenTable] = {}
         self._written = WrittenTables()
         self._published: dict[str, PublishedTable] = {}
@@ -144,9 +145,10 @@ class Transaction(OfOneProcess):
             TransactionStateError: the transaction has already begun.
         """
         after = next_state(self._state, Step.BEGIN, self._txn_id())
+        self._knows_tables = just_connected
         self._phases.restart()
         try:
-            self._acquire(knows_tables=just_connected)
+            self._acquire()
             with metastore_errors_as_ours(f"could not read the tables of transaction {self._txn_id()}"):
                 self._read_tables()
         except BaseException:
@@ -297,18 +299,18 @@ class Transaction(OfOneProcess):
         except Exception:
             _log.exception("could not abort transaction %s after %r", self._txn_id(), error)
 
-    def _acquire(self, *, knows_tables: bool) -> None:
+    def _acquire(self) -> None:
         session = self._session
-        if not knows_tables:
-            session.catalog.forget()
         queued = [s.full_name for s in session.specs if session.catalog.excludes(s)]
         known = (session.metastore, session.clock, self._to_lock, session.settings)
-        lease = Lease(*known, self._on_lost, queued)
-        lease.acquire()
+        (lease := Lease(*known, self._on_lost, queued)).acquire()
         self._lease = lease
 
     def _to_lock(self) -> tuple[LockComponent, ...]:
         catalog = self._session.catalog
+        if not self._knows_tables:
+            catalog.forget()
+        self._knows_tables = False
         with metastore_errors_as_ours("could not read the tables of a transaction"):
             return lock_components([catalog.to_lock(s) for s in self._session.specs])
 
@@ -317,8 +319,8 @@ class Transaction(OfOneProcess):
 
         If nobody held it, what was read just before will do: the committer compares it with what it finds.
         """
-        catalog, at_once = self._session.catalog, self._begun_lease().began_at_once
-        opened = [catalog.read_with_partition_names(s, may_know=at_once) for s in self._session.specs]
+        catalog, knows = self._session.catalog, self._begun_lease().knows_tables
+        opened = [catalog.read_with_partition_names(s, may_know=knows) for s in self._session.specs]
         self._tables = {o.table.full_name: o for o in opened}
 
     def _with_partitions(self, table_name: str) -> OpenTable:
@@ -373,9 +375,7 @@ class Transaction(OfOneProcess):
             )
         except BaseException:
             self._step(Step.LOSE_TRACK)
-            _log.error(
-                "transaction %d was interrupted while it committed: look up whether it is committed", self.id
-            )
+            _log.error("transaction %d was interrupted while it committed: look up its outcome", self.id)
             raise
         finally:
             self._begun_lease().release()

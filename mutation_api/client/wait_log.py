@@ -6,6 +6,9 @@ level INFO: Python prints what is above it even where nobody has asked for a log
 
 from __future__ import annotations
 
-__all__ = ["WAIT_LOG"]
+__all__ = ["TELL_AFTER_SECONDS", "WAIT_LOG"]
 
 WAIT_LOG = "mutation_api.client.lock.wait"
+
+TELL_AFTER_SECONDS = 3.0
+"""A wait of this length is told."""

@@ -199,6 +199,8 @@ def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Co
         else:
             storage.delete_directory(directory)
             storage.abandon(_uploads_of(storage, root, table, write_ids))
+    except FileNotFoundError:
+        return False  # another client that begins removed it first
     except OSError as error:
         _log.warning("could not remove staged files in %s: %s", directory, error)
         return False

@@ -21,7 +21,7 @@ from metastore_client.model import (
 )
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.client.lease import Lease, LeaseSettings
-from mutation_api.client.lock import MIN_POLL_SECONDS, LockedTable, Marks, WriteLock, lock_components
+from mutation_api.client.lock import MIN_LOOK_SECONDS, LockedTable, Marks, WriteLock, lock_components
 from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.errors import ConnectionFailedError, LockNotAcquiredError, TransactionError
 from tests.fixtures.fix_clock import FakeClock
@@ -170,7 +170,7 @@ def test_waits_then_rolls_over_and_can_commit(capabilities: Capabilities) -> Non
     lease.acquire()
     lease.stop()
     assert lease.roll_overs == 1
-    assert clock.sleeps == [MIN_POLL_SECONDS, MIN_POLL_SECONDS]
+    assert clock.sleeps == [MIN_LOOK_SECONDS, MIN_LOOK_SECONDS]
     assert lease.valid_txn_list.is_valid(other)
     states = {t.id: t.state for t in metastore.get_open_txns().txns}
     assert [i for i, s in states.items() if s is TxnState.OPEN] == [lease.txn_id - 1, lease.txn_id]
@@ -293,7 +293,7 @@ def test_a_short_wait_is_not_told(capabilities: Capabilities, caplog: pytest.Log
     caplog.set_level(logging.INFO, WAIT_LOG)
     metastore = InMemoryMetastore(capabilities=capabilities)
     other = _other_writer(metastore)
-    still = [lambda: None] * 30
+    still = [lambda: None] * 36
     lease = _lease(metastore, ScriptedClock(*still, lambda: metastore.commit_txn(other)))
     lease.acquire()
     lease.release()
@@ -450,7 +450,7 @@ def test_optimistic_writers_wait_where_the_server_gives_no_choice(capabilities: 
     lease.acquire()
     lease.stop()
     if not capabilities.has_exclusive_write_lock:
-        assert clock.sleeps == [MIN_POLL_SECONDS]
+        assert clock.sleeps == [MIN_LOOK_SECONDS]
         return
     assert (clock.sleeps, lease.roll_overs) == ([], 0)
     metastore.commit_txn(other)

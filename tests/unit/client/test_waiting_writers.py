@@ -1,9 +1,14 @@
-"""Writers that wait for each other: when they ask again, and the queue of one process."""
+"""Writers that wait for each other: when they ask again, and the queue of one machine."""
 
 from __future__ import annotations
 
-import functools
+import concurrent.futures
+import fcntl
+import logging
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -12,10 +17,17 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.client import local_queue
+from mutation_api.client import machine_queue
 from mutation_api.client.clock import SystemClock
-from mutation_api.client.local_queue import MAX_WAIT_SECONDS, Place, queue_up
-from mutation_api.client.lock import MAX_POLL_SECONDS, MIN_LOOK_SECONDS, MIN_POLL_SECONDS, Pace
+from mutation_api.client.lock import (
+    MAX_POLL_SECONDS,
+    MIN_ASK_SECONDS,
+    MIN_LOOK_OF_OTHERS_SECONDS,
+    MIN_LOOK_SECONDS,
+    Pace,
+)
+from mutation_api.client.machine_queue import STILL_SECONDS, Place, queue_up
+from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.hive.connection import connect
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_clock import FakeClock, wait_until
@@ -25,22 +37,35 @@ WRITERS = 6
 ROWS = 5
 
 
-def test_the_nearer_a_turn_the_sooner_it_asks() -> None:
-    assert Pace(0.0, 1).pause(0.0) == MIN_POLL_SECONDS
-    assert Pace(0.0, 5).pause(0.0) == pytest.approx(5 * MIN_LOOK_SECONDS)
+def test_the_nearer_a_turn_the_sooner_it_looks() -> None:
+    assert Pace(0.0, 0).pause(0.0) == MIN_ASK_SECONDS
+    assert Pace(0.0, 1).pause(0.0) == MIN_LOOK_SECONDS
+    assert Pace(0.0, 5).pause(0.0) == pytest.approx(5 * MIN_LOOK_OF_OTHERS_SECONDS)
     assert Pace(0.0, 1).pause(60.0) == pytest.approx(6.0)
     assert Pace(0.0, 5).pause(3600.0) == MAX_POLL_SECONDS
 
 
-def test_a_queue_that_moves_is_asked_soon_again() -> None:
+def test_a_queue_that_moves_is_looked_at_soon_again() -> None:
     pace = Pace(0.0, 3)
     pace.see(60.0, 3)
     assert pace.pause(60.0) == MAX_POLL_SECONDS
     pace.see(70.0, 1)
-    assert pace.pause(70.0) == MIN_POLL_SECONDS
+    assert pace.pause(70.0) == MIN_LOOK_SECONDS
 
 
-def test_one_waits_for_the_other_in_turn() -> None:
+@pytest.fixture
+def queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of this test's queues, which need not be there yet."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"hive-mutation-api-{os.getuid()}"
+
+
+def _waiting(queues: Path) -> int:
+    """How many places of this process's writers are taken."""
+    return sum(path.parent == queues for path, _ in list(machine_queue._taken))
+
+
+def test_one_waits_for_the_other_in_turn(queues: Path) -> None:
     metastore, clock = InMemoryMetastore(), SystemClock()
     order: list[int] = []
     first = queue_up(metastore, [NAME], clock, clock.now() + 60)
@@ -54,60 +79,157 @@ def test_one_waits_for_the_other_in_turn() -> None:
     for number in range(3):
         threads.append(threading.Thread(target=wait, args=(number,)))
         threads[-1].start()
-        wait_until(functools.partial(_has_waiting, metastore, number + 2), "the thread waits")
+        wait_until(lambda: _waiting(queues) == len(threads) + 1, "the thread waits")
     assert order == []
     first.give_back()
     first.give_back()
     for thread in threads:
         thread.join()
     assert order == [0, 1, 2]
-    assert _waiting(metastore) == []
+    assert list(queues.iterdir()) == [], "the last one removes the file"
 
 
-def _has_waiting(metastore: InMemoryMetastore, count: int) -> bool:
-    return len(_waiting(metastore)) == count
-
-
-def _waiting(metastore: InMemoryMetastore) -> list[object]:
-    with local_queue._mutex:
-        return list(local_queue._queues.get((id(metastore), NAME), ()))
-
-
-@pytest.mark.parametrize(("deadline", "waits"), [(60, MAX_WAIT_SECONDS), (1, 1)])
-def test_the_wait_is_bounded(deadline: float, waits: float) -> None:
+def test_other_tables_and_metastores_have_queues_of_their_own(queues: Path) -> None:
     metastore, clock = InMemoryMetastore(), FakeClock()
-    first = queue_up(metastore, [NAME], clock, clock.now() + deadline)
-    second: list[Place] = []
-    thread = threading.Thread(
-        target=lambda: second.append(queue_up(metastore, [NAME], clock, clock.now() + deadline))
-    )
-    thread.start()
-    clock.wait_for_waiters(1)
-    clock.advance(waits * 0.9)
-    assert second == []
-    clock.advance(waits * 0.2)
-    thread.join()
-    assert second[0].tables == []
-    first.give_back()
-
-
-def test_a_thread_does_not_wait_for_itself() -> None:
-    """It would never come to the end of its first transaction; the metastore's error names that one."""
-    metastore, clock = InMemoryMetastore(), FakeClock()
-    places = [queue_up(metastore, [NAME], clock, clock.now() + 60) for _ in range(2)]
-    assert clock.now() == FakeClock().now()
+    wanted = [(metastore, "default.t"), (metastore, "default.u"), (InMemoryMetastore(), "default.t")]
+    places = [queue_up(where, [table], clock, clock.now() + 60) for where, table in wanted]
+    assert len(list(queues.iterdir())) == len(wanted)
+    assert clock.sleeps == []
     for place in places:
         place.give_back()
 
 
-def test_a_forked_process_begins_anew() -> None:
-    metastore, clock = InMemoryMetastore(), SystemClock()
+def _in_another_thread(metastore: InMemoryMetastore, clock: FakeClock, deadline: float) -> Place:
+    with concurrent.futures.ThreadPoolExecutor(1) as other:
+        return other.submit(queue_up, metastore, [NAME], clock, deadline).result()
+
+
+@pytest.mark.parametrize(("bound", "waits"), [(60, STILL_SECONDS), (1, 1)])
+def test_who_sees_nothing_move_goes_to_the_metastore(queues: Path, bound: float, waits: float) -> None:
+    metastore, clock = InMemoryMetastore(), FakeClock()
+    started = clock.now()
+    first = queue_up(metastore, [NAME], clock, started + bound)
+    second = _in_another_thread(metastore, clock, started + bound)
+    assert clock.now() - started == pytest.approx(waits, abs=0.01)
+    assert second.tickets == []
+    first.give_back()
+
+
+def test_a_thread_does_not_wait_for_itself(queues: Path) -> None:
+    """It would never come to the end of its first transaction; the metastore's error names that one."""
+    metastore, clock = InMemoryMetastore(), FakeClock()
+    places = [queue_up(metastore, [NAME], clock, clock.now() + 60) for _ in range(2)]
+    assert clock.sleeps == []
+    for place in places:
+        place.give_back()
+
+
+def test_a_forked_process_has_no_place(queues: Path) -> None:
+    """Neither does it keep that of its parent."""
+    metastore, clock = InMemoryMetastore(), FakeClock()
     place = queue_up(metastore, [NAME], clock, clock.now() + 60)
+    (read, write), (waits, ends) = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
-        os._exit(len(_waiting(metastore)))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        os.write(write, bytes([len(machine_queue._taken)]))
+        os.close(ends)
+        os.read(waits, 1)
+        os._exit(0)
+    assert os.read(read, 1) == bytes([0])
     place.give_back()
+    _in_another_thread(metastore, clock, clock.now() + 60).give_back()
+    assert clock.sleeps == []
+    os.close(ends)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    for each in (read, write, waits):
+        os.close(each)
+
+
+DIES = """
+import sys, os, types
+from mutation_api.client.clock import SystemClock
+from mutation_api.client.machine_queue import queue_up
+queue_up(types.SimpleNamespace(address=sys.argv[1]), [sys.argv[2]], SystemClock(), 1e9)
+print("has its place", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_process_that_dies_leaves_the_queue(queues: Path) -> None:
+    """Until then a writer of another process waits for it."""
+    metastore, clock = InMemoryMetastore(), FakeClock()
+    command = [sys.executable, "-c", DIES, metastore.address, NAME]
+    environment = {**os.environ, "TMPDIR": str(queues.parent)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "has its place\n"
+        queue_up(metastore, [NAME], clock, clock.now() + 60).give_back()
+        assert sum(clock.sleeps) == pytest.approx(STILL_SECONDS, abs=0.01)
+        process.kill()
+    clock.sleeps.clear()
+    queue_up(metastore, [NAME], clock, clock.now() + 60).give_back()
+    assert clock.sleeps == []
+
+
+@pytest.mark.parametrize("fault", ["link", "open to others", "no directory", "no locks"])
+def test_without_a_safe_directory_there_is_no_queue(
+    queues: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user could keep our writers waiting, or make us lock a file of ours."""
+    if fault == "link":
+        (queues.parent / "elsewhere").mkdir(mode=0o700)
+        queues.symlink_to("elsewhere")
+    elif fault == "open to others":
+        queues.mkdir()
+        queues.chmod(0o777)
+    elif fault == "no directory":
+        queues.write_text("")
+    else:
+        monkeypatch.delattr(fcntl, "F_OFD_SETLK")
+    metastore, clock = InMemoryMetastore(), FakeClock()
+    place = queue_up(metastore, [NAME], clock, clock.now() + 60)
+    assert place.tickets == []
+    place.give_back()
+
+
+def test_a_mutex_that_is_never_free_keeps_nobody(queues: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a process that was stopped while it entered the queue."""
+    monkeypatch.setattr(machine_queue, "MUTEX_TRIES", 3)
+    metastore, clock = InMemoryMetastore(), FakeClock()
+    first = queue_up(metastore, [NAME], clock, clock.now() + 60)
+    with open(next(queues.iterdir()), "r+b") as stopped:
+        machine_queue._set(stopped.fileno(), fcntl.F_WRLCK, 0)
+        assert queue_up(metastore, [NAME], clock, clock.now() + 60).tickets == []
+    first.give_back()
+    assert _waiting(queues) == 0
+
+
+class _Moving(FakeClock):
+    """Each sleep takes two seconds and lets one of the others leave."""
+
+    def __init__(self, places: list[Place]) -> None:
+        super().__init__()
+        self._places = places
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(2.0)
+        self._places.pop(0).give_back()
+
+
+def test_a_long_wait_is_told_once(queues: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A queue that moves is not left, however long it takes."""
+    caplog.set_level(logging.INFO, WAIT_LOG)
+    metastore, clock = InMemoryMetastore(), FakeClock()
+    places = [queue_up(metastore, [NAME], clock, clock.now() + 60) for _ in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(1) as other:
+        mine = other.submit(queue_up, metastore, [NAME], _Moving(places), 1e9).result()
+    assert len(mine.tickets) == 1
+    mine.give_back()
+    assert [each.getMessage() for each in caplog.records] == [
+        f"table {NAME}: writers of this machine that are before this one: 2"
+    ]
 
 
 def test_threads_of_one_connection_need_no_second_transaction(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from metastore_client.model import OpenTxns, TxnInfo, TxnState
 from mutation_api.acid.version import AcidVersion
 from mutation_api.client.tables.descriptors import describe
+from mutation_api.commit import staging
 from mutation_api.commit.manifest_checks import StagedFile, StagedOutput
 from mutation_api.commit.staging import (
     Abandoned,
@@ -105,3 +106,15 @@ def test_a_place_that_cannot_be_listed_is_told(
     root.write_text("a file in the table's place")
     assert remove_abandoned(table, txns(5)) == []
     assert "could not look for abandoned staging directories" in caplog.text
+
+
+def test_what_another_client_removed_first_is_no_failure(
+    table: AcidTable, root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that begin at once find the same remains."""
+    put(root / "_mutation_probe_12ab")
+    found = staging.find_abandoned(table, txns(5))
+    (root / "_mutation_probe_12ab").unlink()
+    monkeypatch.setattr(staging, "find_abandoned", lambda *_: found)
+    assert remove_abandoned(table, txns(5)) == []
+    assert caplog.text == ""
