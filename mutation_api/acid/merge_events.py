@@ -228,7 +228,7 @@ def _search(keys: EventKeys, limit: RecordIdentifier, side: Literal["left", "rig
     start, stop = _equal_range(keys.original_txn, limit.original_txn, 0, len(keys))
     start, stop = _equal_range(keys.bucket, limit.bucket, start, stop)
     row_ids = keys.row_id[start:stop]
-    return start + int(np.searchsorted(row_ids, row_ids.dtype.type(limit.row_id), side=side))
+    return start + int(row_ids.searchsorted(row_ids.dtype.type(limit.row_id), side))
 
 
 def _equal_range(array: NDArray[np.integer], value: int, start: int, stop: int) -> tuple[int, int]:
@@ -236,8 +236,8 @@ def _equal_range(array: NDArray[np.integer], value: int, start: int, stop: int) 
     within = array[start:stop]
     # A scalar of the array's own type: with any other numpy copies the array first.
     scalar = within.dtype.type(value)
-    left = int(np.searchsorted(within, scalar, side="left"))
-    right = int(np.searchsorted(within, scalar, side="right"))
+    left = int(within.searchsorted(scalar, "left"))
+    right = int(within.searchsorted(scalar, "right"))
     return start + left, start + right
 
 

@@ -1,6 +1,7 @@
 """The merged rows of the files of a split, stripe by stripe.
 
-At most one stripe of each file is in memory. Files are sorted by ROW__ID. So the stripes in memory decide all
+At most one stripe of each file is in memory, and of inserts mostly that of one file, or those of some small
+ones. Files are sorted by ROW__ID. So the stripes in memory decide all
 rows up to the smallest key at which one of them ends. The rules on keys:
 :mod:`mutation_api.acid.merge_events`.
 
@@ -44,6 +45,10 @@ from mutation_api.storage.protocol import Storage
 from mutation_api.storage.side_by_side import side_by_side
 
 __all__ = ["key_rounds", "merge_files"]
+
+_SMALL_BYTES = 64 * 1024
+_SMALL_TOGETHER = 64
+"""So many files of at most so many bytes are read at once; each round takes time for every other file."""
 
 _LOWEST = RecordIdentifier(-(2**63), -(2**31), -(2**63))
 _HIGHEST = RecordIdentifier(2**63 - 1, 2**31 - 1, 2**63 - 1)
@@ -142,6 +147,7 @@ class _Source:
         self, files: Sequence[EventFile], stripes: Iterator[StripeEvents], version: AcidVersion
     ) -> None:
         self.file = files[0]
+        self.is_small = len(files) == 1 and files[0].byte_count <= _SMALL_BYTES
         self._stripes = stripes
         self.chunks: list[EventChunk] = []
         self.known_through = _LOWEST
@@ -174,9 +180,12 @@ class _Source:
         chunks, self.chunks = self.chunks, []
         for chunk in chunks:
             count = len(chunk.keys) if limit == _HIGHEST else count_up_to(chunk.keys, limit)
-            if count:
+            if count == len(chunk.keys):
+                yield chunk
+            elif count == 0:
+                self.chunks.append(chunk)
+            else:
                 yield chunk.slice(0, count)
-            if count < len(chunk.keys):
                 self.chunks.append(chunk.slice(count, len(chunk.keys)))
 
 
@@ -209,8 +218,18 @@ def _rounds(sources: Sequence[_Source], threads: int) -> Iterator[list[_Piece]]:
             yield pieces
         if limit == _HIGHEST:
             return
-        _load([source for source in remaining if source.known_through == limit], threads)
+        _load(_next(remaining, limit), threads)
         remaining = [s for s in remaining if s.chunks or s.known_through != _HIGHEST]
+
+
+def _next(sources: Sequence[_Source], limit: RecordIdentifier) -> list[_Source]:
+    """The sources that hold up the merge; if these are small, with the small ones that come after them."""
+    found = [source for source in sources if source.known_through == limit]
+    if limit == _LOWEST or not all(source.is_small for source in found):
+        return found
+    behind = [each for each in sources if each.is_small and limit < each.known_through < _HIGHEST]
+    behind.sort(key=lambda source: source.known_through)
+    return found + behind[: max(0, _SMALL_TOGETHER - len(found))]
 
 
 def _merge(

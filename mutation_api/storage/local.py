@@ -51,10 +51,13 @@ class LocalStorage:
 
     def open_input(self, location: Location) -> pa.NativeFile:
         """A seekable stream over the bytes of a file."""
-        path = Path(_path(location))
-        if path.is_dir():
-            raise os_error(errno.EISDIR, location)
-        return pa.OSFile(str(path), "rb")
+        path = _path(location)
+        try:
+            return pa.OSFile(path, "rb")
+        except OSError as error:
+            if Path(path).is_dir():
+                raise os_error(errno.EISDIR, location) from error
+            raise
 
     def create(self, location: Location) -> _LocalOutput:
         """Create a file, which is visible at once."""

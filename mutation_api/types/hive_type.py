@@ -6,6 +6,7 @@ A new type is a branch in :func:`parse_hive_type`, a row in the maps here, a con
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 
@@ -103,6 +104,7 @@ class HiveType:
         return self.kind == kind or any(child.contains(kind) for child in self.children)
 
 
+@functools.lru_cache(maxsize=4096)
 def parse_hive_type(text: str) -> HiveType:
     """Parse the text of a Hive type.
 

@@ -33,12 +33,19 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     position, end = 0, len(data)
     while position < end:
         key = data[position]
-        if key < 0x80 and not key & 7 and position + 1 < end and (number := data[position + 1]) < 0x80:
-            yield key >> 3, number  # nearly all of a stripe's footer: a small number of a small field
-            position += 2
-        else:
-            field, value, position = field_at(data, position)
-            yield field, value
+        # Nearly all fields of small files: a number below 128, or so many bytes, of an early field.
+        if key < 0x80 and position + 1 < end and (number := data[position + 1]) < 0x80:
+            kind, start = key & 7, position + 2
+            if kind == _VARINT:
+                yield key >> 3, number
+                position = start
+                continue
+            if kind == _BYTES and start + number <= end:
+                position = start + number
+                yield key >> 3, data[start:position]
+                continue
+        field, value, position = field_at(data, position)
+        yield field, value
 
 
 def raw_fields_of(data: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:

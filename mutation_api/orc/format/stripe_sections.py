@@ -116,25 +116,25 @@ def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> St
 
 
 def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
-    start, stop = stripe.offset, stripe.end - stripe.footer_length
+    end, stop = stripe.offset, stripe.end - stripe.footer_length
+    column_count = len(tail.types)
     streams: list[Stream] = []
     encodings: list[Encoding] = []
     zone = ""
     for field, value in fields_of(message):
         if field == STRIPE_STREAM:
             kind, column, length = _stream(as_bytes(value))
-            stream = Stream(kind, column, start, start + length)
-            if stream.stop > stop or stream.column >= len(tail.types) or len(streams) > _most_streams(tail):
+            start, end = end, end + length
+            if end > stop or column >= column_count or len(streams) > column_count * _STREAM_KINDS:
                 raise ValueError(
-                    f"stream {len(streams)} of column {stream.column} ends at byte {stream.stop}; the "
-                    f"stripe's data end at {stop}, and the file has {len(tail.types)} columns"
+                    f"stream {len(streams)} of column {column} ends at byte {end}; the stripe's data end at "
+                    f"{stop}, and the file has {column_count} columns"
                 )
-            streams.append(stream)
-            start = stream.stop
+            streams.append(Stream(kind, column, start, end))
         elif field == _STRIPE_ENCODING:
             encodings.append(_encoding(as_bytes(value)))
-            if len(encodings) > len(tail.types):
-                raise ValueError(f"more encodings than the {len(tail.types)} columns of the file")
+            if len(encodings) > column_count:
+                raise ValueError(f"more encodings than the {column_count} columns of the file")
         elif field == STRIPE_WRITER_ZONE:
             zone = as_bytes(value).decode()
             if not is_zone_name(zone):
@@ -153,10 +153,6 @@ def _stream(message: bytes) -> tuple[int, int, int]:
 def _encoding(message: bytes) -> Encoding:
     found = dict(fields_of(message))
     return Encoding(as_number(found.get(_ENCODING_KIND, 0)), as_number(found.get(_DICTIONARY_SIZE, 0)))
-
-
-def _most_streams(tail: OrcTail) -> int:
-    return len(tail.types) * _STREAM_KINDS
 
 
 def _statistics_of(stripe: bytes, columns: Collection[int], column_count: int) -> Iterator[tuple[int, bytes]]:

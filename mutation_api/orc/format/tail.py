@@ -9,8 +9,7 @@ from __future__ import annotations
 import functools
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import DAMAGE, LARGEST_BLOCK_BYTES, Compression, unpacked
@@ -63,8 +62,7 @@ _JULIAN_GREGORIAN = 1
 _IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
 
 
-@dataclass(frozen=True)
-class StripeInfo:
+class StripeInfo(NamedTuple):
     """Position of one stripe (bytes from the start of the file) and its number of rows."""
 
     offset: int
@@ -79,8 +77,7 @@ class StripeInfo:
         return self.offset + self.index_length + self.data_length + self.footer_length
 
 
-@dataclass(frozen=True)
-class OrcTail:
+class OrcTail(NamedTuple):
     """Facts of a file's tail.
 
     ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer,
@@ -103,15 +100,15 @@ class OrcTail:
     is_proleptic: bool | None
     user_metadata: Mapping[str, bytes]
 
-    @functools.cached_property
+    @property
     def char_columns(self) -> frozenset[int]:
         """Numbers of the columns of type char, whose values are padded."""
-        return frozenset(number for number, node in enumerate(self.nodes) if node.kind == TYPE_KIND_CHAR)
+        return _char_columns(self.types)
 
-    @functools.cached_property
+    @property
     def map_keys(self) -> frozenset[int]:
         """Numbers of the columns that are keys of maps."""
-        return frozenset(node.children[0] for node in self.nodes if node.kind == TypeKind.MAP)
+        return _map_keys(self.types)
 
     @property
     def nodes(self) -> tuple[TypeNode, ...]:
@@ -119,13 +116,27 @@ class OrcTail:
         return type_nodes(self.types)
 
 
-@dataclass(frozen=True)
-class _Postscript:
+@functools.lru_cache(maxsize=64)
+def _char_columns(types: tuple[bytes, ...]) -> frozenset[int]:
+    return frozenset(number for number, node in enumerate(type_nodes(types)) if node.kind == TYPE_KIND_CHAR)
+
+
+@functools.lru_cache(maxsize=64)
+def _map_keys(types: tuple[bytes, ...]) -> frozenset[int]:
+    return frozenset(node.children[0] for node in type_nodes(types) if node.kind == TypeKind.MAP)
+
+
+class _Postscript(NamedTuple):
     footer_length: int
     statistics_length: int
     compression: Compression
     block_bytes: int
     length: int
+
+    @property
+    def tail_length(self) -> int:
+        """Bytes of footer, postscript and the byte behind them."""
+        return self.footer_length + self.length + 1
 
 
 def read_tail(storage: Storage, file: Location) -> OrcTail:
@@ -154,10 +165,11 @@ def tail_of(stream: Any) -> OrcTail:
     """
     size = stream.size()
     end = _read_end(stream, size, _FIRST_READ_BYTES)
-    needed = tail_length(end)
+    postscript = _postscript_of(end)
+    needed = postscript.tail_length
     if needed > size:
         raise CorruptFileError(f"footer and postscript of {needed} bytes in a file of {size}")
-    tail = parse_tail(end if needed <= len(end) else _read_end(stream, size, needed))
+    tail = _parsed(end if needed <= len(end) else _read_end(stream, size, needed), postscript)
     data_end = size - needed - tail.statistics_length
     last = tail.stripes[-1].end if tail.stripes else 0
     if last > data_end:
@@ -177,8 +189,19 @@ def parse_tail(end: bytes) -> OrcTail:
         CorruptFileError: the bytes are not an ORC tail; their compression cannot be read (LZO); or they claim
             what no file has and what would end a decoder, see :mod:`.type_tree` and :mod:`.compression`.
     """
+    return _parsed(end, _postscript_of(end))
+
+
+def tail_length(end: bytes) -> int:
+    """Number of bytes of footer, postscript and postscript length, from the last bytes of a file.
+
+    Raises CorruptFileError: the bytes are not the end of an ORC file.
+    """
+    return _postscript_of(end).tail_length
+
+
+def _parsed(end: bytes, postscript: _Postscript) -> OrcTail:
     try:
-        postscript = _parse_postscript(end)
         footer = unpacked(_footer_of(end, postscript), postscript.compression, postscript.block_bytes)
         tail = _parse_footer(footer, postscript)
         type_nodes(tail.types)
@@ -187,16 +210,11 @@ def parse_tail(end: bytes) -> OrcTail:
     return tail
 
 
-def tail_length(end: bytes) -> int:
-    """Number of bytes of footer, postscript and postscript length, from the last bytes of a file.
-
-    Raises CorruptFileError: the bytes are not the end of an ORC file.
-    """
+def _postscript_of(end: bytes) -> _Postscript:
     try:
-        postscript = _parse_postscript(end)
+        return _parse_postscript(end)
     except DAMAGE as error:
         raise CorruptFileError(f"not an ORC tail: {error}") from error
-    return postscript.footer_length + postscript.length + 1
 
 
 def tail_checksum(end: bytes) -> int:

@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, numbers_in
 
-__all__ = ["DEEPEST", "LARGEST_COUNT", "TypeKind", "TypeNode", "column_numbers", "type_nodes"]
+__all__ = [
+    "DEEPEST",
+    "LARGEST_COUNT",
+    "TypeKind",
+    "TypeNode",
+    "column_numbers",
+    "numbers_of_columns",
+    "type_nodes",
+]
 
 DEEPEST = 100
 """Types within types that are read; decoders, and what is done with values, go down by recursion."""
@@ -68,6 +76,12 @@ def column_numbers(types: tuple[bytes, ...], name: str) -> frozenset[int]:
     while nodes[last].children:
         last = nodes[last].children[-1]
     return frozenset({*around, *range(around[-1], last + 1)})
+
+
+@functools.lru_cache(maxsize=64)
+def numbers_of_columns(types: tuple[bytes, ...], names: tuple[str, ...]) -> frozenset[int]:
+    """The numbers of several columns; see :func:`column_numbers`."""
+    return frozenset[int]().union(*(column_numbers(types, name) for name in names))
 
 
 @functools.lru_cache(maxsize=64)

@@ -37,6 +37,7 @@ from mutation_api.acid.merge_events import EventKeys, count_below
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError
 from mutation_api.orc.format.checked_file import faults_of
+from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.event_checks import check_buckets, check_operations, check_order
 from mutation_api.orc.read.event_chunk import EventChunk, LateColumns, StripeEvents
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
@@ -48,6 +49,8 @@ __all__ = ["event_fields", "read_events"]
 
 _KEY_FIELDS = EVENT_FIELDS[:-1]
 _NO_STATEMENT = -1
+_EXPECTED = event_schema(pa.struct([]))
+_KEY_TYPES = [_EXPECTED.field(name).type for name in _KEY_FIELDS]
 
 
 def read_events(
@@ -90,15 +93,11 @@ def _events(
     any_bucket: bool,
     first_row: int,
 ) -> Iterator[StripeEvents]:
-    options = dataclasses.replace(
-        wanted.options,
-        is_proleptic=version.counts_days_proleptic,
-        release=version.hive_release,
-    )
+    options = _options(wanted.options, version.hive_release, is_proleptic=version.counts_days_proleptic)
     source = OrcInput(storage, file.location, file.length, options)
     if source.stripe_count == 0:
         return
-    options = dataclasses.replace(options, is_proleptic=source.is_proleptic)
+    options = _options(options, version.hive_release, is_proleptic=source.is_proleptic)
     wanted = dataclasses.replace(wanted, options=options)
     if file.kind is EventFileKind.DELETE_DELTA:
         wanted = dataclasses.replace(wanted, columns=(), only=None)
@@ -116,6 +115,12 @@ def _events(
         previous = keys.slice(len(keys) - 1, len(keys))
         is_last = stripe.index == source.stripe_count - 1
         yield _stripe_events(stripe.chunk(keys, drops_rows=drops_rows), keys, is_last=is_last)
+
+
+@functools.lru_cache(maxsize=64)
+def _options(given: ReadOptions, release: int, *, is_proleptic: bool) -> ReadOptions:
+    """The options for one file; files of a table mostly have the same."""
+    return dataclasses.replace(given, is_proleptic=is_proleptic, release=release)
 
 
 def _stripe_events(chunk: EventChunk, keys: EventKeys, *, is_last: bool) -> StripeEvents:
@@ -210,18 +215,13 @@ def event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
 
     Raises CorruptFileError: the file does not have the fields of an event.
     """
-    expected = event_schema(pa.struct([]))
     found = source.schema
     fits = tuple(found.names) == EVENT_FIELDS
     if version.ignores_case_of_events:
         fits = _lower(found.names) == _lower(EVENT_FIELDS)
-    types = dict(zip(EVENT_FIELDS, found.types, strict=False))
-    if (
-        not fits
-        or not pa.types.is_struct(types[ROW])
-        or any(types[name] != expected.field(name).type for name in _KEY_FIELDS)
-    ):
-        wanted = ", ".join(f"{f.name} {f.type}" for f in expected if f.name != ROW)
+    *key_types, row_type = found.types if fits else (None,)
+    if key_types != _KEY_TYPES or not pa.types.is_struct(row_type):
+        wanted = ", ".join(f"{f.name} {f.type}" for f in _EXPECTED if f.name != ROW)
         actual = ", ".join(f"{f.name} {f.type}" for f in found)[:500]
         raise CorruptFileError(
             f"{source.location} is not an ACID file: expected {wanted}, row struct; found {actual}"

@@ -31,7 +31,7 @@ from mutation_api.orc.format.stripe_ranges import Range, column_id, comparable_r
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, tail_length, tail_of
 from mutation_api.orc.format.time_zones import add_zone, find_zones, missing_zone, named_zone
-from mutation_api.orc.format.type_tree import column_numbers
+from mutation_api.orc.format.type_tree import column_numbers, numbers_of_columns
 from mutation_api.orc.read.char_padding import may_be_padded, without_padding
 from mutation_api.orc.read.column_reader import ReadOptions, replace_timestamps
 from mutation_api.orc.read.open_files import OpenFile
@@ -137,7 +137,7 @@ class OrcInput:
         return checked_stripe(opened.stream, self._tail, index)
 
     def _numbers(self, columns: Sequence[str]) -> frozenset[int]:
-        return frozenset[int]().union(*(column_numbers(self._tail.types, name) for name in columns))
+        return numbers_of_columns(self._tail.types, tuple(columns))
 
     def _with_null_keys(self, columns: Sequence[str], footer: StripeFooter) -> list[str]:
         """Columns with maps whose keys may be NULL: pyarrow would end the process, if one is."""
@@ -342,9 +342,9 @@ class OrcInput:
 
     def _unpadded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows whose values of char columns have no padding."""
-        if not any(map(may_be_padded, batch.columns)) or not self._tail.char_columns:
-            return batch
         chars = self._tail.char_columns
+        if not chars or not any(map(may_be_padded, batch.columns)):
+            return batch
         columns = [
             without_padding(array, self.schema.field(name).type, column_id(self.schema, name), chars)
             for name, array in zip(batch.schema.names, batch.columns, strict=True)
