@@ -36,6 +36,7 @@ BENCHMARKS = {
     "small_work": "benchmarks.small_work",
     "wide_tables": "benchmarks.wide_tables",
     "many_deltas": "benchmarks.many_deltas",
+    "load": "benchmarks.load",
     "ingest": "benchmarks.ingest",
     "json_logs": "benchmarks.json_logs",
     "incremental": "benchmarks.incremental",

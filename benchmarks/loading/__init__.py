@@ -1,0 +1,1 @@
+"""Writers that append to one table at the same time."""
