@@ -11,8 +11,8 @@ Database and table names are sent in lower case by the implementation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import (
@@ -53,6 +53,17 @@ class MetastoreClient(Protocol):
         """A configuration value of the server; the default if the server refuses to report it.
 
         Each connection asks once.
+        """
+        ...
+
+    def together(self, *calls: Callable[[], Any]) -> list[Any]:
+        """Make calls that do not need each other, so that they wait for the network at the same time.
+
+        Args:
+            calls: functions that call this client.
+
+        Returns:
+            Their results, in their order. Of several errors the first one's is raised, after all have ended.
         """
         ...
 

@@ -13,8 +13,10 @@ Source: Hive's hive_metastore.thrift; the answers of servers were tried on 2.3.1
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Self, TypeVar
 
 from thrift.Thrift import TApplicationException, TException
@@ -56,7 +58,22 @@ _ERRORS: dict[type[TException], type[MetastoreError]] = {
 _REQUESTS_WITH_CONTENTS = ("create_database", "create_table", "create_table_req", "add_partitions_req")
 """Calls in which a MetaException, the server's error for everything, is about the request's contents."""
 
+HELPERS = "metastore-call"
+"""How the names of helping threads begin."""
+MOST_TOGETHER = 4
+"""Connections of one caller that wait for the server at the same time."""
+
 _Item = TypeVar("_Item")
+
+
+def _done(call: Callable[[], Any]) -> Future[Any]:
+    """A call that has been made, and its result or error."""
+    done: Future[Any] = Future()
+    try:
+        done.set_result(call())
+    except BaseException as error:
+        done.set_exception(error)
+    return done
 
 
 class ThriftCalls:
@@ -70,6 +87,7 @@ class ThriftCalls:
         self._pool = ConnectionPool(config, self._introduce, open_socket=open_socket)
         self._mutex = threading.Lock()
         self._capabilities: Capabilities | None = None
+        self._helpers: tuple[int, ThreadPoolExecutor] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -92,8 +110,33 @@ class ThriftCalls:
                 self._capabilities = self._probe()
             return self._capabilities
 
+    def together(self, *calls: Callable[[], Any]) -> list[Any]:
+        """See :meth:`MetastoreClient.together`. All but the first are made by helping threads.
+
+        What no thread has begun when the first has ended, the caller does itself: so calls that make calls
+        together never wait for a thread that waits for them.
+        """
+        helped = [self._helpers_of_process().submit(call) for call in calls[1:]]
+        outcomes: list[Future[Any]] = []
+        for number, call in enumerate(calls):
+            is_mine = number == 0 or helped[number - 1].cancel()
+            outcomes.append(_done(call) if is_mine else helped[number - 1])
+        wait(outcomes)
+        return [outcome.result() for outcome in outcomes]
+
+    def _helpers_of_process(self) -> ThreadPoolExecutor:
+        with self._mutex:
+            if self._helpers is None or self._helpers[0] != os.getpid():  # a forked child has no threads
+                threads = ThreadPoolExecutor(MOST_TOGETHER - 1, thread_name_prefix=HELPERS)
+                self._helpers = os.getpid(), threads
+            return self._helpers[1]
+
     def close(self) -> None:
         """See :meth:`MetastoreClient.close`."""
+        with self._mutex:
+            helpers, self._helpers = self._helpers, None
+        if helpers is not None and helpers[0] == os.getpid():
+            helpers[1].shutdown(wait=False)
         self._pool.close()
 
     def _probe(self) -> Capabilities:

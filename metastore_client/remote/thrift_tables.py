@@ -117,9 +117,9 @@ class TableCalls(ThriftCalls):
                     found.defaultConstraints or (),
                 )
         request = ttypes.ConstraintsRequest(catName=CATALOG, db_name=database, tbl_name=table)
-        not_null = self._answer_if_known("get_not_null_constraints", request)
-        checks = self._answer_if_known("get_check_constraints", request)
-        defaults = self._answer_if_known("get_default_constraints", request)
+        names = ("get_not_null_constraints", "get_check_constraints", "get_default_constraints")
+        ask = self._answer_if_known
+        not_null, checks, defaults = self.together(*(functools.partial(ask, name, request) for name in names))
         return constraint_infos(
             () if not_null is None else not_null.notNullConstraints,
             () if checks is None else checks.checkConstraints,

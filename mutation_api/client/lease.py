@@ -1,8 +1,8 @@
 """Lease: an open transaction that is kept alive and holds its lock. Writers and readers both work under one.
 
-The order is: list the writers of the tables, open, beat, allocate a write id for each sink, lock, tell
-the cleaner which tables are read, then read the open transactions and the tables' write ids. The last two are
-the snapshot. Write ids come before the lock, so that the server's record of the lock carries them.
+The order is: list the writers of the tables, open, beat, allocate a write id for each sink and tell the
+cleaner which tables are read, lock, then read the open transactions and the tables' write ids. The last two
+are the snapshot. Write ids come before the lock, so that the server's record of the lock carries them.
 
 **Roll-over.** At commit the server checks for writers that committed after our transaction was *opened*. So a
 transaction that had to wait for its lock cannot commit after the writer it waited for, however fresh its
@@ -34,6 +34,7 @@ the second transaction commits.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,11 @@ class Lease:
         find_components: asks the metastore what to lock; called before each lock request.
         settings: the client's.
         on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
-        queued_tables: those whose writers wait for each other; those of this machine do so here.
+        changed_tables: full names of the sinks whose rows may be updated or deleted, or depend on others.
+        waits_in_queue: whether their writers wait for each other; those of this machine do so here.
+        under_lock: called while the lock is held, at the same time as the snapshot is taken; what it leaves
+            in the last call counts. Its argument says whether ``find_components`` was called under the lock,
+            or just before it was granted at once.
     """
 
     def __init__(
@@ -92,18 +97,22 @@ class Lease:
         find_components: Callable[[], tuple[LockComponent, ...]],
         settings: LeaseSettings,
         on_lost: Callable[[ClientError], None],
-        queued_tables: Sequence[str] = (),
+        changed_tables: Sequence[str] = (),
+        *,
+        waits_in_queue: bool = False,
+        under_lock: Callable[[bool], None] | None = None,
     ) -> None:
         self.roll_overs = 0
         self.lock_wait_seconds = 0.0
-        self.knows_tables = False
         self._metastore = metastore
         self._clock = clock
         self._find_components = find_components
         self._components: tuple[LockComponent, ...] = ()
         self._settings = settings
         self._on_lost = on_lost
-        self._queued_tables = tuple(sorted(queued_tables))
+        self._changed_tables = tuple(sorted(changed_tables))
+        self._waits_in_queue = waits_in_queue
+        self._under_lock = under_lock
         self._place: Place | None = None
         self._opened: list[int] = []
         self._lock: Lock | None = None
@@ -210,7 +219,8 @@ class Lease:
     def _acquire(self) -> None:
         started = self._clock.now()
         deadline = started + self._settings.lock_timeout_seconds
-        self._place = queue_up(self._metastore, self._queued_tables, self._clock, deadline)
+        if self._waits_in_queue:
+            self._place = queue_up(self._metastore, self._changed_tables, self._clock, deadline)
         give_ways = 0
         while not self._attempt(deadline, may_give_way=give_ways < GIVE_WAYS):
             give_ways += 1
@@ -219,13 +229,12 @@ class Lease:
 
     def _attempt(self, deadline: float, *, may_give_way: bool) -> bool:
         """Whether the transaction may start; otherwise it and its guard block an exclusive lock."""
-        self._components = self._find_components()
-        writers = self._writers()
+        writers: frozenset[int]
+        writers, self._components = self._metastore.together(self._writers, self._find_components)
         waited = self._open_and_lock(deadline)
-        self.knows_tables = not waited
         if waited and self._can_conflict():
             return self._roll_over(deadline, may_give_way=may_give_way)
-        self._look()
+        self._look(knows_tables=not waited)
         if not self._can_conflict():
             return True
         if _is_overtaken(writers, self.txn_id, self._open_txns) or self._is_behind():
@@ -236,13 +245,17 @@ class Lease:
     def _has_write_ids(self) -> bool:
         return self._metastore.capabilities().has_write_ids
 
-    def _look(self) -> None:
-        """Take the snapshot, of whose files the cleaner removes none from now on."""
-        names = sorted({_full_name(c) for c in self._components})
-        if self._metastore.capabilities().has_min_history:
-            self._metastore.keep_files(self.txn_id, names)
+    def _look(self, *, knows_tables: bool) -> None:
+        """Take the snapshot, and read the tables."""
+        calls: list[Callable[[], None]] = [self._take_snapshot]
+        if self._under_lock is not None:
+            calls.append(functools.partial(self._under_lock, knows_tables))
+        self._metastore.together(*calls)
+
+    def _take_snapshot(self) -> None:
         self._open_txns = self._metastore.get_open_txns()
         if self._has_write_ids:
+            names = _table_names(self._components)
             self._valid_write_ids = self._metastore.get_valid_write_ids(names, self.valid_txn_list)
 
     def _is_behind(self) -> bool:
@@ -259,8 +272,8 @@ class Lease:
 
     def _writers(self) -> frozenset[int]:
         """Transactions that hold or await a lock on our sinks under which they may change the same rows."""
-        wanted = [c for c in self._components if c.type is not LockType.SHARED_READ]
-        locks = [lock for c in wanted for lock in self._metastore.show_locks(c.database, c.table)]
+        names = [name.partition(".") for name in self._changed_tables]
+        locks = [lock for database, _, table in names for lock in self._metastore.show_locks(database, table)]
         return frozenset(i.txn_id for i in locks if i.txn_id and i.type is not LockType.SHARED_READ)
 
     def _open_and_lock(self, deadline: float) -> bool:
@@ -295,10 +308,16 @@ class Lease:
         )
         self._heartbeats[-1].start()
         if self._has_write_ids:
-            self._write_ids = self._allocate(components)
+            keep = functools.partial(self._keep_files, _table_names(components))
+            self._write_ids, _ = self._metastore.together(lambda: self._allocate(components), keep)
         self._lock = Lock(self._metastore, self._clock, self.txn_id, components, marks)
         self._lock.request()
         return self._lock
+
+    def _keep_files(self, table_names: list[str]) -> None:
+        """Tell the cleaner what the snapshot, which is taken later, will show."""
+        if self._metastore.capabilities().has_min_history:
+            self._metastore.keep_files(self.txn_id, table_names)
 
     def _allocate(self, components: Iterable[LockComponent]) -> dict[str, int]:
         """A write id for each sink."""
@@ -327,14 +346,13 @@ class Lease:
         guard = self.txn_id
         for _ in range(ROLL_OVERS):
             self._components = self._find_components()
-            self.knows_tables = True
             lock = self._open_and_request(_shared(self._components))
             if not lock.is_acquired:
                 if may_give_way:
                     return False
                 lock.wait(deadline)
             self.roll_overs += 1
-            self._look()
+            self._look(knows_tables=True)
             if not self._is_behind():
                 _log.info("transaction %d works under the lock of %d", self.txn_id, guard)
                 return True
@@ -376,6 +394,10 @@ def _shared(components: Iterable[LockComponent]) -> tuple[LockComponent, ...]:
 
 def _full_name(component: LockComponent) -> str:
     return f"{component.database}.{component.table}"
+
+
+def _table_names(components: Iterable[LockComponent]) -> list[str]:
+    return sorted(set(map(_full_name, components)))
 
 
 def _is_overtaken(writers: frozenset[int], txn_id: int, after: OpenTxns) -> bool:

@@ -149,12 +149,8 @@ class Transaction(OfOneProcess):
         self._phases.restart()
         try:
             self._acquire()
-            with metastore_errors_as_ours(f"could not read the tables of transaction {self._txn_id()}"):
-                self._read_tables()
         except BaseException:
             self._state = TransactionState.ABORTED
-            if self._lease is not None:
-                self._abort_quietly()
             raise
         self._phases.end("begin")
         self._state = after
@@ -215,8 +211,7 @@ class Transaction(OfOneProcess):
         )
         try:
             with metastore_errors_as_ours(f"could not publish transaction {self.id}"):
-                self._beat_and_check()
-                self._published = committer.publish(self._outputs())
+                self._published = committer.publish(self._outputs(), self._beat_and_check)
                 self._beat_and_check()
         except BaseException:
             self._roll_back(committer, Step.ABORT)
@@ -300,10 +295,11 @@ class Transaction(OfOneProcess):
             _log.exception("could not abort transaction %s after %r", self._txn_id(), error)
 
     def _acquire(self) -> None:
-        session = self._session
-        queued = [s.full_name for s in session.specs if session.catalog.excludes(s)]
-        known = (session.metastore, session.clock, self._to_lock, session.settings)
-        (lease := Lease(*known, self._on_lost, queued)).acquire()
+        session, catalog = self._session, self._session.catalog
+        changed = [s.full_name for s in session.specs if s.role is TableRole.SINK and not s.insert_only]
+        known = (session.metastore, session.clock, self._to_lock, session.settings, self._on_lost)
+        lease = Lease(*known, changed, waits_in_queue=catalog.excludes_writers, under_lock=self._read_tables)
+        lease.acquire()
         self._lease = lease
 
     def _to_lock(self) -> tuple[LockComponent, ...]:
@@ -314,13 +310,14 @@ class Transaction(OfOneProcess):
         with metastore_errors_as_ours("could not read the tables of a transaction"):
             return lock_components([catalog.to_lock(s) for s in self._session.specs])
 
-    def _read_tables(self) -> None:
+    def _read_tables(self, may_know: bool) -> None:
         """Read under the lock, so Hive's DDL cannot change the tables any more.
 
         If nobody held it, what was read just before will do: the committer compares it with what it finds.
         """
-        catalog, knows = self._session.catalog, self._begun_lease().knows_tables
-        opened = [catalog.read_with_partition_names(s, may_know=knows) for s in self._session.specs]
+        read, specs = self._session.catalog.read_with_partition_names, self._session.specs
+        with metastore_errors_as_ours("could not read the tables of a transaction"):
+            opened = [read(spec, may_know=may_know) for spec in specs]
         self._tables = {o.table.full_name: o for o in opened}
 
     def _with_partitions(self, table_name: str) -> OpenTable:

@@ -125,8 +125,15 @@ class Committer:
         self._named: dict[Location, _File] = {}
         self._counted: list[TableOutput] = []
 
-    def publish(self, outputs: Sequence[TableOutput]) -> dict[str, PublishedTable]:
+    def publish(
+        self, outputs: Sequence[TableOutput], ask_alive: Callable[[], None] = lambda: None
+    ) -> dict[str, PublishedTable]:
         """Make the files of all tables part of the transaction; see the module's docstring for the order.
+
+        Args:
+            outputs: what was written, by table.
+            ask_alive: asks the server whether the transaction is alive, and raises if it is not; called
+                before anything is changed.
 
         Returns:
             Results by ``database.table``.
@@ -141,7 +148,8 @@ class Committer:
         for output in outputs:
             self._check(output)
         written = [o for o in outputs if o.manifests]
-        described = [self._read_unchanged(o.description) for o in written]
+        reads = [functools.partial(self._read_unchanged, o.description) for o in written]
+        _, *described = self._metastore.together(ask_alive, *reads)
         ensured = [self._partitions.ensure(o.table, o.partition_values) for o in written]
         for output in written:
             self._register(output)

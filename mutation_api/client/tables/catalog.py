@@ -116,10 +116,9 @@ class Catalog:
         """Whether writers do not wait for each other, and the first to commit wins."""
         return self._write_lock is WriteLock.OPTIMISTIC
 
-    def excludes(self, spec: TableSpec) -> bool:
-        """Whether two transactions that may change the table wait for each other."""
-        if spec.role is not TableRole.SINK or spec.insert_only:
-            return False
+    @property
+    def excludes_writers(self) -> bool:
+        """Whether two transactions that may change a table wait for each other."""
         return not (self.is_optimistic and self._metastore.capabilities().has_exclusive_write_lock)
 
     def read(self, spec: TableSpec, *, under_lock: bool = False, may_know: bool = False) -> OpenTable:
@@ -137,8 +136,15 @@ class Catalog:
             MetastoreError: the server could not be asked.
         """
         info = self._described(spec, may_know=may_know)
-        asks = spec.role is TableRole.SINK and (under_lock or bool(marks_of_replica(info.parameters)))
-        database = self._metastore.get_database_parameters(spec.database) if asks else None
+        is_sink, metastore = spec.role is TableRole.SINK, self._metastore
+        database, constraints = None, ()
+        if is_sink and under_lock:
+            database, constraints = metastore.together(
+                lambda: metastore.get_database_parameters(spec.database),
+                lambda: metastore.get_constraints(spec.database, spec.name),
+            )
+        elif is_sink and marks_of_replica(info.parameters):
+            database = metastore.get_database_parameters(spec.database)
         version = check_mutable(info, self._metastore.capabilities(), spec.role, database)
         table = describe(
             info,
@@ -150,8 +156,7 @@ class Catalog:
             positional_evolution=self._positional_evolution,
             prints_shortest_numbers=self._metastore.capabilities().prints_shortest_numbers,
         )
-        if spec.role is TableRole.SINK and under_lock:
-            constraints = self._metastore.get_constraints(spec.database, spec.name)
+        if is_sink and under_lock:
             table = with_constraints(table, constraints, self._user)
         return OpenTable(spec, info, table)
 

@@ -1,8 +1,10 @@
-"""How often a small transaction calls the metastore: each call waits for the network and for the server."""
+"""How often a small transaction calls the metastore, and how often it waits for an answer."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,10 @@ from mutation_api.upkeep.create_acid_table import create_acid_table
 
 MOST = {"2.3": 9, "3.1": 14, "4.1": 14, "4.2": 14}
 """Hive 3 has write ids and constraints, Hive 4 numbers of rows, too."""
+
+MOST_WAITS = 10
+"""With answers that are 100 ms late a commit takes a second longer at most."""
+LATE_SECONDS = 0.2
 
 pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
@@ -32,4 +38,44 @@ def test_one_row(hive_line: HiveJudge, line_database: str) -> None:
                 called = Counter(call.name for call in metastore.calls)
                 assert called.total() <= MOST[hive_line.line], called
                 assert called["get_table_req"] <= 2
+    assert hive_line.sql(f"select count(*), sum(id) from {name}") == [[2, 1]]
+
+
+class _LateMetastore(CountedMetastore):
+    """Its answers are late; ``times`` has beginning and end of each call."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.times: list[tuple[float, float]] = []
+
+    def _call(self, name: str, *arguments: Any, **options: Any) -> Any:
+        started = time.monotonic()
+        try:
+            time.sleep(LATE_SECONDS)
+            return super()._call(name, *arguments, **options)
+        finally:
+            self.times.append((started, time.monotonic()))
+
+
+def _waits(times: list[tuple[float, float]]) -> int:
+    """How many calls are made one after the other."""
+    count, free_at = 0, 0.0
+    for started, ended in sorted(times, key=lambda each: each[1]):
+        if started >= free_at:
+            count, free_at = count + 1, ended
+    return count
+
+
+@pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
+def test_late_answers(hive_line: HiveJudge, line_database: str) -> None:
+    """Calls that do not need each other wait at the same time."""
+    name = f"{line_database}.late"
+    with _LateMetastore(hive_line.uri) as metastore:
+        create_acid_table(metastore, name, [ColumnInfo("id", "bigint")], clustered_by=["id"], num_buckets=1)
+        with connect(metastore) as hive:
+            for number in range(2):
+                metastore.times.clear()
+                with hive.transaction(name) as transaction:
+                    transaction.table(name).append(pa.table({"id": [number]}))
+                assert _waits(metastore.times) <= MOST_WAITS, metastore.calls
     assert hive_line.sql(f"select count(*), sum(id) from {name}") == [[2, 1]]

@@ -59,7 +59,8 @@ def _lease(
 ) -> Lease:
     lock_type = WriteLock(mode).lock_type(metastore.capabilities())
     wanted = [dataclasses.replace(t, write_lock=lock_type) for t in tables or (_sink(),)]
-    return Lease(metastore, clock, lambda: lock_components(wanted), SETTINGS, lambda error: None)
+    changed = [t.full_name for t in wanted if t.lock_type is not LockType.SHARED_READ]
+    return Lease(metastore, clock, lambda: lock_components(wanted), SETTINGS, lambda error: None, changed)
 
 
 def _writes(metastore: InMemoryMetastore, txn_id: int) -> None:
@@ -143,6 +144,7 @@ def test_partitions_made_by_the_writer_that_was_waited_for_are_locked(capabiliti
         lambda: lock_components([_sink(partition_names=tuple(names), write_lock=lock_type)]),
         SETTINGS,
         lambda error: None,
+        ["default.t"],
     )
     lease.acquire()
     locked = {i.partition for i in metastore.show_locks() if i.txn_id == lease.txn_id}

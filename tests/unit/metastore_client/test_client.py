@@ -7,10 +7,11 @@ import inspect
 import pytest
 
 from metastore_client.client import MetastoreClient
+from metastore_client.hive_site import MetastoreConfig
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
 
-CALLS = [name for name in vars(MetastoreClient) if not name.startswith("_")]
+CALLS = [name for name, each in vars(MetastoreClient).items() if name[0] != "_" and callable(each)]
 
 
 @pytest.mark.parametrize("implementation", [InMemoryMetastore, ThriftMetastoreClient])
@@ -21,6 +22,12 @@ def test_an_implementation_takes_and_gives_what_the_protocol_says(
     """Names, kinds, defaults and types: a caller must not depend on which one it has."""
     expected = inspect.signature(getattr(MetastoreClient, call))
     assert inspect.signature(getattr(implementation, call)) == expected
+
+
+def test_two_servers_have_two_addresses() -> None:
+    given = [MetastoreConfig.load(f"thrift://{host}:9083") for host in ("a", "b", "a,thrift://b")]
+    clients = [InMemoryMetastore(), InMemoryMetastore(), *map(ThriftMetastoreClient, given)]
+    assert len({client.address for client in clients}) == len(clients)
 
 
 def test_the_protocol_has_calls() -> None:
