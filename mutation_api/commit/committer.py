@@ -145,11 +145,12 @@ class Committer:
             MetastoreError: see :class:`MetastoreClient`.
             After any error call :meth:`remove_published`.
         """
-        for output in outputs:
-            self._check(output)
         written = [o for o in outputs if o.manifests]
         reads = [functools.partial(self._read_unchanged, o.description) for o in written]
+        # First of all: who begins later removes the staged files of a dead transaction.
         _, *described = self._metastore.together(ask_alive, *reads)
+        for output in outputs:
+            self._check(output)
         ensured = [self._partitions.ensure(o.table, o.partition_values) for o in written]
         for output in written:
             self._register(output)
