@@ -2,6 +2,7 @@
 
 * ``--long`` also runs the tests marked ``long``; without it the summary says how many were left out.
 * ``--kerberos`` also runs the tests marked ``kerberos``, for which a key server must be installed.
+* ``--mysql-server PATH`` uses MySQL by this program of it instead of MariaDB.
 * ``--judge-zone ZONE`` runs Hive in another time zone than UTC.
 * ``--history-seed N`` runs the random history N alone, as its failure names it.
 * A test may be skipped for the reasons in ``ALLOWED_SKIP_REASONS`` only; any other skip fails the run.
@@ -26,7 +27,7 @@ pytest_plugins = [
     "tests.fixtures.fix_judge",
     "tests.fixtures.fix_metastore",
     "tests.fixtures.fix_kafka",
-    "tests.fixtures.fix_mariadb",
+    "tests.fixtures.fix_mysql",
     "tests.fixtures.fix_postgres",
     "tests.fixtures.fix_spark",
     "tests.fixtures.fix_workers",

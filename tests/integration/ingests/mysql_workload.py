@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from mutation_api.types.hive_type import parse_hive_type
 from tests.integration.files.hive_values import shown
 
@@ -130,7 +130,7 @@ KEYS = {"orders": ("id",), "customers": ("region", "number")}
 NULL_SHARE = 0.15
 
 
-def create_tables(server: MariaDb, database: str) -> None:
+def create_tables(server: MySqlJudge, database: str) -> None:
     """Make the tables in MariaDB, and one that nobody follows."""
     for table, columns in TABLES.items():
         described = [
@@ -147,7 +147,7 @@ def hive_types(table: str) -> dict[str, str]:
     return {name: column.hive for name, column in TABLES[table].items()}
 
 
-def source_rows(server: MariaDb, database: str, table: str) -> list[list[Any]]:
+def source_rows(server: MySqlJudge, database: str, table: str) -> list[list[Any]]:
     """The rows of a table in MariaDB, in the common form of ``hive_values``, sorted."""
     columns = TABLES[table]
     wanted = ", ".join(column.select.format(f"`{name}`") for name, column in columns.items())
@@ -177,7 +177,7 @@ def in_order(rows: Iterable[list[Any]]) -> list[list[Any]]:
 class Workload:
     """Random transactions, one after the other, on a connection of its own."""
 
-    def __init__(self, server: MariaDb, database: str, rng: random.Random) -> None:
+    def __init__(self, server: MySqlJudge, database: str, rng: random.Random) -> None:
         self.statements = 0
         self._rng = rng
         self._connection = server.connect(database, autocommit=False)

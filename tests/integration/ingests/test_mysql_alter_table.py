@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from tests.fixtures.fix_clock import wait_until
 from tests.integration.ingests.followed_tables import Answer, FollowedTables
 
@@ -188,13 +188,13 @@ KEPT = {dropped: ["--ignore-column", "t.v"], left_out: ["--ignore-column", "t.s"
 
 
 @pytest.fixture
-def shop(maria_tables: FollowedTables, mariadb: MariaDb) -> Iterator[FollowedTables]:
+def shop(mysql_tables: FollowedTables, mysql: MySqlJudge) -> Iterator[FollowedTables]:
     """A table that Hive does not follow yet; the server's number is set back."""
-    maria_tables.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 11)")
-    maria_tables.create("t", TWO)
-    number = mariadb.sql("SELECT @@global.server_id")[0][0]
-    yield maria_tables
-    mariadb.sql("SET GLOBAL server_id = %s", number)
+    mysql_tables.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 11)")
+    mysql_tables.create("t", TWO)
+    number = mysql.sql("SELECT @@global.server_id")[0][0]
+    yield mysql_tables
+    mysql.sql("SET GLOBAL server_id = %s", number)
 
 
 def rows_of_the_guide() -> dict[str, str]:
@@ -245,7 +245,7 @@ def test_a_row_of_the_guide(shop: FollowedTables, name: str, way: Way | None) ->
 
 def purge(shop: FollowedTables) -> None:
     """Remove all files of the log but the newest."""
-    newest = shop.server.sql("SHOW MASTER STATUS")[0][0]
+    newest = shop.server.log_end()[0]
 
     def is_purged() -> bool:
         """What an earlier reader had open is kept until the server notices its end."""

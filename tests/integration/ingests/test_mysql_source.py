@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import (
     ConfigurationError,
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.slow
 class Shop:
     """A database of the judge, read through a source; ``run`` changes it."""
 
-    def __init__(self, server: MariaDb, database: str) -> None:
+    def __init__(self, server: MySqlJudge, database: str) -> None:
         self.server = server
         self.database = database
         plain = {"ssl_disabled": True}
@@ -95,25 +95,25 @@ def acid_table(types: Mapping[str, str]) -> AcidTable:
 
 
 @pytest.fixture
-def shop(mariadb: MariaDb, mariadb_database: str) -> Iterator[Shop]:
+def shop(mysql: MySqlJudge, mysql_database: str) -> Iterator[Shop]:
     """An empty database."""
-    made = Shop(mariadb, mariadb_database)
+    made = Shop(mysql, mysql_database)
     yield made
     made.close()
 
 
 @pytest.fixture
-def set_global(mariadb: MariaDb) -> Iterator[Callable[[str, Any], None]]:
+def set_global(mysql: MySqlJudge) -> Iterator[Callable[[str, Any], None]]:
     """Sets a global variable of the server for the test."""
     before: dict[str, Any] = {}
 
     def change(name: str, value: Any) -> None:
-        before.setdefault(name, mariadb.sql(f"SELECT @@global.{name}")[0][0])
-        mariadb.sql(f"SET GLOBAL {name} = %s", value)
+        before.setdefault(name, mysql.sql(f"SELECT @@global.{name}")[0][0])
+        mysql.sql(f"SET GLOBAL {name} = %s", value)
 
     yield change
     for name, value in before.items():
-        mariadb.sql(f"SET GLOBAL {name} = %s", value)
+        mysql.sql(f"SET GLOBAL {name} = %s", value)
 
 
 TWO = {"id": "int", "msg": "string"}
@@ -194,8 +194,8 @@ def test_b1_a_server_that_leaves_databases_out_of_its_log_is_refused(
 ) -> None:
     """It leaves out each statement that runs in such a database, whatever table that names."""
     shop.run(T)
-    status = shop.server.sql("SHOW MASTER STATUS")[0]
-    monkeypatch.setattr(MySqlServer, "_master_status", lambda _: [*status[:2], "", "beside"])
+    end = shop.server.log_end()
+    monkeypatch.setattr(MySqlServer, "_master_status", lambda _: [*end, "", "beside"])
     with pytest.raises(ConfigurationError, match="binlog_ignore_db is beside, it must be empty"):
         shop.read(TWO)
 
@@ -595,9 +595,9 @@ def test_a_statement_is_read_in_the_character_set_of_its_session(
     assert ("its character set is not known" in shop.stop.message) == bool(comment)
 
 
-def test_the_character_set_of_each_collation_is_known(mariadb: MariaDb) -> None:
+def test_the_character_set_of_each_collation_is_known(mysql: MySqlJudge) -> None:
     """The log has numbers of collations, old and new ones."""
-    rows = mariadb.sql(
+    rows = mysql.sql(
         "SELECT ID, CHARACTER_SET_NAME FROM information_schema.COLLATION_CHARACTER_SET_APPLICABILITY"
     )
     assert len(rows) > 1000

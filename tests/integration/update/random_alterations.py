@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mutation_api.update.settings import ObjectNames
-from tests.support.shops import MariaDbSource, PostgresSource, Source, SqliteSource
+from tests.support.shops import MySqlShopSource, PostgresSource, Source, SqliteSource
 
 __all__ = ["Alteration", "Database", "database_of"]
 
@@ -293,5 +293,5 @@ class SqliteDatabase(Database):
 
 def database_of(source: Source, place: Path) -> Database:
     """The source as a database that random alterations are made of."""
-    kinds = {PostgresSource: PostgresDatabase, MariaDbSource: MariaDbDatabase, SqliteSource: SqliteDatabase}
+    kinds = {PostgresSource: PostgresDatabase, MySqlShopSource: MariaDbDatabase, SqliteSource: SqliteDatabase}
     return kinds[type(source)](source, place)
