@@ -87,10 +87,14 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests and those with Kerberos unless asked for, or everything but one random history."""
+    """Leave out long tests and those with Kerberos unless asked for, what another server than the run's has,
+    or everything but one random history.
+    """
     seed = config.getoption("--history-seed")
     if not config.getoption("--kerberos"):
         _select(config, items, lambda item: item.get_closest_marker("kerberos") is None)
+    kind = "MySQL" if config.getoption("--mysql-server") else "MariaDB"
+    _select(config, items, lambda item: all(mark.args[0] == kind for mark in item.iter_markers("server")))
     if seed is not None:
         _select(config, items, lambda item: _seed(item) == seed)
     elif not config.getoption("--long"):

@@ -62,6 +62,7 @@ CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
 _WITHOUT_ROWS = ("blackhole", "connect", "federated", "mrg_myisam", "spider")
 """Engines whose tables keep no rows of their own: these change under other names, or elsewhere."""
 _WRONG_LOGIN = (ER.ACCESS_DENIED_ERROR, 1698)  # 1698: MariaDB's, of an account without a password
+_MALFORMED_GTIDS = 1772
 _NO_PRIVILEGE = (
     ER.DBACCESS_DENIED_ERROR,
     ER.TABLEACCESS_DENIED_ERROR,
@@ -389,7 +390,12 @@ class MySqlServer:
     def _has_gtid(self, position: LogPosition) -> bool:
         if self.is_mariadb:
             return self._gtid_at(position.file, position.offset) == position.gtid
-        rows = self.values("SELECT GTID_SUBSET(%s, @@global.gtid_executed)", position.gtid)
+        try:
+            rows = self.values("SELECT GTID_SUBSET(%s, @@global.gtid_executed)", position.gtid)
+        except ConnectionFailedError as error:
+            if error.__cause__ is None or error.__cause__.args[0] != _MALFORMED_GTIDS:
+                raise
+            return False
         return bool(rows[0][0])
 
     def _identity(self) -> str:

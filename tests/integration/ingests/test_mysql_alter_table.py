@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ Way = Callable[[FollowedTables, Answer], list[str]]
 class Case:
     """Statements of one row of the table, and the ways on that its last column names.
 
-    ``is_long``: another test that always runs shows the outcome.
+    ``is_long``: another test that always runs shows the outcome. ``server``: the one that alone has it.
     """
 
     statements: list[str]
@@ -35,6 +36,7 @@ class Case:
     is_gone: bool = False
     is_purged: bool = False
     is_long: bool = False
+    server: str = ""
 
 
 def recopy(_shop: FollowedTables, _answer: Answer) -> list[str]:
@@ -119,7 +121,9 @@ CASES = {
         ["ALTER TABLE t ADD INDEX i (v), ADD CHECK (id > 0), COMMENT 'x', ALTER v SET DEFAULT 7", PARTS],
         is_long=True,
     ),
-    "`ALTER IGNORE`": Case(["ALTER IGNORE TABLE t ADD UNIQUE (v)"], [recopy], ["UPDATE t SET v = 5"]),
+    "`ALTER IGNORE`": Case(
+        ["ALTER IGNORE TABLE t ADD UNIQUE (v)"], [recopy], ["UPDATE t SET v = 5"], server="MariaDB"
+    ),
     "`TRUNCATE`": Case(["TRUNCATE t", "INSERT INTO t VALUES (3, 33)"], [emptied, recopy]),
     "`DROP PARTITION`, `TRUNCATE PARTITION`, `EXCHANGE PARTITION`": Case(
         ["ALTER TABLE t TRUNCATE PARTITION p"],
@@ -174,7 +178,7 @@ CASES = {
         is_long=True,
     ),
     "fail-over to another server": Case(
-        ["SET @id = @@global.server_id", "SET GLOBAL server_id = 77"], [recopy]
+        ["SET @id = @@global.server_id", "SET GLOBAL server_id = 77"], [recopy], server="MariaDB"
     ),
     "`RESET MASTER`, or a server restored from a backup": Case(
         ["DO SLEEP(1.1)", "RESET MASTER"], [recopy], is_long=True
@@ -209,10 +213,16 @@ def test_each_row_of_the_guide_is_tried() -> None:
     assert list(rows_of_the_guide()) == list(CASES)
 
 
+def marks_of(case: Case, number: int) -> list[Any]:
+    """When a case of the guide runs."""
+    long = [pytest.mark.long] if number or case.is_long else []
+    return [*long, *([pytest.mark.server(case.server)] if case.server else [])]
+
+
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        pytest.param(name, way, marks=[pytest.mark.long] if number or case.is_long else [])
+        pytest.param(name, way, marks=marks_of(case, number))
         for name, case in CASES.items()
         for number, way in enumerate(case.ways or [None])
     ],

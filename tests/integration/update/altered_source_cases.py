@@ -296,7 +296,8 @@ MYSQL = [
     Case(
         "trigger replaced",
         (
-            "CREATE OR REPLACE TRIGGER $TRIGGER_update AFTER UPDATE ON orders FOR EACH ROW SET @x = 1",
+            "DROP TRIGGER $TRIGGER_update",
+            "CREATE TRIGGER $TRIGGER_update AFTER UPDATE ON orders FOR EACH ROW SET @x = 1",
             "UPDATE orders SET v = 9",
         ),
         REPAIR,
