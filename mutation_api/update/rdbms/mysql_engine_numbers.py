@@ -17,17 +17,6 @@ from mutation_api.errors import ConfigurationError, ConnectionFailedError, Recor
 
 __all__ = ["engine_numbers"]
 
-_BY_FILE = "SELECT NAME, TABLE_ID FROM information_schema.{} t WHERE {}"
-_BY_TABLESPACE = (
-    "SELECT t.NAME, t.TABLE_ID FROM information_schema.INNODB_TABLES t "
-    "JOIN information_schema.INNODB_TABLESPACES s ON s.SPACE = t.SPACE WHERE {}"
-)
-# In lower case since the server may fold it; as bytes since the catalog's collation takes ä for a.
-_BYTES = "CAST(LOWER(CONVERT({} USING utf8mb4)) AS BINARY)"
-_IS_WANTED = f"{_BYTES.format('{0}.NAME')} = {_BYTES.format('%s')}"
-_IS_PARTITION = f"LEFT({_BYTES.format('{0}.NAME')}, LENGTH({_BYTES.format('%s')})) = {_BYTES.format('%s')}"
-_WHERE = f"{_IS_WANTED} OR {_IS_PARTITION} ORDER BY TABLE_ID"
-
 
 def engine_numbers(
     rows: Callable[..., list[Sequence[Any]]], source: str, schema: str, table: str
@@ -47,11 +36,16 @@ def engine_numbers(
     is_mariadb = "mariadb" in str(rows("SELECT VERSION()")[0][0]).lower()
     by_tablespace = not is_mariadb and not (schema + table).isascii()
     if by_tablespace:
-        statement, name = _BY_TABLESPACE.format(_WHERE.format("s")), f"{schema}/{table}"
+        name = f"{schema}/{table}"
+        where = "INNODB_TABLES t JOIN information_schema.INNODB_TABLESPACES s ON s.SPACE = t.SPACE"
     else:
-        catalog = "INNODB_SYS_TABLES" if is_mariadb else "INNODB_TABLES"
-        statement = _BY_FILE.format(catalog, _WHERE.format("t"))
         name = f"{_file_name(rows, schema)}/{_file_name(rows, table)}"
+        where = f"{'INNODB_SYS_TABLES' if is_mariadb else 'INNODB_TABLES'} t"
+    named, wanted = _bytes("s.NAME" if by_tablespace else "t.NAME"), _bytes("%s")
+    statement = (
+        f"SELECT t.NAME, t.TABLE_ID FROM information_schema.{where} WHERE {named} = {wanted} "
+        f"OR LEFT({named}, LENGTH({wanted})) = {wanted} ORDER BY t.TABLE_ID"
+    )
     partitions = f"{name}#p#"
     try:
         found = rows(statement, name, partitions, partitions)
@@ -69,6 +63,11 @@ def engine_numbers(
             f"source {source}: the engine does not know table {name}{advice if by_tablespace else ''}"
         )
     return {str(file): str(number) for file, number in found}
+
+
+def _bytes(text: str) -> str:
+    """A name in lower case, since the server may fold it, and as bytes, since its catalog takes ä for a."""
+    return f"CAST(LOWER(CONVERT({text} USING utf8mb4)) AS BINARY)"
 
 
 def _file_name(rows: Callable[..., list[Sequence[Any]]], name: str) -> str:

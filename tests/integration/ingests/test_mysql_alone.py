@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pymysql import _auth
 
+from mutation_api.errors import ConnectionFailedError
+from mutation_api.inputs.mysql.server import MySqlAddress, MySqlServer
+from mutation_api.update.rdbms.connect import connect_database
 from tests.integration.ingests.followed_tables import FollowedTables
 
 pytestmark = [pytest.mark.slow, pytest.mark.server("MySQL")]
@@ -160,3 +164,29 @@ def test_modes_of_sessions(shop: FollowedTables, mode: str) -> None:
     shop.run(f"TRUNCATE {mark}t{mark}")
     shop.stop()
     shop.follow("--recopy", "t")
+
+
+@pytest.mark.parametrize("options", [{}, {"ssl_disabled": True}])
+def test_an_account_of_the_default_kind_logs_in(shop: FollowedTables, options: dict[str, bool]) -> None:
+    """With and without encryption, also when the server does not know its password yet."""
+    server = shop.server
+    query = "?ssl_disabled=true" if options else ""
+    url = f"mysql://{server.user}@127.0.0.1:{server.port}/{shop.database}{query}"
+    shop.run(T, "FLUSH PRIVILEGES")
+    assert MySqlServer(
+        MySqlAddress("127.0.0.1", server.user, server.password, server.port, options)
+    ).position()
+    shop.run("FLUSH PRIVILEGES")
+    assert connect_database(url, server.password).describe("t").primary_key == ("id",)
+
+
+def test_a_driver_without_rsa_says_what_it_lacks(
+    shop: FollowedTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an error of ours."""
+    server = shop.server
+    shop.run("FLUSH PRIVILEGES")
+    monkeypatch.setattr(_auth, "_have_cryptography", False)
+    address = MySqlAddress("127.0.0.1", server.user, server.password, server.port, {"ssl_disabled": True})
+    with pytest.raises(ConnectionFailedError, match="'cryptography' package is required"):
+        MySqlServer(address).position()

@@ -25,9 +25,10 @@ from mutation_api.errors import (
 )
 from mutation_api.inputs.mysql import spill
 from mutation_api.inputs.mysql.binary_log import BinaryLog
+from mutation_api.inputs.mysql.log_position import LogPosition
 from mutation_api.inputs.mysql.log_reading import RowImages, Undone
 from mutation_api.inputs.mysql.mysql_source import MySqlSource
-from mutation_api.inputs.mysql.server import LogPosition, MySqlAddress, MySqlServer
+from mutation_api.inputs.mysql.server import MySqlAddress, MySqlServer
 from mutation_api.inputs.mysql.table_map import charset_of
 from mutation_api.inputs.source import OPERATION, POSITION, LocalOperations, Position, SourceTable, Stop
 from mutation_api.table.acid_table import AcidColumn, AcidTable
