@@ -94,6 +94,8 @@ PARTS = (
     "ALTER TABLE t PARTITION BY RANGE (id) "
     "(PARTITION p VALUES LESS THAN (2), PARTITION q VALUES LESS THAN (99))"
 )
+RESET = "RESET MASTER"
+"""MySQL has another name for it from 8.2 on."""
 NEW = ["CREATE TABLE n LIKE t", "INSERT INTO n SELECT * FROM t"]
 
 CASES = {
@@ -181,7 +183,7 @@ CASES = {
         ["SET @id = @@global.server_id", "SET GLOBAL server_id = 77"], [recopy], server="MariaDB"
     ),
     "`RESET MASTER`, or a server restored from a backup": Case(
-        ["DO SLEEP(1.1)", "RESET MASTER"], [recopy], is_long=True
+        ["DO SLEEP(1.1)", RESET], [recopy], is_long=True
     ),
     "the log was purged": Case(["FLUSH BINARY LOGS"], [recopy], is_purged=True, is_long=True),
 }
@@ -233,7 +235,8 @@ def test_a_row_of_the_guide(shop: FollowedTables, name: str, way: Way | None) ->
     shop.run(*case.before)
     shop.follow()
     shop.run("INSERT INTO t VALUES (2, 22)")
-    shop.run(*case.statements)
+    reset = RESET if shop.server.is_mariadb else "RESET BINARY LOGS AND GTIDS"
+    shop.run(*(reset if statement == RESET else statement for statement in case.statements))
     if case.is_purged:
         purge(shop)
     if outcome.startswith(GOES_ON):
