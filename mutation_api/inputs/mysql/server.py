@@ -165,6 +165,8 @@ class MySqlServer:
             for name, allowed in _SETTINGS.items()
             if found.get(name, allowed[0] if name in _ABSENT_IS_FINE else None) not in allowed
         ]
+        if self._lacks_replicated_rows():
+            wrong.append("log_slave_updates is OFF, it must be ON where rows of another server are applied")
         if not wrong:
             # A statement is left out by the database in which it runs, so a TRUNCATE may be missing.
             filters = zip(("binlog_do_db", "binlog_ignore_db"), self._master_status()[2:4], strict=True)
@@ -172,8 +174,16 @@ class MySqlServer:
         if wrong:
             raise ConfigurationError(
                 f"source {self.address}: {'; '.join(wrong)}. Set this in the server's configuration "
-                "(SET GLOBAL … is enough for new connections; log_bin needs a restart)"
+                "(SET GLOBAL … is enough for new connections; log_bin and log_slave_updates need a restart)"
             )
+
+    def _lacks_replicated_rows(self) -> bool:
+        """Whether the log has no rows of another server that this one applies; MySQL is taken to do so."""
+        logs = self.values("SHOW GLOBAL VARIABLES LIKE 'log_slave_updates'")
+        if not logs or str(logs[0][1]) in ("1", "ON"):
+            return False
+        running = self.values("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # of MariaDB, where OFF is usual
+        return not running or int(running[0][1]) > 0
 
     def position(self) -> LogPosition:
         """The current end of the log; no transaction is open there."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from mutation_api.errors import RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.inputs.mysql.column_types import SourceColumn as MySqlColumn
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
@@ -54,6 +54,8 @@ WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
 _MADE_TRIGGERS = """
 SELECT TRIGGER_SCHEMA, TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_NAME IN (%s, %s, %s)"""
 _MADE_LOGS = "SELECT TABLE_SCHEMA FROM information_schema.TABLES WHERE TABLE_NAME = %s"
+_RECEIVER = ("system user", "connecting host")
+"""User and host, in MySQL's list of processes, of what receives the log of another server."""
 SQL_MODE = "STRICT_ALL_TABLES"
 """Mode in which triggers are made, and then run: a key that does not fit is an error, never cut."""
 
@@ -72,6 +74,8 @@ class MySqlCapture(SqlDatabase):
                 "convert it (ALTER TABLE … ENGINE=InnoDB)"
             )
         self._numbers(table)
+        if method.has_log:
+            self._check_triggers_fire()
         if method.is_insert_only:
             return
         ((_, create),) = self.rows(f"SHOW CREATE TABLE {self.quoted(table.schema, table.name)}")
@@ -79,6 +83,25 @@ class MySqlCapture(SqlDatabase):
             raise RecordLayoutError(
                 f"source table {table.full_name}: foreign key {name} changes its rows ({rules}), and no "
                 f"trigger of {self.kind} sees that; let the application change the rows, with RESTRICT"
+            )
+
+    def _check_triggers_fire(self) -> None:
+        """Refuse a replica: rows that it applies fire no triggers. Raises ConfigurationError.
+
+        Source: MySQL's manual, "Replication and Triggers"; MariaDB's, "slave_run_triggers_for_rbr".
+        """
+        settings = self.rows("SHOW GLOBAL VARIABLES LIKE 'slave_run_triggers_for_rbr'")
+        running = self.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # of MariaDB
+        if running:
+            fires = {str(value) for _, value in settings} & {"YES", "LOGGING", "ENFORCE"}
+            applies = int(running[0][1]) > 0 and not fires
+        else:
+            applies = any(row[1:3] == _RECEIVER for row in map(tuple, self.rows("SHOW PROCESSLIST")))
+        if applies:
+            raise ConfigurationError(
+                f"source {self.source_id} is a replica, and rows of another server fire no triggers: their "
+                "changes would be missed. Follow the server that they come from, or take another method "
+                "(binlog, row-version); MariaDB fires them with slave_run_triggers_for_rbr=YES"
             )
 
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:

@@ -222,7 +222,7 @@ class Workload:
                     "FLUSH BINARY LOGS",
                     f"CREATE INDEX i{self._index_count} ON orders (big)",
                     "INSERT INTO noise (orders) VALUES ('DROP TABLE orders')",
-                    "CREATE OR REPLACE TEMPORARY TABLE scratch AS SELECT id FROM orders",
+                    f"CREATE TEMPORARY TABLE scratch{self._index_count} AS SELECT id FROM orders",
                     "ANALYZE TABLE customers",
                 )
             )
