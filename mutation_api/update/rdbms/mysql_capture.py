@@ -278,7 +278,8 @@ def _logged(column: SourceColumn, value: str) -> str:
     if detail.kind == "timestamp":
         return f"CAST(UNIX_TIMESTAMP({value}) AS CHAR)"
     if detail.kind in ("float", "double"):
-        return f"CAST({value} + 0e0 AS CHAR)"
+        # Stored as it is: MySQL's CAST and CONCAT cut the digits of a text that has more than 22 characters.
+        return f"{value} + 0e0"
     return f"CAST({value} + 0 AS CHAR)" if detail.kind == "bit" else f"CAST({value} AS CHAR)"
 
 
