@@ -100,4 +100,7 @@ def test_texts_of_others(
     for words, text in said.items():
         assert UNSAFE.search(text) is None, (words, text)
         assert SHOWN in text or words[0] == "verify", (words, text)
-        assert not any(line.startswith(("7 ", "8 ", "row 2")) for line in text.splitlines()), (words, text)
+        assert not any(line.startswith(("7  mine", "8  mine", "row 2")) for line in text.splitlines()), (
+            words,
+            text,
+        )

@@ -131,10 +131,12 @@ NULL_SHARE = 0.15
 
 
 def create_tables(server: MySqlJudge, database: str) -> None:
-    """Make the tables in MariaDB, and one that nobody follows."""
+    """Make the tables, and one that nobody follows. MariaDB's JSON is a text, MySQL's own type is refused."""
+    text_of_json = "JSON" if server.is_mariadb else "LONGTEXT"
     for table, columns in TABLES.items():
         described = [
-            f"`{name}` {column.source}{' NOT NULL' if name in KEYS[table] else ''}"
+            f"`{name}` {column.source.replace('JSON', text_of_json)}"
+            f"{' NOT NULL' if name in KEYS[table] else ''}"
             for name, column in columns.items()
         ]
         key = ", ".join(KEYS[table])
