@@ -21,7 +21,8 @@ FILL = {
     "postgresql": f"SELECT i, repeat('x', 200) || i, 'd' || i % 3 FROM generate_series(1, {ROWS}) i",
     "mysql": (
         "SELECT seq, CONCAT(REPEAT('x', 200), seq), CONCAT('d', seq % 3) FROM (SELECT ROW_NUMBER() "
-        f"OVER () AS seq FROM information_schema.COLUMNS a, information_schema.COLUMNS b LIMIT {ROWS}) numbers"
+        "OVER () AS seq FROM information_schema.COLUMNS a, "
+        f"information_schema.COLUMNS b LIMIT {ROWS}) numbers"
     ),
     "sqlite": (
         f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) "
