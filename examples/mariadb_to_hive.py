@@ -23,7 +23,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from examples.local import PrintLoss, create_table, metastore_address
-from judges.mariadb import MariaDb
+from judges.mysql import MariaDbJudge
 from metastore_client import connect
 from mutation_api import (
     Following,
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
     """Copy, change, follow; show both sides."""
     with (
         tempfile.TemporaryDirectory(prefix="example-") as folder,
-        MariaDb(Path(folder)) as server,
+        MariaDbJudge(Path(folder)) as server,
         metastore_address(arguments) as uri,
         local_session() as spark,
     ):
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str]) -> int:
         return show(server, uri, spark)
 
 
-def run(server: MariaDb, statements: Sequence[str]) -> None:
+def run(server: MariaDbJudge, statements: Sequence[str]) -> None:
     """Run statements in MariaDB, on one connection."""
     with server.connect() as connection, connection.cursor() as cursor:
         for statement in statements:
@@ -90,7 +90,7 @@ def follow(uri: str, spark: SparkSession, source: MySqlSource) -> None:
         print(ingest(metastore, [Following("orders", TABLE)], source, listener=PrintLoss(), spark=spark))
 
 
-def show(server: MariaDb, uri: str, spark: SparkSession) -> int:
+def show(server: MariaDbJudge, uri: str, spark: SparkSession) -> int:
     """Print the rows of both sides; 0 if they are the same."""
     columns = "id, customer, total, status, placed"
     here = server.sql(f"SELECT {columns} FROM shop.orders ORDER BY id")

@@ -32,7 +32,7 @@ from examples.stream_connector import Connector
 from examples.stream_query import COLUMNS, DATABASE, HISTORY, ORDERS, TOPIC
 from judges.hive.hive_judges import Hive41, replication_settings
 from judges.kafka import Kafka
-from judges.mariadb import MariaDb
+from judges.mysql import MariaDbJudge
 from metastore_client import LockState, connect
 
 ROWS_DEFAULT = 20_000
@@ -83,7 +83,7 @@ class Servers:
         with ThreadPoolExecutor(3) as pool:
             starting = [pool.submit(hive, name) for name in ("a", "b")]
             kafka = pool.submit(lambda: Kafka(work / "kafka"))
-            self.maria = stack.enter_context(MariaDb(work / "mariadb"))
+            self.maria = stack.enter_context(MariaDbJudge(work / "mariadb"))
             self.kafka = stack.enter_context(kafka.result())
             self.a, self.b = (stack.enter_context(each.result()) for each in starting)
 
@@ -130,7 +130,7 @@ def run(servers: Servers, work: Path, rows: int) -> bool:
 class Shop:
     """Changes orders, in small transactions; ``changes`` counts the rows."""
 
-    def __init__(self, server: MariaDb, rows: int) -> None:
+    def __init__(self, server: MariaDbJudge, rows: int) -> None:
         self._server = server
         self._next = rows + 1
         self._random = random.Random(27)

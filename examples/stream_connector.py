@@ -18,7 +18,7 @@ from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
 from judges.kafka import Kafka
-from judges.mariadb import MariaDb
+from judges.mysql import MariaDbJudge
 
 REPLICA_ID = 4242
 """The connector's own, among the server's replicas."""
@@ -33,12 +33,12 @@ class Connector:
     ``changes``: rows that were told, those of the snapshot included; each is one message, beside tombstones.
     """
 
-    def __init__(self, server: MariaDb, kafka: Kafka, table: str, topic: str) -> None:
+    def __init__(self, server: MariaDbJudge, kafka: Kafka, table: str, topic: str) -> None:
         """Take the snapshot of ``database.table``, which nobody changes meanwhile."""
         self._server, self._topic = server, topic
         self._database, self._table = table.split(".")
         self._producer: Producer = kafka.producer(linger_ms=5)
-        self._file, self._offset = server.sql("SHOW MASTER STATUS")[0][:2]
+        self._file, self._offset = server.log_end()
         self.changes = 0
         self._failure: BaseException | None = None
         self._stopped = threading.Event()

@@ -2,6 +2,7 @@
 
 * ``--long`` also runs the tests marked ``long``; without it the summary says how many were left out.
 * ``--kerberos`` also runs the tests marked ``kerberos``, for which a key server must be installed.
+* ``--mysql-server PATH`` uses MySQL by this program of it instead of MariaDB.
 * ``--judge-zone ZONE`` runs Hive in another time zone than UTC.
 * ``--history-seed N`` runs the random history N alone, as its failure names it.
 * A test may be skipped for the reasons in ``ALLOWED_SKIP_REASONS`` only; any other skip fails the run.
@@ -26,7 +27,7 @@ pytest_plugins = [
     "tests.fixtures.fix_judge",
     "tests.fixtures.fix_metastore",
     "tests.fixtures.fix_kafka",
-    "tests.fixtures.fix_mariadb",
+    "tests.fixtures.fix_mysql",
     "tests.fixtures.fix_postgres",
     "tests.fixtures.fix_spark",
     "tests.fixtures.fix_workers",
@@ -86,10 +87,14 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests and those with Kerberos unless asked for, or everything but one random history."""
+    """Leave out long tests and those with Kerberos unless asked for, what another server than the run's has,
+    or everything but one random history.
+    """
     seed = config.getoption("--history-seed")
     if not config.getoption("--kerberos"):
         _select(config, items, lambda item: item.get_closest_marker("kerberos") is None)
+    kind = "MySQL" if config.getoption("--mysql-server") else "MariaDB"
+    _select(config, items, lambda item: all(mark.args[0] == kind for mark in item.iter_markers("server")))
     if seed is not None:
         _select(config, items, lambda item: _seed(item) == seed)
     elif not config.getoption("--long"):

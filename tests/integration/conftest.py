@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive23, HiveJudge
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.cli.engines import apply_by_spark, diff_by_spark, merge_by_spark
@@ -172,15 +172,15 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
 
 
 @pytest.fixture
-def maria_tables(
-    mariadb: MariaDb,
-    mariadb_database: str,
+def mysql_tables(
+    mysql: MySqlJudge,
+    mysql_database: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     engine_session: SparkSession | None,
 ) -> Iterator[FollowedTables]:
     """A new database of MariaDB, and the commands by which Hive follows its tables."""
-    made = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys, engine_session)
+    made = FollowedTables(mysql, mysql_database, tmp_path, monkeypatch, capsys, engine_session)
     yield made
     made.close()

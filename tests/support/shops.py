@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from judges.postgres import Postgres
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
@@ -74,7 +74,7 @@ class ServerSource(Source):
 
     names: str
 
-    def __init__(self, server: Postgres | MariaDb, database: str) -> None:
+    def __init__(self, server: Postgres | MySqlJudge, database: str) -> None:
         self.server, self.database = server, database
         self.url = f"{self.kind}://{server.user}@127.0.0.1:{server.port}/{database}"
         self.password = server.password
@@ -98,7 +98,7 @@ class PostgresSource(ServerSource):
     )
 
 
-class MariaDbSource(ServerSource):
+class MySqlShopSource(ServerSource):
     """A database of the MariaDB judge."""
 
     kind = "mysql"

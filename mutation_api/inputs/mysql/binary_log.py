@@ -16,10 +16,11 @@ from pymysqlreplication.event import QueryEvent, RotateEvent
 
 from mutation_api.errors import InputFormatError
 from mutation_api.inputs.mysql.advice import START_OVER
+from mutation_api.inputs.mysql.log_position import LogPosition, file_number
 from mutation_api.inputs.mysql.log_reading import LogReading, RowImages, Undone
 from mutation_api.inputs.mysql.log_stream import begun_at, next_event, opened_stream
 from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
-from mutation_api.inputs.mysql.server import LogPosition, MySqlServer, file_number
+from mutation_api.inputs.mysql.server import MySqlServer
 from mutation_api.inputs.mysql.table_plan import TablePlan
 
 __all__ = ["BinaryLog"]

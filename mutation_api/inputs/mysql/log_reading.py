@@ -34,9 +34,9 @@ from pymysqlreplication.row_event import (
 
 from mutation_api.errors import InputFormatError, SourcePositionError
 from mutation_api.inputs.mysql.advice import START_OVER
+from mutation_api.inputs.mysql.log_position import LogPosition, file_number
 from mutation_api.inputs.mysql.log_stream import check_begun
 from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
-from mutation_api.inputs.mysql.server import LogPosition, file_number
 from mutation_api.inputs.mysql.statements import Effect
 from mutation_api.inputs.mysql.table_map import logged_table
 from mutation_api.inputs.mysql.table_plan import Shape, TablePlan

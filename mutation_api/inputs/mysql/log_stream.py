@@ -15,7 +15,8 @@ from pymysqlreplication.exceptions import MalformedBinLogEvent
 
 from mutation_api.errors import ConnectionFailedError, InputFormatError, SourcePositionError
 from mutation_api.inputs.mysql.advice import START_OVER
-from mutation_api.inputs.mysql.server import LogPosition, MySqlServer
+from mutation_api.inputs.mysql.log_position import LogPosition
+from mutation_api.inputs.mysql.server import MySqlServer
 from mutation_api.inputs.mysql.status_variables import pass_unknown_status_variables
 
 __all__ = ["begun_at", "check_begun", "next_event", "opened_stream"]

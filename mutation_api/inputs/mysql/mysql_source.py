@@ -38,11 +38,12 @@ from mutation_api.inputs.mysql.column_types import (
     ZERO_DATES_DEFAULT,
     ValueOptions,
 )
+from mutation_api.inputs.mysql.log_position import LogPosition
 from mutation_api.inputs.mysql.log_reading import RowImages, Undone
 from mutation_api.inputs.mysql.log_stream import check_begun
 from mutation_api.inputs.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.inputs.mysql.plain_tables import why_not_plain
-from mutation_api.inputs.mysql.server import LogPosition, MySqlAddress, MySqlServer
+from mutation_api.inputs.mysql.server import MySqlAddress, MySqlServer
 from mutation_api.inputs.mysql.spill import Spill
 from mutation_api.inputs.mysql.statements import Followed
 from mutation_api.inputs.mysql.table_plan import TablePlan

@@ -5,12 +5,11 @@ This module checks that the log has all changes, before anything is read from th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import pymysql
 from pymysql.constants import CR, ER
@@ -23,17 +22,15 @@ from mutation_api.errors import (
 )
 from mutation_api.inputs.mysql.advice import START_OVER
 from mutation_api.inputs.mysql.column_types import SourceColumn
-from mutation_api.inputs.source import Position
+from mutation_api.inputs.mysql.log_position import LogPosition, file_number
 
 __all__ = [
     "CASCADES",
     "PASSWORD_VARIABLE",
     "Catalog",
     "CatalogTable",
-    "LogPosition",
     "MySqlAddress",
     "MySqlServer",
-    "file_number",
 ]
 
 PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
@@ -62,6 +59,7 @@ CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
 _WITHOUT_ROWS = ("blackhole", "connect", "federated", "mrg_myisam", "spider")
 """Engines whose tables keep no rows of their own: these change under other names, or elsewhere."""
 _WRONG_LOGIN = (ER.ACCESS_DENIED_ERROR, 1698)  # 1698: MariaDB's, of an account without a password
+_MALFORMED_GTIDS = 1772
 _NO_PRIVILEGE = (
     ER.DBACCESS_DENIED_ERROR,
     ER.TABLEACCESS_DENIED_ERROR,
@@ -69,7 +67,6 @@ _NO_PRIVILEGE = (
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
 )
 _NOT_REACHED = (CR.CR_CONNECTION_ERROR, CR.CR_CONN_HOST_ERROR, CR.CR_UNKNOWN_HOST)
-_T = TypeVar("_T")
 _SQL_ERRORS = (pymysql.err.OperationalError, pymysql.err.ProgrammingError, pymysql.err.InternalError)
 
 
@@ -103,68 +100,6 @@ class MySqlAddress:
             "password": self.password,
             "charset": "utf8mb4",
         }
-
-
-@dataclass(frozen=True)
-class LogPosition:
-    """A position in the binary log of one server, at the end of a transaction.
-
-    ``gtid`` names the transactions before it: MariaDB's position, MySQL's set; empty if the server has none.
-    ``server`` is MySQL's ``server_uuid``, MariaDB's ``server_id``. ``begun``: when the file was begun, in
-    seconds since 1970; 0 if that is not known. A log that begins again has the same names, positions and
-    GTIDs.
-    """
-
-    file: str
-    offset: int
-    gtid: str = ""
-    server: str = ""
-    begun: int = 0
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Number of the file, and offset in it."""
-        return file_number(self.file), self.offset
-
-    def to_position(self) -> Position:
-        """The position for a watermark."""
-        values: dict[str, str | int] = {"file": self.file, "position": self.offset}
-        values |= {"gtid": self.gtid, "server": self.server}
-        if self.begun:
-            values["begun"] = self.begun
-        return Position(self.order, json.dumps(values))
-
-    @classmethod
-    def of(cls, position: Position) -> LogPosition:
-        """The position of a watermark. Raises SourcePositionError if that is of another kind of source."""
-        try:
-            values = json.loads(position.text)
-            file, gtid, server = (_of_type(str, values[name]) for name in ("file", "gtid", "server"))
-            offset, begun = (_of_type(int, each) for each in (values["position"], values.get("begun", 0)))
-            return cls(file, offset, gtid, server, begun)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise SourcePositionError(
-                f"the watermark {position.text[:500]!r} is not one of a binary log"
-            ) from error
-
-    def __str__(self) -> str:
-        """``file:offset``."""
-        return f"{self.file}:{self.offset}"
-
-
-def _of_type(kind: type[_T], value: Any) -> _T:
-    """The value. Raises TypeError: it is of another type, or a number below 0."""
-    if type(value) is not kind or (isinstance(value, int) and value < 0):
-        raise TypeError(f"{value!r} is not a {kind.__name__}")
-    return value
-
-
-def file_number(name: str) -> int:
-    """The number at the end of the name of a log file. Raises SourcePositionError."""
-    number = name.rpartition(".")[2]
-    if not number.isdecimal():
-        raise SourcePositionError(f"log file {name!r}: expected a name that ends in a number")
-    return int(number)
 
 
 @dataclass(frozen=True)
@@ -230,6 +165,8 @@ class MySqlServer:
             for name, allowed in _SETTINGS.items()
             if found.get(name, allowed[0] if name in _ABSENT_IS_FINE else None) not in allowed
         ]
+        if self._lacks_replicated_rows():
+            wrong.append("log_slave_updates is OFF, it must be ON where rows of another server are applied")
         if not wrong:
             # A statement is left out by the database in which it runs, so a TRUNCATE may be missing.
             filters = zip(("binlog_do_db", "binlog_ignore_db"), self._master_status()[2:4], strict=True)
@@ -237,8 +174,16 @@ class MySqlServer:
         if wrong:
             raise ConfigurationError(
                 f"source {self.address}: {'; '.join(wrong)}. Set this in the server's configuration "
-                "(SET GLOBAL … is enough for new connections; log_bin needs a restart)"
+                "(SET GLOBAL … is enough for new connections; log_bin and log_slave_updates need a restart)"
             )
+
+    def _lacks_replicated_rows(self) -> bool:
+        """Whether the log has no rows of another server that this one applies; MySQL is taken to do so."""
+        logs = self.values("SHOW GLOBAL VARIABLES LIKE 'log_slave_updates'")
+        if not logs or str(logs[0][1]) in ("1", "ON"):
+            return False
+        running = self.values("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # of MariaDB, where OFF is usual
+        return not running or int(running[0][1]) > 0
 
     def position(self) -> LogPosition:
         """The current end of the log; no transaction is open there."""
@@ -389,7 +334,12 @@ class MySqlServer:
     def _has_gtid(self, position: LogPosition) -> bool:
         if self.is_mariadb:
             return self._gtid_at(position.file, position.offset) == position.gtid
-        rows = self.values("SELECT GTID_SUBSET(%s, @@global.gtid_executed)", position.gtid)
+        try:
+            rows = self.values("SELECT GTID_SUBSET(%s, @@global.gtid_executed)", position.gtid)
+        except ConnectionFailedError as error:
+            if error.__cause__ is None or error.__cause__.args[0] != _MALFORMED_GTIDS:
+                raise
+            return False
         return bool(rows[0][0])
 
     def _identity(self) -> str:
@@ -413,10 +363,13 @@ class MySqlServer:
         return self._asking
 
     def _connected(self, **options: Any) -> pymysql.Connection[Any]:
-        """A connection. Raises ConnectionFailedError: a file that an option names is missing, and so on."""
+        """A connection.
+
+        Raises ConnectionFailedError: a file that an option names is missing, or the driver lacks a module.
+        """
         try:
             return pymysql.connect(**{**self.address.connection_options(), **options})
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise ConnectionFailedError(f"source {self.address}: {error}") from error
 
     @contextmanager

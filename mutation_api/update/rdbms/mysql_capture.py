@@ -9,7 +9,8 @@ overflow, be rounded, or depend on the session: strings byte for byte, since 'a'
 here and are three in Hive, and a TIMESTAMP as seconds. If a key column cannot be read since it was renamed,
 the trigger's handler logs that an unknown row changed, and the extraction compares the table.
 
-Source: MariaDB's knowledge base, "Trigger Overview", "DECLARE HANDLER"; tried on MariaDB 11.4.5.
+Source: MariaDB's knowledge base, "Trigger Overview", "DECLARE HANDLER"; tried on MariaDB 11.4.5 and MySQL
+9.7.4.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.inputs.mysql.column_types import SourceColumn as MySqlColumn
 from mutation_api.update.fingerprint import Fingerprint
 from mutation_api.update.method import CaptureMethod
 from mutation_api.update.rdbms.database import CapturedTable, SourceColumn, SourceObject
+from mutation_api.update.rdbms.mysql_engine_numbers import engine_numbers
 from mutation_api.update.rdbms.mysql_foreign_keys import changing_foreign_keys
 from mutation_api.update.rdbms.sql_database import (
     OPERATION_COLUMN,
@@ -44,14 +46,16 @@ _COLUMN_TEXTS = """
 SELECT COLUMN_NAME, CONCAT_WS(' ', ORDINAL_POSITION, COLUMN_TYPE, COLLATION_NAME, GENERATION_EXPRESSION)
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
 _TRIGGERS = """
-SELECT TRIGGER_NAME, EVENT_OBJECT_TABLE, ACTION_TIMING, EVENT_MANIPULATION, ACTION_STATEMENT, SQL_MODE,
-       CREATED FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = %s AND TRIGGER_NAME IN (%s, %s, %s)"""
+SELECT TRIGGER_NAME, EVENT_OBJECT_TABLE, ACTION_TIMING, EVENT_MANIPULATION, SQL_MODE, CREATED
+FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = %s AND TRIGGER_NAME IN (%s, %s, %s)"""
 _LOG = """
 SELECT COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS
 WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
 _MADE_TRIGGERS = """
 SELECT TRIGGER_SCHEMA, TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_NAME IN (%s, %s, %s)"""
 _MADE_LOGS = "SELECT TABLE_SCHEMA FROM information_schema.TABLES WHERE TABLE_NAME = %s"
+_RECEIVER = ("system user", "connecting host")
+"""User and host, in MySQL's list of processes, of what receives the log of another server."""
 SQL_MODE = "STRICT_ALL_TABLES"
 """Mode in which triggers are made, and then run: a key that does not fit is an error, never cut."""
 
@@ -70,6 +74,8 @@ class MySqlCapture(SqlDatabase):
                 "convert it (ALTER TABLE … ENGINE=InnoDB)"
             )
         self._numbers(table)
+        if method.has_log:
+            self._check_triggers_fire()
         if method.is_insert_only:
             return
         ((_, create),) = self.rows(f"SHOW CREATE TABLE {self.quoted(table.schema, table.name)}")
@@ -79,10 +85,30 @@ class MySqlCapture(SqlDatabase):
                 f"trigger of {self.kind} sees that; let the application change the rows, with RESTRICT"
             )
 
+    def _check_triggers_fire(self) -> None:
+        """Refuse a replica: rows that it applies fire no triggers. Raises ConfigurationError.
+
+        Source: MySQL's manual, "Replication and Triggers"; MariaDB's, "slave_run_triggers_for_rbr".
+        """
+        settings = self.rows("SHOW GLOBAL VARIABLES LIKE 'slave_run_triggers_for_rbr'")
+        running = self.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # of MariaDB
+        if running:
+            fires = {str(value) for _, value in settings} & {"YES", "LOGGING", "ENFORCE"}
+            applies = int(running[0][1]) > 0 and not fires
+        else:
+            applies = any(row[1:3] == _RECEIVER for row in map(tuple, self.rows("SHOW PROCESSLIST")))
+        if applies:
+            raise ConfigurationError(
+                f"source {self.source_id} is a replica, and rows of another server fire no triggers: their "
+                "changes would be missed. Follow the server that they come from, or take another method "
+                "(binlog, row-version); MariaDB fires them with slave_run_triggers_for_rbr=YES"
+            )
+
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
         """The engine's numbers, times of the last ALTER and of CREATE TRIGGER, and the columns' definitions.
 
-        The time of the last ALTER has whole seconds, so a second that has not ended is waited for.
+        The time of the last ALTER has whole seconds, so a second that has not ended is waited for. Neither
+        server changes it when it truncates, so that alone is no sign.
         """
         while True:
             ((altered, is_now, seconds_left),) = self.rows(_ALTERED, table.schema, table.name)
@@ -97,40 +123,7 @@ class MySqlCapture(SqlDatabase):
         return Fingerprint(f"altered {altered}", columns, self._numbers(table), capture)
 
     def _numbers(self, table: CapturedTable) -> dict[str, str]:
-        """The engine's numbers of the table and its partitions, by the names of their files.
-
-        MariaDB keeps the time of creation when it truncates, so that alone is no sign.
-        """
-        is_mariadb = "mariadb" in str(self.rows("SELECT VERSION()")[0][0]).lower()
-        catalog = "INNODB_SYS_TABLES" if is_mariadb else "INNODB_TABLES"
-        name = f"{self._file_name(table.schema)}/{self._file_name(table.name)}"
-        try:
-            rows = self.rows(
-                f"SELECT NAME, TABLE_ID FROM information_schema.{catalog} WHERE NAME = %s OR LOWER(NAME) "
-                "LIKE LOWER(%s) ESCAPE '|' ORDER BY TABLE_ID",
-                name,
-                f"{name.replace('_', '|_')}#p#%",
-            )
-        except ConnectionFailedError as error:
-            raise ConfigurationError(
-                f"{error}. The account needs the privilege PROCESS: no trigger fires for TRUNCATE, and "
-                "without it none can "
-                "be noticed"
-            ) from error
-        if not rows:
-            raise RecordLayoutError(f"source {self.source_id}: the engine does not know table {name}")
-        return {str(file): str(number) for file, number in rows}
-
-    def _file_name(self, name: str) -> str:
-        """A name as the engine's catalog has it: other characters than letters, digits and _ as @ and four
-        hex digits; letters of some scripts as @ and two characters, which the server knows.
-
-        Source: MySQL's manual, "Mapping of Identifiers to File Names".
-        """
-        if not name.isascii():
-            ((found,),) = self.rows("SELECT CAST(CONVERT(%s USING filename) AS BINARY)", name)
-            return bytes(found).decode("ascii")
-        return "".join(c if c.isalnum() or c == "_" else f"@{ord(c):04x}" for c in name)
+        return engine_numbers(self.rows, self.source_id, table.schema, table.name)
 
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
@@ -223,13 +216,18 @@ class MySqlCapture(SqlDatabase):
             if name not in found:
                 yield f"table {table.full_name} has no trigger {name}"
                 continue
-            place, timing, fired_by, body, mode, _ = found[name]
+            place, timing, fired_by, mode, _ = found[name]
             if place.lower() != table.name.lower():
                 yield f"trigger {name} belongs to table {place}, which has taken the place of {table.name}"
-            elif (timing, fired_by, mode) != ("AFTER", event, SQL_MODE) or body != self._body(
-                table.schema, columns, names, event
-            ):
+            elif (timing, fired_by, mode) != ("AFTER", event, SQL_MODE) or not self._statement_of_trigger(
+                table.schema, name
+            ).endswith(f" FOR EACH ROW {self._body(table.schema, columns, names, event)}"):
                 yield f"trigger {name} is not the one that enable makes for this key"
+
+    def _statement_of_trigger(self, schema: str, name: str) -> str:
+        """The CREATE TRIGGER as it was given. MySQL's catalog doubles a ` of a name, and drops escapes."""
+        ((_, _, statement, *_),) = self.rows(f"SHOW CREATE TRIGGER {self.quoted(schema, name)}")
+        return str(statement)
 
     def made(self, names: ObjectNames) -> list[SourceObject]:
         """See :class:`~mutation_api.update.rdbms.database.SourceDatabase`."""
@@ -280,7 +278,8 @@ def _logged(column: SourceColumn, value: str) -> str:
     if detail.kind == "timestamp":
         return f"CAST(UNIX_TIMESTAMP({value}) AS CHAR)"
     if detail.kind in ("float", "double"):
-        return f"CAST({value} + 0e0 AS CHAR)"
+        # Stored as it is: MySQL's CAST and CONCAT cut the digits of a text that has more than 22 characters.
+        return f"{value} + 0e0"
     return f"CAST({value} + 0 AS CHAR)" if detail.kind == "bit" else f"CAST({value} AS CHAR)"
 
 

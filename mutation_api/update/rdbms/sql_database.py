@@ -159,10 +159,13 @@ class SqlDatabase(abc.ABC):
             pooled.close()
 
     def _connected(self) -> sqlalchemy.pool.PoolProxiedConnection:
-        """A connection. Raises ConnectionFailedError: a file that an option names is missing, and so on."""
+        """A connection.
+
+        Raises ConnectionFailedError: a file that an option names is missing, or the driver lacks a module.
+        """
         try:
             return self._engine.raw_connection()
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
             raise ConnectionFailedError(f"source {self.source_id}: {_first_line(error)}") from error
 
     def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:

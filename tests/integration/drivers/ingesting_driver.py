@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from metastore_client.remote.thrift_client import connect
 from mutation_api import Following, IngestReport, LocalOptions, MySqlAddress, MySqlSource, ingest
 from mutation_api.inputs.mysql.server import MySqlServer
@@ -33,7 +33,7 @@ LOCK_TIMEOUT_SECONDS = 60.0
 
 def source_of(port: int, database: str) -> MySqlSource:
     """The judge's database as a source."""
-    return MySqlSource(MySqlAddress("127.0.0.1", MariaDb.user, MariaDb.password, port), database)
+    return MySqlSource(MySqlAddress("127.0.0.1", MySqlJudge.user, MySqlJudge.password, port), database)
 
 
 def ingest_all(

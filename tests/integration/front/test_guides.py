@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from judges.hive.hive_judges import Hive23
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from tests.support.doc_blocks import DOCS, Block, blocks, programs, run_block, run_blocks
 
 pytestmark = pytest.mark.slow
@@ -31,21 +31,21 @@ def test_its_blocks_run(guide: Path, sales: Hive23, conf: Path, tmp_path: Path) 
     run_blocks(guide, tmp_path, without=("mysql",), HIVE_CONF_DIR=str(conf))
 
 
-def test_the_lines_from_mysql_to_hive(sales: Hive23, conf: Path, tmp_path: Path, mariadb: MariaDb) -> None:
+def test_the_lines_from_mysql_to_hive(sales: Hive23, conf: Path, tmp_path: Path, mysql: MySqlJudge) -> None:
     """Hive then reads what MariaDB has; and again after changes, when the lines run once more."""
     server = {
-        "MYSQL_HOST": f"127.0.0.1:{mariadb.port}",
-        "MYSQL_USER": mariadb.user,
-        "HIVE_MUTATE_MYSQL_PASSWORD": mariadb.password,
+        "MYSQL_HOST": f"127.0.0.1:{mysql.port}",
+        "MYSQL_USER": mysql.user,
+        "HIVE_MUTATE_MYSQL_PASSWORD": mysql.password,
         "HIVE_CONF_DIR": str(conf),
     }
     (script,) = (each.text for each in blocks(INGEST) if each.name == "mysql")
     (again,) = re.findall(r"^hive-mutate ingest (?:.*\\\n)*.*$", script, re.MULTILINE)
-    mariadb.sql("CREATE DATABASE shop")
+    mysql.sql("CREATE DATABASE shop")
     try:
         columns = "id INT PRIMARY KEY, customer VARCHAR(40), total DECIMAL(9,2), placed DATETIME"
-        mariadb.sql(f"CREATE TABLE shop.orders ({columns})")
-        mariadb.sql(
+        mysql.sql(f"CREATE TABLE shop.orders ({columns})")
+        mysql.sql(
             "INSERT INTO shop.orders VALUES (1, 'Ada', 12.5, '2024-08-06 09:00:00'), (2, NULL, 7, NULL)"
         )
         assert "sales.orders" in run_blocks(INGEST, tmp_path, only=("mysql",), **server)
@@ -53,9 +53,9 @@ def test_the_lines_from_mysql_to_hive(sales: Hive23, conf: Path, tmp_path: Path,
             [1, "Ada", "12.5", "2024-08-06 09:00:00.0"],
             [2, None, "7", None],
         ]
-        mariadb.sql("DELETE FROM shop.orders WHERE id = 1")
-        mariadb.sql("UPDATE shop.orders SET customer = 'Grace' WHERE id = 2")
+        mysql.sql("DELETE FROM shop.orders WHERE id = 1")
+        mysql.sql("UPDATE shop.orders SET customer = 'Grace' WHERE id = 2")
         run_block(Block("sh", "", again), tmp_path, **server)
         assert sales.sql("SELECT id, customer, total FROM sales.orders") == [[2, "Grace", "7"]]
     finally:
-        mariadb.sql("DROP DATABASE shop")
+        mysql.sql("DROP DATABASE shop")

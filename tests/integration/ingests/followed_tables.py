@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import ROW_ID_COLUMN, connect
@@ -59,7 +59,7 @@ class FollowedTables:
 
     def __init__(
         self,
-        server: MariaDb,
+        server: MySqlJudge,
         database: str,
         folder: Path,
         monkeypatch: pytest.MonkeyPatch,

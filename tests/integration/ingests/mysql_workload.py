@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from mutation_api.types.hive_type import parse_hive_type
 from tests.integration.files.hive_values import shown
 
@@ -130,11 +130,13 @@ KEYS = {"orders": ("id",), "customers": ("region", "number")}
 NULL_SHARE = 0.15
 
 
-def create_tables(server: MariaDb, database: str) -> None:
-    """Make the tables in MariaDB, and one that nobody follows."""
+def create_tables(server: MySqlJudge, database: str) -> None:
+    """Make the tables, and one that nobody follows. MariaDB's JSON is a text, MySQL's own type is refused."""
+    text_of_json = "JSON" if server.is_mariadb else "LONGTEXT"
     for table, columns in TABLES.items():
         described = [
-            f"`{name}` {column.source}{' NOT NULL' if name in KEYS[table] else ''}"
+            f"`{name}` {column.source.replace('JSON', text_of_json)}"
+            f"{' NOT NULL' if name in KEYS[table] else ''}"
             for name, column in columns.items()
         ]
         key = ", ".join(KEYS[table])
@@ -147,7 +149,7 @@ def hive_types(table: str) -> dict[str, str]:
     return {name: column.hive for name, column in TABLES[table].items()}
 
 
-def source_rows(server: MariaDb, database: str, table: str) -> list[list[Any]]:
+def source_rows(server: MySqlJudge, database: str, table: str) -> list[list[Any]]:
     """The rows of a table in MariaDB, in the common form of ``hive_values``, sorted."""
     columns = TABLES[table]
     wanted = ", ".join(column.select.format(f"`{name}`") for name, column in columns.items())
@@ -177,7 +179,7 @@ def in_order(rows: Iterable[list[Any]]) -> list[list[Any]]:
 class Workload:
     """Random transactions, one after the other, on a connection of its own."""
 
-    def __init__(self, server: MariaDb, database: str, rng: random.Random) -> None:
+    def __init__(self, server: MySqlJudge, database: str, rng: random.Random) -> None:
         self.statements = 0
         self._rng = rng
         self._connection = server.connect(database, autocommit=False)
@@ -222,7 +224,7 @@ class Workload:
                     "FLUSH BINARY LOGS",
                     f"CREATE INDEX i{self._index_count} ON orders (big)",
                     "INSERT INTO noise (orders) VALUES ('DROP TABLE orders')",
-                    "CREATE OR REPLACE TEMPORARY TABLE scratch AS SELECT id FROM orders",
+                    f"CREATE TEMPORARY TABLE scratch{self._index_count} AS SELECT id FROM orders",
                     "ANALYZE TABLE customers",
                 )
             )

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from judges.storages.s3_server import S3Server
 from metastore_client.model import ColumnInfo
@@ -286,17 +286,17 @@ WIDE_TYPES = {
 
 
 def test_rows_of_a_server_are_kept_elsewhere(
-    spark: SparkSession, mariadb: MariaDb, mariadb_database: str, elsewhere: Location, tmp_path: Path
+    spark: SparkSession, mysql: MySqlJudge, mysql_database: str, elsewhere: Location, tmp_path: Path
 ) -> None:
     """Selected and logged ones, of all kinds of types, as with a local folder; nothing is left of them."""
-    mariadb.sql(f"CREATE TABLE {mariadb_database}.t ({WIDE})")
+    mysql.sql(f"CREATE TABLE {mysql_database}.t ({WIDE})")
     full = "1, 'é', 1.5, '2024-02-29 23:59:59.123456', '1900-01-01', 0.1, X'00ff', 1"
-    mariadb.sql(f"INSERT INTO {mariadb_database}.t VALUES ({full}), (2, '', 0, NULL, NULL, NULL, '', 0)")
+    mysql.sql(f"INSERT INTO {mysql_database}.t VALUES ({full}), (2, '', 0, NULL, NULL, NULL, '', 0)")
     table = SourceTable("t", small_table(*WIDE_TYPES.items()))
-    address = MySqlAddress("127.0.0.1", mariadb.user, mariadb.password, mariadb.port)
+    address = MySqlAddress("127.0.0.1", mysql.user, mysql.password, mysql.port)
     found, reached = [], []
     for place in (tmp_path / "spill", elsewhere / "spill"):
-        with MySqlSource(address, mariadb_database, spill_directory=place) as source:
+        with MySqlSource(address, mysql_database, spill_directory=place) as source:
             batch = source.read(spark, [table], {})
             found.append(sorted(map(tuple, batch.tables[0].operations.drop(POSITION).collect()), key=repr))
             reached.append(batch.position)
@@ -305,22 +305,22 @@ def test_rows_of_a_server_are_kept_elsewhere(
     assert found[0] == found[1]
     assert len(found[0]) == 2
     assert reached[0] is not None
-    mariadb.sql(f"UPDATE {mariadb_database}.t SET price = 2 WHERE id = 1")
-    with MySqlSource(address, mariadb_database, spill_directory=elsewhere / "spill") as source:
+    mysql.sql(f"UPDATE {mysql_database}.t SET price = 2 WHERE id = 1")
+    with MySqlSource(address, mysql_database, spill_directory=elsewhere / "spill") as source:
         (logged,) = source.read(spark, [table], {"t": reached[0]}).tables
         assert [(row[OPERATION], row.id, str(row.price)) for row in logged.operations.collect()] == [
             ("update", 1, "2.0000")
         ]
 
 
-def test_rows_that_cannot_be_kept(s3_root: Location, mariadb: MariaDb, mariadb_database: str) -> None:
+def test_rows_that_cannot_be_kept(s3_root: Location, mysql: MySqlJudge, mysql_database: str) -> None:
     """Where they were to be, and why not."""
-    mariadb.sql(f"CREATE TABLE {mariadb_database}.t (id INT PRIMARY KEY)")
-    mariadb.sql(f"INSERT INTO {mariadb_database}.t VALUES (1)")
+    mysql.sql(f"CREATE TABLE {mysql_database}.t (id INT PRIMARY KEY)")
+    mysql.sql(f"INSERT INTO {mysql_database}.t VALUES (1)")
     table = SourceTable("t", small_table(("id", "int")))
-    address = MySqlAddress("127.0.0.1", mariadb.user, mariadb.password, mariadb.port)
+    address = MySqlAddress("127.0.0.1", mysql.user, mysql.password, mysql.port)
     with (
-        MySqlSource(address, mariadb_database, spill_directory="s3a://nowhere/x") as source,
+        MySqlSource(address, mysql_database, spill_directory="s3a://nowhere/x") as source,
         pytest.raises(InputError, match=r"\.t: the rows that are kept .* written to s3a://nowhere/x/hive"),
     ):
         source.read_local([table], {})

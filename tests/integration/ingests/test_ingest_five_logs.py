@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
 from judges.kafka import Kafka
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
@@ -49,7 +49,7 @@ from mutation_api.types.text_values import BinaryText
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers import canal, collector, debezium, maxwell, tungsten
 from tests.cdc_writers.history import Table, Transaction, events_of
-from tests.cdc_writers.mariadb_log import LogFollower
+from tests.cdc_writers.mysql_log import LogFollower
 from tests.integration.files.hive_values import read_back
 from tests.integration.ingests.mysql_workload import (
     KEYS,
@@ -144,19 +144,19 @@ class Followers:
     """
 
     def __init__(
-        self, judge: HiveJudge, metastore: MetastoreClient, database: str, mariadb: MariaDb, source: str
+        self, judge: HiveJudge, metastore: MetastoreClient, database: str, mysql: MySqlJudge, source: str
     ) -> None:
         self.judge = judge
         self.metastore = metastore
         self.database = database
-        self.mariadb = mariadb
+        self.mysql = mysql
         self.source = source
         self.tables: list[Table] = []
         self.tools = TOOLS
 
     def create(self, *, all_columns: bool) -> None:
         """Make the tables, empty."""
-        create_tables(self.mariadb, self.source)
+        create_tables(self.mysql, self.source)
         left_out = LEFT_OUT if all_columns else LEFT_OUT | (set(TABLES["orders"]) - ONE_OF_EACH)
         for name, columns in TABLES.items():
             kept = {column: of.source for column, of in columns.items() if column not in left_out}
@@ -211,7 +211,7 @@ class Followers:
 
     def _source_rows(self, table: Table) -> list[list[Any]]:
         kept = [number for number, name in enumerate(TABLES[table.name]) if name in table.columns]
-        rows = source_rows(self.mariadb, table.database, table.name)
+        rows = source_rows(self.mysql, table.database, table.name)
         return in_order([row[number] for number in kept] for row in rows)
 
     def _as_staged(self, table: Table) -> Any:
@@ -246,11 +246,11 @@ def _as_staged(value: Any, hive_type: Any) -> Any:
 
 @pytest.fixture
 def followers(
-    hive_line: HiveJudge, line_database: str, mariadb: MariaDb, mariadb_database: str
+    hive_line: HiveJudge, line_database: str, mysql: MySqlJudge, mysql_database: str
 ) -> Iterator[Followers]:
     """No tables yet."""
     with connect(hive_line.uri) as metastore:
-        yield Followers(hive_line, metastore, line_database, mariadb, mariadb_database)
+        yield Followers(hive_line, metastore, line_database, mysql, mysql_database)
 
 
 @pytest.mark.long  # each kind of log has random workloads of its own, which run always
@@ -287,9 +287,9 @@ def follow(
 ) -> None:
     """Change the source, write the logs and ingest them, by Spark and here in turn; compare in the end."""
     engines: list[Mapping[str, Any]] = [{"spark": spark}, {"local": LocalOptions()}]
-    log = LogFollower(followers.mariadb, followers.tables)
+    log = LogFollower(followers.mysql, followers.tables)
     logs = Logs(folder, followers.tables, kafka)
-    with Workload(followers.mariadb, followers.tables[0].database, rng) as workload:
+    with Workload(followers.mysql, followers.tables[0].database, rng) as workload:
         for number in range(slices):
             workload.run(transactions)
             logs.add(log.transactions())

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive23
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TableInfo, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
@@ -51,28 +51,28 @@ class Pair:
     """The same tables in MariaDB and in Hive."""
 
     def __init__(
-        self, mariadb: MariaDb, database: str, hive: Hive23, metastore: ThriftMetastoreClient
+        self, mysql: MySqlJudge, database: str, hive: Hive23, metastore: ThriftMetastoreClient
     ) -> None:
-        self.mariadb = mariadb
+        self.mysql = mysql
         self.database = database
         self.hive = hive
         self.metastore = metastore
         self.hive_database = f"followed{next(_numbers)}"
         metastore.create_database(self.hive_database)
-        create_tables(mariadb, database)
+        create_tables(mysql, database)
         for table in TABLES:
             self._create(table)
 
     def ingest(self, spark: SparkSession | None) -> None:
         """Bring Hive up to MariaDB, by Spark or here."""
-        with source_of(self.mariadb.port, self.database) as source:
+        with source_of(self.mysql.port, self.database) as source:
             ingest_all(self.metastore, spark, source, self.hive_database)
 
     def check(self) -> int:
         """Hive's reader gives what SELECT gives; tells how many rows that are."""
         count = 0
         for table in TABLES:
-            expected = source_rows(self.mariadb, self.database, table)
+            expected = source_rows(self.mysql, self.database, table)
             assert self.hive_rows(table) == expected
             assert check_sound(self.metastore, f"{self.hive_database}.{table}").row_count == len(expected)
             count += len(expected)
@@ -89,7 +89,7 @@ class Pair:
     def die(self, last_step: int) -> int:
         """Run a driver of its own, which kills itself before a step; 0 lets it live, and gives its steps."""
         user = f"mortal{next(_numbers)}"
-        arguments = (self.hive.uri, user, self.mariadb.port, self.database, self.hive_database, last_step)
+        arguments = (self.hive.uri, user, self.mysql.port, self.database, self.hive_database, last_step)
         done = subprocess.run(
             [sys.executable, "-m", "tests.integration.drivers.ingesting_driver", *map(str, arguments)],
             cwd=ROOT,
@@ -126,10 +126,10 @@ class Pair:
 
 @pytest.fixture
 def pair(
-    mariadb: MariaDb, mariadb_database: str, hive: Hive23, live_metastore: ThriftMetastoreClient
+    mysql: MySqlJudge, mysql_database: str, hive: Hive23, live_metastore: ThriftMetastoreClient
 ) -> Iterator[Pair]:
     """Empty tables on both sides."""
-    yield Pair(mariadb, mariadb_database, hive, live_metastore)
+    yield Pair(mysql, mysql_database, hive, live_metastore)
 
 
 def test_the_command_follows_a_table(
@@ -138,13 +138,13 @@ def test_the_command_follows_a_table(
     """First all rows, by Spark since they are many; then what changed, then nothing; the password is in no
     line.
     """
-    monkeypatch.setenv(PASSWORD_VARIABLE, pair.mariadb.password)
+    monkeypatch.setenv(PASSWORD_VARIABLE, pair.mysql.password)
     # The command stops the Spark that it starts; here it would be everybody's.
     monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
     rows = ", ".join(f"('many', {number}, 1.00, 'x')" for number in range(100, 1100))
-    pair.mariadb.sql(f"INSERT INTO {pair.database}.customers VALUES {rows}")
+    pair.mysql.sql(f"INSERT INTO {pair.database}.customers VALUES {rows}")
     monkeypatch.setattr(engine_arguments, "LOCAL_FILE_BYTES_MAX", 10_000)
-    source = f"mysql://{pair.mariadb.user}@127.0.0.1:{pair.mariadb.port}/{pair.database}"
+    source = f"mysql://{pair.mysql.user}@127.0.0.1:{pair.mysql.port}/{pair.database}"
     command = ["ingest", "mysql", "--source", source, "--tables", "customers"]
     command += ["--database", pair.hive_database, "--metastore", pair.hive.uri]
     said = []
@@ -154,15 +154,15 @@ def test_the_command_follows_a_table(
         [],
     ):
         for statement in statements:
-            pair.mariadb.sql(statement.replace("customers", f"{pair.database}.customers"))
+            pair.mysql.sql(statement.replace("customers", f"{pair.database}.customers"))
         assert main(command) == 0
         said.append("".join(capsys.readouterr()))
-        assert pair.hive_rows("customers") == source_rows(pair.mariadb, pair.database, "customers")
+        assert pair.hive_rows("customers") == source_rows(pair.mysql, pair.database, "customers")
     assert [line.endswith(" (spark)") for line in said[0].splitlines()].count(True) == 1
     assert "applied in transaction" in said[1]
     assert " (local)" in said[1]
     assert "nothing new" in said[2]
-    assert pair.mariadb.password not in "".join(said)
+    assert pair.mysql.password not in "".join(said)
 
 
 @pytest.mark.long
@@ -195,7 +195,7 @@ def follow_slices(
     pair: Pair, spark: SparkSession, rng: random.Random, *, slices: int, transactions: int
 ) -> None:
     """Change the source and follow, here and by Spark in turn; compare each time."""
-    with Workload(pair.mariadb, pair.database, rng) as workload:
+    with Workload(pair.mysql, pair.database, rng) as workload:
         for number in range(slices):
             workload.run(rng.randint(1, transactions))
             pair.ingest(spark if number % 2 else None)
@@ -205,7 +205,7 @@ def follow_slices(
 def die_and_follow(pair: Pair, spark: SparkSession, rng: random.Random, *, deaths: int) -> None:
     """Between changes of the source a driver dies; the tables are compared after the one that follows it."""
     steps = 40
-    with Workload(pair.mariadb, pair.database, rng) as workload:
+    with Workload(pair.mysql, pair.database, rng) as workload:
         for _ in range(deaths):
             workload.run(10)
             steps = pair.die(rng.randint(1, steps)) or steps

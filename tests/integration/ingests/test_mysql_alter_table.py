@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from tests.fixtures.fix_clock import wait_until
 from tests.integration.ingests.followed_tables import Answer, FollowedTables
 
@@ -26,7 +27,7 @@ Way = Callable[[FollowedTables, Answer], list[str]]
 class Case:
     """Statements of one row of the table, and the ways on that its last column names.
 
-    ``is_long``: another test that always runs shows the outcome.
+    ``is_long``: another test that always runs shows the outcome. ``server``: the one that alone has it.
     """
 
     statements: list[str]
@@ -35,6 +36,7 @@ class Case:
     is_gone: bool = False
     is_purged: bool = False
     is_long: bool = False
+    server: str = ""
 
 
 def recopy(_shop: FollowedTables, _answer: Answer) -> list[str]:
@@ -92,6 +94,8 @@ PARTS = (
     "ALTER TABLE t PARTITION BY RANGE (id) "
     "(PARTITION p VALUES LESS THAN (2), PARTITION q VALUES LESS THAN (99))"
 )
+RESET = "RESET MASTER"
+"""MySQL has another name for it from 8.2 on."""
 NEW = ["CREATE TABLE n LIKE t", "INSERT INTO n SELECT * FROM t"]
 
 CASES = {
@@ -119,7 +123,9 @@ CASES = {
         ["ALTER TABLE t ADD INDEX i (v), ADD CHECK (id > 0), COMMENT 'x', ALTER v SET DEFAULT 7", PARTS],
         is_long=True,
     ),
-    "`ALTER IGNORE`": Case(["ALTER IGNORE TABLE t ADD UNIQUE (v)"], [recopy], ["UPDATE t SET v = 5"]),
+    "`ALTER IGNORE`": Case(
+        ["ALTER IGNORE TABLE t ADD UNIQUE (v)"], [recopy], ["UPDATE t SET v = 5"], server="MariaDB"
+    ),
     "`TRUNCATE`": Case(["TRUNCATE t", "INSERT INTO t VALUES (3, 33)"], [emptied, recopy]),
     "`DROP PARTITION`, `TRUNCATE PARTITION`, `EXCHANGE PARTITION`": Case(
         ["ALTER TABLE t TRUNCATE PARTITION p"],
@@ -174,10 +180,10 @@ CASES = {
         is_long=True,
     ),
     "fail-over to another server": Case(
-        ["SET @id = @@global.server_id", "SET GLOBAL server_id = 77"], [recopy]
+        ["SET @id = @@global.server_id", "SET GLOBAL server_id = 77"], [recopy], server="MariaDB"
     ),
     "`RESET MASTER`, or a server restored from a backup": Case(
-        ["DO SLEEP(1.1)", "RESET MASTER"], [recopy], is_long=True
+        ["DO SLEEP(1.1)", RESET], [recopy], is_long=True
     ),
     "the log was purged": Case(["FLUSH BINARY LOGS"], [recopy], is_purged=True, is_long=True),
 }
@@ -188,13 +194,13 @@ KEPT = {dropped: ["--ignore-column", "t.v"], left_out: ["--ignore-column", "t.s"
 
 
 @pytest.fixture
-def shop(maria_tables: FollowedTables, mariadb: MariaDb) -> Iterator[FollowedTables]:
+def shop(mysql_tables: FollowedTables, mysql: MySqlJudge) -> Iterator[FollowedTables]:
     """A table that Hive does not follow yet; the server's number is set back."""
-    maria_tables.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 11)")
-    maria_tables.create("t", TWO)
-    number = mariadb.sql("SELECT @@global.server_id")[0][0]
-    yield maria_tables
-    mariadb.sql("SET GLOBAL server_id = %s", number)
+    mysql_tables.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 11)")
+    mysql_tables.create("t", TWO)
+    number = mysql.sql("SELECT @@global.server_id")[0][0]
+    yield mysql_tables
+    mysql.sql("SET GLOBAL server_id = %s", number)
 
 
 def rows_of_the_guide() -> dict[str, str]:
@@ -209,10 +215,16 @@ def test_each_row_of_the_guide_is_tried() -> None:
     assert list(rows_of_the_guide()) == list(CASES)
 
 
+def marks_of(case: Case, number: int) -> list[Any]:
+    """When a case of the guide runs."""
+    long = [pytest.mark.long] if number or case.is_long else []
+    return [*long, *([pytest.mark.server(case.server)] if case.server else [])]
+
+
 @pytest.mark.parametrize(
     ("name", "way"),
     [
-        pytest.param(name, way, marks=[pytest.mark.long] if number or case.is_long else [])
+        pytest.param(name, way, marks=marks_of(case, number))
         for name, case in CASES.items()
         for number, way in enumerate(case.ways or [None])
     ],
@@ -223,7 +235,8 @@ def test_a_row_of_the_guide(shop: FollowedTables, name: str, way: Way | None) ->
     shop.run(*case.before)
     shop.follow()
     shop.run("INSERT INTO t VALUES (2, 22)")
-    shop.run(*case.statements)
+    reset = RESET if shop.server.is_mariadb else "RESET BINARY LOGS AND GTIDS"
+    shop.run(*(reset if statement == RESET else statement for statement in case.statements))
     if case.is_purged:
         purge(shop)
     if outcome.startswith(GOES_ON):
@@ -245,7 +258,7 @@ def test_a_row_of_the_guide(shop: FollowedTables, name: str, way: Way | None) ->
 
 def purge(shop: FollowedTables) -> None:
     """Remove all files of the log but the newest."""
-    newest = shop.server.sql("SHOW MASTER STATUS")[0][0]
+    newest = shop.server.log_end()[0]
 
     def is_purged() -> bool:
         """What an earlier reader had open is kept until the server notices its end."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from judges.mariadb import MariaDb
-from mutation_api.inputs.mysql.server import LogPosition, MySqlServer
+from judges.mysql import MySqlJudge
+from mutation_api.inputs.mysql.log_position import LogPosition
+from mutation_api.inputs.mysql.server import MySqlServer
 from tests.integration.ingests.followed_tables import FollowedTables
 from tests.integration.ingests.mysql_ddl_workload import DdlWorkload, User
 
@@ -22,12 +23,12 @@ T = "CREATE TABLE t (id INT PRIMARY KEY, v INT)"
 
 
 @pytest.fixture
-def shop(maria_tables: FollowedTables) -> FollowedTables:
+def shop(mysql_tables: FollowedTables) -> FollowedTables:
     """A table with a row, which Hive follows."""
-    maria_tables.run(T, "INSERT INTO t VALUES (1, 11)")
-    maria_tables.create("t", TWO)
-    maria_tables.follow()
-    return maria_tables
+    mysql_tables.run(T, "INSERT INTO t VALUES (1, 11)")
+    mysql_tables.create("t", TWO)
+    mysql_tables.follow()
+    return mysql_tables
 
 
 def test_what_is_before_a_truncate_is_applied_before_it(shop: FollowedTables) -> None:
@@ -316,15 +317,15 @@ def test_a_table_that_is_altered_while_it_is_read_whole_is_read_again(
 )
 @pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
 def test_random_statements_leave_hive_like_the_source_or_are_refused(
-    mariadb: MariaDb,
-    mariadb_database: str,
+    mysql: MySqlJudge,
+    mysql_database: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     seed: int,
 ) -> None:
     """There is no third outcome, and what is refused goes on by what the error says."""
-    shop = FollowedTables(mariadb, mariadb_database, tmp_path, monkeypatch, capsys, None)
+    shop = FollowedTables(mysql, mysql_database, tmp_path, monkeypatch, capsys, None)
     rng = random.Random(seed)
     workload, user = DdlWorkload(shop, rng), User(shop, rng)
     try:

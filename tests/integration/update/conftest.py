@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.shops import MariaDbSource, PostgresSource, Source, SqliteSource
+from tests.support.shops import MySqlShopSource, PostgresSource, Source, SqliteSource
 
 KINDS = ("postgresql", "mysql", "sqlite")
 
@@ -20,8 +20,8 @@ def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
         server, name = request.getfixturevalue("postgres"), request.getfixturevalue("postgres_database")
         return PostgresSource(server, name)
     if kind == "mysql":
-        server, name = request.getfixturevalue("mariadb"), request.getfixturevalue("mariadb_database")
-        return MariaDbSource(server, name)
+        server, name = request.getfixturevalue("mysql"), request.getfixturevalue("mysql_database")
+        return MySqlShopSource(server, name)
     return SqliteSource(tmp_path)
 
 

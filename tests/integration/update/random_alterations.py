@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mutation_api.update.settings import ObjectNames
-from tests.support.shops import MariaDbSource, PostgresSource, Source, SqliteSource
+from tests.support.shops import MySqlShopSource, PostgresSource, Source, SqliteSource
 
 __all__ = ["Alteration", "Database", "database_of"]
 
@@ -173,8 +173,8 @@ class PostgresDatabase(Database):
         )
 
 
-class MariaDbDatabase(Database):
-    """A database of MariaDB; copies of its tables are its backup, as of a dump with triggers."""
+class MySqlDatabase(Database):
+    """A database of MariaDB or MySQL; copies of its tables are its backup, as of a dump with triggers."""
 
     def own(self, names: ObjectNames) -> Sequence[Alteration]:
         """See :class:`Database`."""
@@ -191,8 +191,8 @@ class MariaDbDatabase(Database):
             ),
             Alteration(
                 (
-                    f"CREATE OR REPLACE TRIGGER {names.capture}_update AFTER UPDATE ON orders "
-                    "FOR EACH ROW SET @x = 1",
+                    f"DROP TRIGGER {names.capture}_update",
+                    f"CREATE TRIGGER {names.capture}_update AFTER UPDATE ON orders FOR EACH ROW SET @x = 1",
                     update,
                 )
             ),
@@ -204,7 +204,9 @@ class MariaDbDatabase(Database):
                 )
             ),
             Alteration(("ALTER TABLE orders MODIFY item VARCHAR(60)",)),
-            Alteration(("ALTER IGNORE TABLE orders ADD UNIQUE few (v)", "ALTER TABLE orders DROP INDEX few")),
+            Alteration(("ALTER IGNORE TABLE orders ADD UNIQUE few (v)", "ALTER TABLE orders DROP INDEX few"))
+            if self.source.server.is_mariadb
+            else Alteration(()),
             Alteration(
                 ("ALTER TABLE orders ENGINE = MyISAM", update), ("ALTER TABLE orders ENGINE = InnoDB",)
             ),
@@ -293,5 +295,5 @@ class SqliteDatabase(Database):
 
 def database_of(source: Source, place: Path) -> Database:
     """The source as a database that random alterations are made of."""
-    kinds = {PostgresSource: PostgresDatabase, MariaDbSource: MariaDbDatabase, SqliteSource: SqliteDatabase}
+    kinds = {PostgresSource: PostgresDatabase, MySqlShopSource: MySqlDatabase, SqliteSource: SqliteDatabase}
     return kinds[type(source)](source, place)

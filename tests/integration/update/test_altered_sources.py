@@ -38,7 +38,16 @@ def _named(text: str, names: ObjectNames) -> str:
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("source", "case"),
-    [pytest.param(kind, case, id=f"{kind}: {case.name}") for kind in KINDS for case in CASES[kind]],
+    [
+        pytest.param(
+            kind,
+            case,
+            id=f"{kind}: {case.name}",
+            marks=[pytest.mark.server(case.server)] if case.server else [],
+        )
+        for kind in KINDS
+        for case in CASES[kind]
+    ],
     indirect=["source"],
 )
 def test_rows_are_equal_or_the_extraction_refuses_with_a_way_on(

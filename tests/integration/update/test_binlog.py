@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from mutation_api import IngestReport, LocalOptions, disable_update, extract_update
 from mutation_api.errors import StoppedAtStatementError
 from tests.integration.ingests.followed_tables import Answer, FollowedTables
@@ -17,17 +17,17 @@ TABLE = "default.t"
 
 
 @pytest.fixture
-def shop(maria_tables: FollowedTables, mariadb: MariaDb, mariadb_database: str) -> FollowedTables:
+def shop(mysql_tables: FollowedTables, mysql: MySqlJudge, mysql_database: str) -> FollowedTables:
     """A table with a row, which Hive follows by the binary log."""
-    maria_tables.run(
+    mysql_tables.run(
         "CREATE TABLE t (id INT PRIMARY KEY, v INT, day DATE)", "INSERT INTO t VALUES (1, 11, NULL)"
     )
-    maria_tables.create("t", {"id": "int", "v": "int", "day": "date"})
-    source = f"mysql://{mariadb.user}@127.0.0.1:{mariadb.port}/{mariadb_database}"
-    answer = maria_tables.update("enable", "--source", source, "--table", TABLE, "--method", "binlog")
+    mysql_tables.create("t", {"id": "int", "v": "int", "day": "date"})
+    source = f"mysql://{mysql.user}@127.0.0.1:{mysql.port}/{mysql_database}"
+    answer = mysql_tables.update("enable", "--source", source, "--table", TABLE, "--method", "binlog")
     assert answer.code == 0, answer.err
-    follow(maria_tables)
-    return maria_tables
+    follow(mysql_tables)
+    return mysql_tables
 
 
 def extract(shop: FollowedTables, *words: str) -> Answer:

@@ -19,7 +19,11 @@ COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"))
 DAY = ColumnInfo("day", "string")
 FILL = {
     "postgresql": f"SELECT i, repeat('x', 200) || i, 'd' || i % 3 FROM generate_series(1, {ROWS}) i",
-    "mysql": f"SELECT seq, CONCAT(REPEAT('x', 200), seq), CONCAT('d', seq % 3) FROM seq_1_to_{ROWS}",
+    "mysql": (
+        "SELECT seq, CONCAT(REPEAT('x', 200), seq), CONCAT('d', seq % 3) FROM (SELECT ROW_NUMBER() "
+        "OVER () AS seq FROM information_schema.COLUMNS a, "
+        f"information_schema.COLUMNS b LIMIT {ROWS}) numbers"
+    ),
     "sqlite": (
         f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) "
         "SELECT i, printf('%s%d', replace(hex(zeroblob(100)), '0', 'x'), i), 'd' || (i % 3) FROM n"

@@ -9,6 +9,7 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.errors import RecordLayoutError
 from mutation_api.update.status import update_status
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
@@ -111,3 +112,53 @@ def test_schemas_have_any_name(source: Source, tmp_path: Path) -> None:
         finally:
             with suppress(Exception):
                 source.run(f"DROP {word} {schema}" + (" CASCADE" if word == "SCHEMA" else ""))
+
+
+@pytest.mark.parametrize("source", ["mysql"], indirect=True)
+@pytest.mark.parametrize("name", ["tä", "表_%", "a`b", "Ünï#p#x"])
+def test_a_truncation_is_noticed_whatever_the_name(source: Source, name: str, tmp_path: Path) -> None:
+    """No trigger sees it, and the engine has names of its own; those of other tables are like ours."""
+    table = _quoted(source, name)
+    beside = [_quoted(source, each) for each in ("ta", f"{name}x", "表_x")]
+    rows = [(1, "tea"), (7, "wine")]
+    columns = "(id INTEGER PRIMARY KEY, item VARCHAR(20))"
+    source.run(
+        f"CREATE TABLE {table} {columns} PARTITION BY RANGE (id) (PARTITION `ä P` VALUES LESS THAN (5), "
+        "PARTITION q VALUES LESS THAN (9))",
+        *(f"CREATE TABLE {each} {columns}" for each in beside),
+        f"INSERT INTO {table} VALUES (1, 'tea'), (7, 'wine')",
+    )
+    metastore = InMemoryMetastore(tmp_path / "w", capabilities=HIVE_4_1)
+    shop = Shop(source, metastore, "default", (ColumnInfo("id", "bigint"), ColumnInfo("item", "string")))
+    shop.enable(source_table=name)
+    shop.extract()
+    assert _rows(shop) == rows
+    source.run(*(f"TRUNCATE TABLE {each}" for each in beside))
+    shop.extract()
+    source.run(f"ALTER TABLE {table} TRUNCATE PARTITION `ä P`")
+    shop.extract()
+    assert _rows(shop) == rows[1:]
+    source.run(f"TRUNCATE TABLE {table}")
+    shop.extract()
+    assert _rows(shop) == []
+    shop.disable()
+
+
+@pytest.mark.server("MySQL")
+@pytest.mark.parametrize("source", ["mysql"], indirect=True)
+def test_a_table_without_a_file_of_its_own(source: Source, tmp_path: Path) -> None:
+    """MySQL lists tables under their names by their files alone, and says others as names of files."""
+    metastore = InMemoryMetastore(tmp_path / "w", capabilities=HIVE_4_1)
+    columns = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"))
+    create = "(id INTEGER PRIMARY KEY, item VARCHAR(20)) TABLESPACE innodb_system"
+    source.run(f"CREATE TABLE `tä` {create}", f"CREATE TABLE ta {create}", "INSERT INTO ta VALUES (1, 'x')")
+    shop = Shop(source, metastore, "default", columns)
+    with pytest.raises(RecordLayoutError, match=r"table shop\d+/tä.*TABLESPACE innodb_file_per_table"):
+        shop.enable(source_table="tä")
+    assert source.objects() == []
+    shop.enable(source_table="ta")
+    shop.extract()
+    source.run("TRUNCATE ta")
+    shop.extract()
+    assert _rows(shop) == []
+    shop.disable()

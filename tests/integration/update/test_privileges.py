@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from judges.postgres import Postgres
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordLayoutError
-from tests.support.shops import MariaDbSource, PostgresSource, ServerSource, Shop
+from tests.support.shops import MySqlShopSource, PostgresSource, ServerSource, Shop
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ def test_postgresql(postgres: Postgres, postgres_database: str, tmp_path: Path) 
         _follow(shop, "sales.orders")
 
 
-def _mariadb_account(server: MariaDb, *grants: str) -> str:
+def _mysql_account(server: MySqlJudge, *grants: str) -> str:
     account = f"reader_{secrets.token_hex(3)}"
     server.sql(f"CREATE USER {account}@'127.0.0.1' IDENTIFIED BY %s", PASSWORD)
     for grant in grants:
@@ -89,38 +89,38 @@ def _mariadb_account(server: MariaDb, *grants: str) -> str:
     return account
 
 
-def test_mariadb(mariadb: MariaDb, mariadb_database: str, tmp_path: Path) -> None:
+def test_mysql(mysql: MySqlJudge, mysql_database: str, tmp_path: Path) -> None:
     """With a binary log, the server has to trust accounts that make triggers."""
-    source = MariaDbSource(mariadb, mariadb_database)
+    source = MySqlShopSource(mysql, mysql_database)
     source.run(
         "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR(9))", "INSERT INTO orders VALUES (1, 'tea')"
     )
-    account = _mariadb_account(mariadb, *(grant.format(mariadb_database) for grant in LOG_GRANTS))
+    account = _mysql_account(mysql, *(grant.format(mysql_database) for grant in LOG_GRANTS))
     shop = _shop(_as_account(source, account), tmp_path / "w")
-    before = mariadb.sql("SELECT @@GLOBAL.log_bin_trust_function_creators")[0][0]
-    mariadb.sql("SET GLOBAL log_bin_trust_function_creators = 1")
+    before = mysql.sql("SELECT @@GLOBAL.log_bin_trust_function_creators")[0][0]
+    mysql.sql("SET GLOBAL log_bin_trust_function_creators = 1")
     try:
         _follow(shop, "orders")
     finally:
-        mariadb.sql(f"SET GLOBAL log_bin_trust_function_creators = {before}")
+        mysql.sql(f"SET GLOBAL log_bin_trust_function_creators = {before}")
 
 
 @pytest.mark.parametrize("lacking", ["INSERT", "DELETE"])
-def test_mariadb_makes_no_trigger_that_would_fail(
-    mariadb: MariaDb, mariadb_database: str, lacking: str, tmp_path: Path
+def test_mysql_makes_no_trigger_that_would_fail(
+    mysql: MySqlJudge, mysql_database: str, lacking: str, tmp_path: Path
 ) -> None:
     """Triggers run with the rights of the account that made them, so the application's writes would fail."""
-    source = MariaDbSource(mariadb, mariadb_database)
+    source = MySqlShopSource(mysql, mysql_database)
     source.run(
         "CREATE TABLE orders (id INT PRIMARY KEY, item VARCHAR(9))", "INSERT INTO orders VALUES (1, 'tea')"
     )
-    grants = [grant.format(mariadb_database).replace(f"{lacking}, ", "") for grant in LOG_GRANTS]
-    account = _mariadb_account(mariadb, *grants, "GRANT SUPER ON *.*")
+    grants = [grant.format(mysql_database).replace(f"{lacking}, ", "") for grant in LOG_GRANTS]
+    account = _mysql_account(mysql, *grants, "GRANT SUPER ON *.*")
     shop = _shop(_as_account(source, account), tmp_path / "w")
     with pytest.raises(ConnectionFailedError, match=f"{lacking} command denied"):
         shop.enable()
     source.run("UPDATE orders SET item = 'changed'")
-    mariadb.sql(f"GRANT {lacking} ON {mariadb_database}.* TO {account}@'127.0.0.1'")
+    mysql.sql(f"GRANT {lacking} ON {mysql_database}.* TO {account}@'127.0.0.1'")
     shop.enable()
     shop.extract()
     source.run("UPDATE orders SET item = 'more'")
@@ -129,17 +129,17 @@ def test_mariadb_makes_no_trigger_that_would_fail(
     shop.disable()
 
 
-def test_mariadb_shows_foreign_keys_to_an_account_that_may_only_read(
-    mariadb: MariaDb, mariadb_database: str, tmp_path: Path
+def test_mysql_shows_foreign_keys_to_an_account_that_may_only_read(
+    mysql: MySqlJudge, mysql_database: str, tmp_path: Path
 ) -> None:
     """A cascade changes rows without giving them a version; the catalog would not show it to the account."""
-    source = MariaDbSource(mariadb, mariadb_database)
+    source = MySqlShopSource(mysql, mysql_database)
     source.run(
         "CREATE TABLE customers (id INT PRIMARY KEY)",
         "CREATE TABLE orders (id INT PRIMARY KEY, item INT, CONSTRAINT `it's ON` FOREIGN KEY (item) "
         "REFERENCES customers (id) ON DELETE SET NULL)",
     )
-    account = _mariadb_account(mariadb, f"GRANT SELECT ON {mariadb_database}.orders", "GRANT PROCESS ON *.*")
+    account = _mysql_account(mysql, f"GRANT SELECT ON {mysql_database}.orders", "GRANT PROCESS ON *.*")
     shop = _shop(_as_account(source, account), tmp_path / "w")
     options = {"method": "row-version", "version_column": "id", "overlap": "5"}
     with pytest.raises(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pymysql
 import pytest
 
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.inputs.mysql.server import MySqlAddress, MySqlServer
 from mutation_api.inputs.source_url import SourceUrl
 from mutation_api.inputs.url_secrets import check_no_secret
 from mutation_api.update.extract import ExtractOptions
@@ -137,3 +139,16 @@ def test_an_option_that_does_not_work_is_an_error_of_ours(url: str) -> None:
     """Whatever the driver raises."""
     with pytest.raises(ConnectionFailedError, match=f"^source {SourceUrl.of(url).kind}:"):
         connect_database(url, "").describe("t")
+
+
+def test_a_module_that_the_driver_lacks_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyMySQL says it so for accounts of MySQL 8 and later, whose passwords it has to encrypt."""
+
+    def connect(**_: object) -> None:
+        raise RuntimeError("'cryptography' package is required")
+
+    monkeypatch.setattr(pymysql, "connect", connect)
+    with pytest.raises(ConnectionFailedError, match=r"^source mysql:host/db: 'cryptography' package"):
+        connect_database("mysql://me@host/db", "s3cret").describe("t")
+    with pytest.raises(ConnectionFailedError, match=r"^source me@host:3306: 'cryptography' package"):
+        MySqlServer(MySqlAddress("host", "me", "s3cret")).position()

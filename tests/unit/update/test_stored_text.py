@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mutation_api.errors import ConfigurationError, SourcePositionError
-from mutation_api.inputs.mysql.server import LogPosition
+from mutation_api.inputs.mysql.log_position import LogPosition
 from mutation_api.inputs.source import Position
 from mutation_api.inputs.source_url import SourceUrl
 from mutation_api.update.fingerprint import Fingerprint

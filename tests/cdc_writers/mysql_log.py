@@ -1,4 +1,4 @@
-"""The history of a MariaDB server, from its binary log, as the library ``mysql-replication`` decodes rows."""
+"""The history of a server of MySQL's kind, from its binary log, as ``mysql-replication`` decodes rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pymysqlreplication.row_event import (
     RowsEvent as LoggedRows,
 )
 
-from judges.mariadb import MariaDb
+from judges.mysql import MySqlJudge
 from tests.cdc_writers.history import Image, Row, RowsEvent, Table, Transaction
 
 SERVER_ID = 4242
@@ -30,12 +30,12 @@ _OPERATIONS = {WriteRowsEvent: "insert", UpdateRowsEvent: "update", DeleteRowsEv
 class LogFollower:
     """Gives the transactions on tables of one database, from the position of the log when it was made."""
 
-    def __init__(self, server: MariaDb, tables: Sequence[Table]) -> None:
+    def __init__(self, server: MySqlJudge, tables: Sequence[Table]) -> None:
         """``tables`` are all those whose changes are wanted."""
         self._server = server
         self._tables = {table.name: table for table in tables}
         self._database = tables[0].database
-        self._file, self._offset = server.sql("SHOW MASTER STATUS")[0][:2]
+        self._file, self._offset = server.log_end()
         self._count = 0
 
     def transactions(self) -> list[Transaction]:

