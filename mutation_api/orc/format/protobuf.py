@@ -33,7 +33,7 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     position, end = 0, len(data)
     while position < end:
         key = data[position]
-        if key < 0x80 and not key & 7 and position + 1 < end and (number := data[position + 1]) < 0x80:
+        if 7 < key < 0x80 and not key & 7 and position + 1 < end and (number := data[position + 1]) < 0x80:
             yield key >> 3, number  # nearly all of a stripe's footer: a small number of a small field
             position += 2
         else:
@@ -77,6 +77,8 @@ def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
     """Number and value of the field that starts at a position, and its end."""
     key, position = varint_at(data, position)
     field, kind = key >> 3, key & 7
+    if not field:
+        raise ValueError("protobuf: a field has the number 0")
     if kind == _VARINT:
         number, position = varint_at(data, position)
         return field, number, position
