@@ -9,6 +9,7 @@
     │   └─ MissingExtraError          it needs a package that is not installed; names the extra to install
     ├─ NoSuchObjectError              database, table or partition does not exist
     ├─ AlreadyExistsError             it exists already
+    ├─ InvalidAnswerError             the server's answer lacks something, or holds what it cannot hold
     ├─ InvalidRequestError            the server refused the request's contents (bad names, bad values)
     ├─ NoSuchTxnError                 never existed, is committed, or was aborted and removed
     ├─ TxnAbortedError                the transaction is aborted; at commit perhaps by a write conflict
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 __all__ = [
     "AlreadyExistsError",
+    "InvalidAnswerError",
     "InvalidConfigurationError",
     "InvalidRequestError",
     "MetastoreError",
@@ -96,6 +98,16 @@ class AlreadyExistsError(MetastoreError):
     """A database, table or partition exists already.
 
     What to do: use the one that is there, or choose another name.
+    """
+
+
+class InvalidAnswerError(MetastoreError):
+    """The server's answer cannot be decoded, lacks a field, or holds what that field cannot hold.
+
+    Nothing of such an answer was used. A call that changes something has taken effect all the same.
+
+    What to do: see whether the address in the message is that of a Hive metastore of a supported release; a
+    proxy between may change its answers. The server's log says what it did.
     """
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import getpass
+import math
 import os
 import re
 import xml.etree.ElementTree as ElementTree
@@ -268,9 +269,10 @@ def parse_duration_seconds(text: str, *, default_unit: str = "s") -> float:
     found = _DURATION.fullmatch(text)
     unit = "" if found is None else (found.group(2).lower() or default_unit)
     seconds = _SECONDS_OF_UNIT.get(unit) or _SECONDS_OF_UNIT.get(unit.removesuffix("s"))
-    if found is None or seconds is None:
+    duration = math.inf if found is None or seconds is None else float(found.group(1)) * seconds
+    if not math.isfinite(duration):
         raise InvalidConfigurationError(f"not a duration: {text!r} (expected a number and ms, s, m, h or d)")
-    return float(found.group(1)) * seconds
+    return duration
 
 
 def _parse_addresses(text: str) -> tuple[Address, ...]:

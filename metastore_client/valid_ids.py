@@ -173,16 +173,17 @@ class ValidWriteIdList(ValidIdList):
         aborted_bits: bytes,
     ) -> ValidWriteIdList:
         """Build it from an answer; bit i % 8 of byte i // 8 is set if ``invalid[i]`` is aborted."""
-        aborted = (
+        aborted = frozenset(
             id
             for at, id in enumerate(invalid)
             if at // 8 < len(aborted_bits) and aborted_bits[at // 8] >> at % 8 & 1
         )
+        least_open = min((id for id in invalid if id not in aborted), default=NO_OPEN_ID)
         return cls(
             high_watermark,
             tuple(invalid),
-            NO_OPEN_ID if min_open is None else min_open,
-            frozenset(aborted),
+            least_open if min_open is None else min(min_open, least_open),
+            aborted,
             table,
         )
 

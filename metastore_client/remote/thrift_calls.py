@@ -7,6 +7,9 @@ Generated Python code encodes a request with a missing field half, and the serve
 are checked before they are sent, and a connection is thrown away if its call failed in any way but with a
 declared error.
 
+What a server answers is given as an :class:`~metastore_client.remote.thrift_answers.Answer`, which cannot be
+used without saying what it must be.
+
 Source: Hive's hive_metastore.thrift; the answers of servers were tried on 2.3.10, 3.1.3 and 4.1.0
     (tests/contract, tests/integration).
 """
@@ -26,6 +29,7 @@ from metastore_client._thrift.gen import Metastore, Metastore4
 from metastore_client.capabilities import Capabilities
 from metastore_client.errors import (
     AlreadyExistsError,
+    InvalidAnswerError,
     InvalidRequestError,
     MetastoreError,
     MetastoreUnavailableError,
@@ -37,6 +41,7 @@ from metastore_client.errors import (
     UnsupportedByServerError,
 )
 from metastore_client.hive_site import MetastoreConfig
+from metastore_client.remote.thrift_answers import Answer
 from metastore_client.remote.thrift_checks import check_argument
 from metastore_client.remote.thrift_values import CATALOG, ttypes
 from metastore_client.transport.connection import Connection, ConnectionPool, OpenSocket, open_socket
@@ -146,7 +151,7 @@ class ThriftCalls:
         )
         has_write_ids = self._knows("get_catalogs")
         return Capabilities(
-            version=self._call("getVersion", repeat=True),
+            version=self._call("getVersion", repeat=True).text(),
             has_write_ids=has_write_ids,
             has_exclusive_write_lock=has_write_ids and self._knows("get_latest_txnid_in_conflict", 0),
             has_write_notifications=has_write_ids
@@ -170,8 +175,8 @@ class ThriftCalls:
         except _UnusableConnection as unusable:
             raise unusable.error from unusable.__cause__
 
-    def _call(self, name: str, *arguments: Any, service: Any = Metastore, repeat: bool = False) -> Any:
-        """Make one call.
+    def _call(self, name: str, *arguments: Any, service: Any = Metastore, repeat: bool = False) -> Answer:
+        """Make one call and give its answer.
 
         Args:
             name: the call in the interface description.
@@ -198,7 +203,7 @@ class ThriftCalls:
 
     def _exchange_once(
         self, connection: Connection, service: Any, name: str, arguments: Sequence[Any]
-    ) -> Any:
+    ) -> Answer:
         """Send a request and read its answer; a connection in an unknown state is thrown away."""
         try:
             return _exchange(connection, service, name, arguments)
@@ -223,11 +228,14 @@ class _UnusableConnection(Exception):
         self.error = error
 
 
-def _exchange(connection: Connection, service: Any, name: str, arguments: Sequence[Any]) -> Any:
+def _exchange(connection: Connection, service: Any, name: str, arguments: Sequence[Any]) -> Answer:
     """Send a request, read the answer and translate errors."""
-    call = getattr(service.Client(connection.protocol), name)
+    client = service.Client(connection.protocol)
+    about = f"{name}: the request"
     try:
-        return call(*arguments)
+        getattr(client, f"send_{name}")(*arguments)
+        about = f"the answer of {connection.address} to {name}"
+        answer = getattr(client, f"recv_{name}")()
     except MetastoreUnavailableError:  # from the transport: it has its own text
         raise
     except (TTransportException, OSError, EOFError) as error:
@@ -244,9 +252,10 @@ def _exchange(connection: Connection, service: Any, name: str, arguments: Sequen
             translated = InvalidRequestError
         raise translated(f"{name}: {error.message}") from error
     except Exception as error:
-        raise _UnusableConnection(
-            MetastoreError(f"{name}: request or answer could not be encoded: {error}")
-        ) from error
+        kind, what = (InvalidAnswerError, "decoded") if "answer" in about else (MetastoreError, "encoded")
+        text = f"{about} could not be {what}: {error or type(error).__name__}"
+        raise _UnusableConnection(kind(text)) from error
+    return Answer(answer, about)
 
 
 def _application_error(error: TApplicationException, name: str, connection: Connection) -> Exception:

@@ -53,7 +53,7 @@ class ThriftMetastoreClient(TableCalls, TransactionCalls):
         told = self._pool.get().settings
         if (name, default) not in told:
             try:
-                told[name, default] = str(self._call("get_config_value", name, default, repeat=True))
+                told[name, default] = self._call("get_config_value", name, default, repeat=True).text()
             except InvalidRequestError:  # the server does not report this key to clients
                 told[name, default] = default
         return told[name, default]

@@ -14,6 +14,7 @@ from typing import Any
 from metastore_client._thrift.gen import Metastore4
 from metastore_client.errors import (
     AlreadyExistsError,
+    InvalidAnswerError,
     InvalidRequestError,
     MetastoreError,
     UnsupportedByServerError,
@@ -26,7 +27,7 @@ from metastore_client.model import (
     PartitionInfo,
     TableInfo,
 )
-from metastore_client.partition_name import make_partition_name
+from metastore_client.remote.thrift_answers import Answer
 from metastore_client.remote.thrift_calls import ThriftCalls, batches
 from metastore_client.remote.thrift_constraints import constraint_infos
 from metastore_client.remote.thrift_statistics import column_statistics
@@ -36,6 +37,7 @@ from metastore_client.remote.thrift_values import (
     new_partition,
     new_partition_name,
     partition_info,
+    partition_names,
     table_info,
     thrift_table,
     ttypes,
@@ -75,11 +77,12 @@ class TableCalls(ThriftCalls):
 
     def get_database_parameters(self, database: str) -> Mapping[str, str]:
         """See :meth:`MetastoreClient.get_database_parameters`."""
-        return dict(self._call("get_database", database.lower(), repeat=True).parameters or {})
+        answer = self._call("get_database", database.lower(), repeat=True)
+        return answer["parameters"].optional(Answer.parameters) or {}
 
     def get_all_tables(self, database: str) -> list[str]:
         """See :meth:`MetastoreClient.get_all_tables`."""
-        return sorted(self._call("get_all_tables", database.lower(), repeat=True))
+        return sorted(self._call("get_all_tables", database.lower(), repeat=True).texts())
 
     def create_table(self, table: TableInfo) -> None:
         """See :meth:`MetastoreClient.create_table`."""
@@ -98,7 +101,9 @@ class TableCalls(ThriftCalls):
 
     def get_table(self, database: str, table: str) -> TableInfo:
         """See :meth:`MetastoreClient.get_table`."""
-        return table_info(self._get_raw_table(database, table))
+        database, table = database.lower(), table.lower()
+        request = ttypes.GetTableRequest(dbName=database, tblName=table, capabilities=_CLIENT_CAPABILITIES)
+        return table_info(self._call("get_table_req", request, repeat=True)["table"], database, table)
 
     def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
         """See :meth:`MetastoreClient.get_constraints`. One call to 4.x, three to 3.x."""
@@ -110,23 +115,23 @@ class TableCalls(ThriftCalls):
             of_table = ttypes.AllTableConstraintsRequest(dbName=database, tblName=table, catName=CATALOG)
             every = self._answer_if_known("get_all_table_constraints", of_table)
             if every is not None:
-                found = every.allTableConstraints
+                found = every["allTableConstraints"]
                 return constraint_infos(
-                    found.notNullConstraints or (),
-                    found.checkConstraints or (),
-                    found.defaultConstraints or (),
+                    found["notNullConstraints"].elements_or_none(),
+                    found["checkConstraints"].elements_or_none(),
+                    found["defaultConstraints"].elements_or_none(),
                 )
         request = ttypes.ConstraintsRequest(catName=CATALOG, db_name=database, tbl_name=table)
         names = ("get_not_null_constraints", "get_check_constraints", "get_default_constraints")
         ask = self._answer_if_known
         not_null, checks, defaults = self.together(*(functools.partial(ask, name, request) for name in names))
         return constraint_infos(
-            () if not_null is None else not_null.notNullConstraints,
-            () if checks is None else checks.checkConstraints,
-            () if defaults is None else defaults.defaultConstraints,
+            () if not_null is None else not_null["notNullConstraints"].elements(),
+            () if checks is None else checks["checkConstraints"].elements(),
+            () if defaults is None else defaults["defaultConstraints"].elements(),
         )
 
-    def _answer_if_known(self, name: str, request: Any) -> Any:
+    def _answer_if_known(self, name: str, request: Any) -> Answer | None:
         """The answer; None from a server that does not know the call: 3.0 has no CHECK constraints."""
         try:
             return self._call(name, request, service=Metastore4, repeat=True)
@@ -136,23 +141,26 @@ class TableCalls(ThriftCalls):
     def get_partition_names(self, database: str, table: str) -> list[str]:
         """See :meth:`MetastoreClient.get_partition_names`."""
         try:
-            names = self._call(
+            answer = self._call(
                 "get_partition_names", database.lower(), table.lower(), _ALL_PARTITIONS, repeat=True
             )
+        except InvalidAnswerError:
+            raise
         except MetastoreError:
             self.get_table(database, table)  # Hive 2.3 fails without a message if the table is missing
             raise
+        names = partition_names(answer)
         if not names:
             self.get_table(database, table)  # later releases answer with no partitions
         return sorted(names)
 
     def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
         """See :meth:`MetastoreClient.get_partitions_by_names`."""
-        keys = [key.name for key in self.get_table(database, table).partition_keys]
+        described = self.get_table(database, table)
         found = [
-            partition_info(raw, keys)
+            partition_info(each, described)
             for batch in batches(sorted(set(names)), FETCH_PARTITIONS_BATCH)
-            for raw in self._get_raw_partitions(database, table, batch)
+            for each in self._get_partitions(described, batch)
         ]
         return sorted(found, key=lambda partition: partition.name)
 
@@ -164,21 +172,21 @@ class TableCalls(ThriftCalls):
         After a broken connection or a race with another client the result may lack partitions that we
         created.
         """
-        raw_table = self._get_raw_table(database, table)
-        keys = [key.name for key in raw_table.partitionKeys or ()]
+        described = self.get_table(database, table)
         wanted: dict[str, Any] = {}
         for each in values:
-            wanted.setdefault(new_partition_name(raw_table, keys, each), new_partition(raw_table, each))
+            wanted.setdefault(new_partition_name(described, each), new_partition(described, each))
         return [
-            partition_info(raw, keys)
+            partition_info(each, described)
             for batch in batches(list(wanted.values()), ADD_PARTITIONS_BATCH)
-            for raw in self._add_raw_partitions(database, table, batch)
+            for each in self._add_partitions(described, batch)
         ]
 
     def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
         """See :meth:`MetastoreClient.set_table_parameters`."""
-        raw = self._get_raw_table(database, table)
-        kept = {name: value for name, value in raw.parameters.items() if name not in changes}
+        described = self.get_table(database, table)
+        raw: Any = described.sent
+        kept = {name: value for name, value in described.parameters.items() if name not in changes}
         raw.parameters = kept | {name: value for name, value in changes.items() if value is not None}
         self._alter_raw_table(raw, {})
 
@@ -203,24 +211,26 @@ class TableCalls(ThriftCalls):
             count = dict.fromkeys
         writer = _writer(write_id, valid_write_ids)
 
-        just_read = [] if described is None else [copy.copy(described.sent)]
+        just_read = [] if described is None else [described]
 
         def record_of_table() -> int:
-            raw = just_read.pop() if just_read else self._get_raw_table(database, table)
-            changed = _with_row_counts({"": raw}, count, valid_write_ids)
+            read = just_read.pop() if just_read else self.get_table(database, table)
+            recorded = {"": (read.parameters, copy.copy(read.sent))}
+            changed = _with_row_counts(recorded, count, valid_write_ids)
             for raw in changed:
                 self._alter_raw_table(raw, writer)
             return len(changed)
 
         if partition_names is None:
             return _again_after_a_race(record_of_table)
-        described = described or self.get_table(database, table)
-        keys = [key.name for key in described.partition_keys]
+        of_table = described or self.get_table(database, table)
 
         def record_of_partitions(names: Sequence[str]) -> int:
-            partitions = self._get_raw_partitions(database, table, names)
-            found = {make_partition_name(keys, raw.values): raw for raw in partitions}
-            changed = _with_row_counts(found, count, valid_write_ids)
+            recorded = {}
+            for each in self._get_partitions(of_table, names):
+                partition = partition_info(each, of_table)
+                recorded[partition.name] = partition.parameters, each.struct()
+            changed = _with_row_counts(recorded, count, valid_write_ids)
             if changed:
                 self._alter_raw_partitions(database, table, changed, writer)
             return len(changed)
@@ -251,13 +261,14 @@ class TableCalls(ThriftCalls):
         }
         if partition_names is None:
             answer = self._call("get_table_statistics_req", ttypes.TableStatsRequest(**asked), repeat=True)
-            found = {"": column_statistics(answer.tableStats)}
+            found = {"": column_statistics(answer["tableStats"], asked["colNames"])}
         else:
             found = {}
             for batch in batches(sorted(set(partition_names)), FETCH_PARTITIONS_BATCH):
                 request = ttypes.PartitionsStatsRequest(partNames=list(batch), **asked)
-                parts = self._call("get_partitions_statistics_req", request, repeat=True).partStats
-                found.update((name, column_statistics(parts[name])) for name in sorted(parts))
+                parts = self._call("get_partitions_statistics_req", request, repeat=True)["partStats"]
+                by_name = sorted(parts.by_name().items())
+                found.update((name, column_statistics(each, asked["colNames"])) for name, each in by_name)
         return {name: columns for name, columns in found.items() if columns}
 
     def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any]) -> None:
@@ -310,32 +321,24 @@ class TableCalls(ThriftCalls):
                 repeat=True,
             )
 
-    def _get_raw_table(self, database: str, table: str) -> Any:
-        request = ttypes.GetTableRequest(
-            dbName=database.lower(), tblName=table.lower(), capabilities=_CLIENT_CAPABILITIES
-        )
-        return self._call("get_table_req", request, repeat=True).table
+    def _get_partitions(self, table: TableInfo, names: Sequence[str]) -> list[Answer]:
+        answer = self._call("get_partitions_by_names", table.database, table.name, list(names), repeat=True)
+        return answer.elements()
 
-    def _get_raw_partitions(self, database: str, table: str, names: Sequence[str]) -> list[Any]:
-        found: list[Any] = self._call(
-            "get_partitions_by_names", database.lower(), table.lower(), list(names), repeat=True
-        )
-        return found
-
-    def _add_raw_partitions(self, database: str, table: str, batch: Sequence[Any]) -> list[Any]:
+    def _add_partitions(self, table: TableInfo, batch: Sequence[Any]) -> list[Answer]:
         request = ttypes.AddPartitionsRequest(
-            dbName=database.lower(),
-            tblName=table.lower(),
+            dbName=table.database,
+            tblName=table.name,
             parts=list(batch),
             ifNotExists=True,
             needResult=True,
         )
         for _ in range(RACE_TRIES - 1):
             try:
-                return self._call("add_partitions_req", request, repeat=True).partitions or []
+                return self._call("add_partitions_req", request, repeat=True)["partitions"].elements_or_none()
             except AlreadyExistsError:  # another client created one between the server's check and its insert
                 continue
-        return self._call("add_partitions_req", request, repeat=True).partitions or []
+        return self._call("add_partitions_req", request, repeat=True)["partitions"].elements_or_none()
 
     # -- compaction ----------------------------------------------------------------------------------------
     def compact(
@@ -354,12 +357,12 @@ class TableCalls(ThriftCalls):
             type=int(type),
             properties=None if properties is None else dict(properties),
         )
-        return bool(self._call("compact2", request, repeat=True).accepted)
+        return self._call("compact2", request, repeat=True)["accepted"].flag()
 
     def show_compactions(self) -> list[CompactionInfo]:
         """See :meth:`MetastoreClient.show_compactions`."""
         answer = self._call("show_compact", ttypes.ShowCompactRequest(), repeat=True)
-        return [compaction_info(each) for each in answer.compacts]
+        return [compaction_info(each) for each in answer["compacts"].elements()]
 
 
 def _again_after_a_race(change: Callable[[], int]) -> int:
@@ -383,21 +386,29 @@ def _stored_as_sent() -> Any:
 
 
 def _with_row_counts(
-    found: Mapping[str, Any], count: CountRows, valid_write_ids: ValidWriteIdList | None
+    found: Mapping[str, tuple[Mapping[str, str], Any]],
+    count: CountRows,
+    valid_write_ids: ValidWriteIdList | None,
 ) -> list[Any]:
-    """Those of some tables or partitions, by name, whose parameters change; they are changed in place."""
+    """Those tables or partitions whose parameters change; they are changed in place.
+
+    Args:
+        found: by name the parameters, and the structure to be sent back.
+        count: see MetastoreClient.record_row_counts.
+        valid_write_ids: those that the writer sees; None: no number is accurate.
+    """
     counts: Mapping[str, int | None] = dict.fromkeys(found)
     if valid_write_ids is not None:
         counts = count(
             {
-                name: accurate_row_count(raw.parameters or {}, raw.writeId, valid_write_ids)
-                for name, raw in found.items()
+                name: accurate_row_count(parameters, raw.writeId, valid_write_ids)
+                for name, (parameters, raw) in found.items()
             }
         )
     changed = []
-    for name, raw in found.items():
-        parameters = with_row_count(raw.parameters or {}, counts[name])
-        if parameters != (raw.parameters or {}):
+    for name, (before, raw) in found.items():
+        parameters = with_row_count(before, counts[name])
+        if parameters != before:
             raw.parameters = parameters
             changed.append(raw)
     return changed

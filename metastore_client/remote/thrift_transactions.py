@@ -64,21 +64,27 @@ class TransactionCalls(ThriftCalls):
         request = ttypes.OpenTxnRequest(
             num_txns=1, user=safe_text(user), hostname=safe_text(hostname), agentInfo=safe_text(agent_info)
         )
-        ids = self._call("open_txns", request, repeat=True).txn_ids
-        if len(ids) != 1:
-            raise MetastoreError(f"asked for one transaction, the server opened {len(ids)}: {ids}")
-        return int(ids[0])
+        ids = self._call("open_txns", request, repeat=True)["txn_ids"]
+        if len(ids.elements()) != 1:
+            ids.refuse("the id of one transaction")
+        return ids.elements()[0].id()
 
     def get_open_txns(self) -> OpenTxns:
         """See :meth:`MetastoreClient.get_open_txns`."""
         answer = self._call("get_open_txns_info", repeat=True)
-        return OpenTxns(answer.txn_high_water_mark, tuple(txn_info(txn) for txn in answer.open_txns))
+        return OpenTxns(
+            answer["txn_high_water_mark"].number_from(0), tuple(map(txn_info, answer["open_txns"].elements()))
+        )
 
     def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
         """See :meth:`MetastoreClient.heartbeat_txn_range`."""
         request = ttypes.HeartbeatTxnRangeRequest(min=first, max=last)
         answer = self._call("heartbeat_txn_range", request, repeat=True)
-        return HeartbeatResult(frozenset(answer.aborted), frozenset(answer.nosuch))
+        aborted, no_such = (
+            frozenset(id.number_from(first, last) for id in answer[field].elements())
+            for field in ("aborted", "nosuch")
+        )
+        return HeartbeatResult(aborted, no_such)
 
     def commit_txn(self, txn_id: int) -> None:
         """See :meth:`MetastoreClient.commit_txn`."""
@@ -134,10 +140,10 @@ class TransactionCalls(ThriftCalls):
         except MetastoreError as error:
             self._require_open(txn_id, error)
             answer = self._call("allocate_table_write_ids", request, service=Metastore3, repeat=True)
-        ids = {pair.txnId: pair.writeId for pair in answer.txnToWriteIds}
-        if set(ids) != {txn_id}:
-            raise MetastoreError(f"asked for a write id of transaction {txn_id}, the server answered {ids}")
-        return int(ids[txn_id])
+        pairs = answer["txnToWriteIds"]
+        if [pair["txnId"].id() for pair in pairs.elements()] != [txn_id]:
+            pairs.refuse(f"one write id, of transaction {txn_id}")
+        return pairs.elements()[0]["writeId"].id()
 
     def get_valid_write_ids(
         self, full_names: Sequence[str], valid_txn_list: ValidTxnList
@@ -154,11 +160,10 @@ class TransactionCalls(ThriftCalls):
             fullTableNames=names, validTxnList=valid_txn_list.to_write_id_text()
         )
         answer = self._call("get_valid_write_ids", request, service=Metastore3, repeat=True)
-        found = {raw.fullTableName: valid_write_ids_of(raw) for raw in answer.tblValidWriteIds}
-        if set(found) != set(names):
-            raise MetastoreError(
-                f"asked for the valid write ids of {names}, the server answered {sorted(found)}"
-            )
+        tables = answer["tblValidWriteIds"]
+        found = {ids.table: ids for ids in (valid_write_ids_of(each, names) for each in tables.elements())}
+        if len(found) != len(names):
+            tables.refuse(f"the valid write ids of {', '.join(names)}")
         return found
 
     def keep_files(self, txn_id: int, full_names: Sequence[str]) -> None:
@@ -220,12 +225,12 @@ class TransactionCalls(ThriftCalls):
             hostname=safe_text(request.hostname),
             agentInfo=safe_text(request.agent_info),
         )
-        return lock_response(self._call("lock", sent))
+        return lock_response(self._call("lock", sent), None)
 
     def check_lock(self, lock_id: int, txn_id: int) -> LockResponse:
         """See :meth:`MetastoreClient.check_lock`."""
         request = ttypes.CheckLockRequest(lockid=lock_id, txnid=txn_id)
-        return lock_response(self._call("check_lock", request, repeat=True))
+        return lock_response(self._call("check_lock", request, repeat=True), lock_id)
 
     def unlock(self, lock_id: int) -> None:
         """See :meth:`MetastoreClient.unlock`."""
@@ -237,4 +242,5 @@ class TransactionCalls(ThriftCalls):
             dbname=None if database is None else database.lower(),
             tablename=None if table is None else table.lower(),
         )
-        return [lock_info(lock) for lock in self._call("show_locks", request, repeat=True).locks or ()]
+        locks = self._call("show_locks", request, repeat=True)["locks"]
+        return [lock_info(lock) for lock in locks.elements_or_none()]

@@ -1,6 +1,7 @@
 """Converts our values to Thrift structures and back.
 
-Generated code has no types; its structures become the values of :mod:`metastore_client.model` here.
+Generated code has no types; what a server answers becomes the values of :mod:`metastore_client.model` here,
+and nowhere else.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from metastore_client.model import (
     TxnState,
     WriteNotification,
 )
-from metastore_client.partition_name import check_name, make_partition_name
+from metastore_client.partition_name import check_name, make_partition_name, parse_partition_name
+from metastore_client.remote.thrift_answers import Answer
 from metastore_client.valid_ids import ValidWriteIdList
 
 __all__ = [
@@ -38,6 +40,7 @@ __all__ = [
     "new_partition",
     "new_partition_name",
     "partition_info",
+    "partition_names",
     "safe_text",
     "table_info",
     "thrift_component",
@@ -104,36 +107,45 @@ def _fields(columns: Sequence[ColumnInfo]) -> list[Any]:
     return [ttypes.FieldSchema(name=c.name.lower(), type=c.type, comment=c.comment) for c in columns]
 
 
-def _columns(fields: Sequence[Any] | None) -> tuple[ColumnInfo, ...]:
-    return tuple(ColumnInfo(f.name.lower(), f.type, f.comment or "") for f in fields or ())
-
-
-def table_info(raw: Any) -> TableInfo:
-    """A table as the server reports it."""
-    storage = raw.sd
-    return TableInfo(
-        database=raw.dbName,
-        name=raw.tableName,
-        columns=_columns(storage.cols),
-        partition_keys=_columns(raw.partitionKeys),
-        location=storage.location or "",
-        table_type=raw.tableType or "",
-        num_buckets=-1 if storage.numBuckets is None else storage.numBuckets,
-        bucket_columns=tuple(name.lower() for name in storage.bucketCols or ()),
-        sort_columns=tuple(order.col.lower() for order in storage.sortCols or ()),
-        skewed_columns=() if storage.skewedInfo is None else tuple(storage.skewedInfo.skewedColNames or ()),
-        input_format=storage.inputFormat or "",
-        output_format=storage.outputFormat or "",
-        serde="" if storage.serdeInfo is None else storage.serdeInfo.serializationLib or "",
-        parameters=dict(raw.parameters or {}),
-        owner=raw.owner or "",
-        sent=raw,
+def _columns(fields: Sequence[Answer]) -> tuple[ColumnInfo, ...]:
+    return tuple(
+        ColumnInfo(f["name"].text().lower(), f["type"].text(), f["comment"].text_or_empty()) for f in fields
     )
 
 
-def new_partition_name(raw_table: Any, keys: Sequence[str], values: Sequence[str]) -> str:
+def table_info(answer: Answer, database: str, table: str) -> TableInfo:
+    """A table as the server reports it; its name must be the one that was asked for, in lower case.
+
+    Raises InvalidAnswerError: for what every server tells of every table, too, though no field is required:
+    without columns, partition keys, buckets or properties it would look like another kind of table.
+    """
+    storage = answer["sd"]
+    skewed, serde = storage["skewedInfo"], storage["serdeInfo"]
+    return TableInfo(
+        database=answer["dbName"].one_of([database]),
+        name=answer["tableName"].one_of([table]),
+        columns=_columns(storage["cols"].elements()),
+        partition_keys=_columns(answer["partitionKeys"].elements()),
+        location=storage["location"].text_or_empty(),
+        table_type=answer["tableType"].text_or_empty(),
+        num_buckets=storage["numBuckets"].number(),
+        bucket_columns=tuple(each.text().lower() for each in storage["bucketCols"].elements_or_none()),
+        sort_columns=tuple(each["col"].text().lower() for each in storage["sortCols"].elements_or_none()),
+        skewed_columns=()
+        if skewed.is_absent
+        else tuple(each.text() for each in skewed["skewedColNames"].elements_or_none()),
+        input_format=storage["inputFormat"].text_or_empty(),
+        output_format=storage["outputFormat"].text_or_empty(),
+        serde="" if serde.is_absent else serde["serializationLib"].text_or_empty(),
+        parameters=answer["parameters"].parameters(),
+        owner=answer["owner"].text_or_empty(),
+        sent=answer.struct(),
+    )
+
+
+def new_partition_name(table: TableInfo, values: Sequence[str]) -> str:
     """The escaped name of a partition to create. Raises InvalidRequestError."""
-    where = f"{raw_table.dbName}.{raw_table.tableName}"
+    keys, where = [key.name for key in table.partition_keys], table.full_name
     if len(values) != len(keys) or not keys or not all(values):
         raise InvalidRequestError(
             f"{where}: a partition needs one text per key, not empty: "
@@ -144,13 +156,14 @@ def new_partition_name(raw_table: Any, keys: Sequence[str], values: Sequence[str
     return name
 
 
-def new_partition(raw_table: Any, values: Sequence[str]) -> Any:
-    """A partition stored like its table; the server sets location and statistics."""
-    storage = raw_table.sd
+def new_partition(table: TableInfo, values: Sequence[str]) -> Any:
+    """A partition stored like its table, which a server has sent; it sets location and statistics."""
+    sent: Any = table.sent
+    storage = sent.sd
     return ttypes.Partition(
         values=list(values),
-        dbName=raw_table.dbName,
-        tableName=raw_table.tableName,
+        dbName=table.database,
+        tableName=table.name,
         createTime=int(time.time()),
         lastAccessTime=0,
         sd=ttypes.StorageDescriptor(
@@ -161,30 +174,45 @@ def new_partition(raw_table: Any, values: Sequence[str]) -> Any:
     )
 
 
-def partition_info(raw: Any, keys: Sequence[str]) -> PartitionInfo:
-    """A partition as the server reports it; ``keys`` are the names of its table's partition columns."""
+def partition_info(answer: Answer, table: TableInfo) -> PartitionInfo:
+    """A partition of a table as the server reports it. Raises InvalidAnswerError."""
+    keys = [key.name for key in table.partition_keys]
+    values = answer["values"]
+    if len(values.elements()) != len(keys):
+        values.refuse(f"one value for each partition key of {table.full_name}: {', '.join(keys)}")
+    storage = answer["sd"]
     return PartitionInfo(
-        database=raw.dbName,
-        table=raw.tableName,
-        values=tuple(raw.values),
-        name=make_partition_name(keys, raw.values),
-        location=raw.sd.location or "",
-        parameters=dict(raw.parameters or {}),
-        num_buckets=raw.sd.numBuckets,
-        bucket_columns=tuple(raw.sd.bucketCols or ()),
+        database=answer["dbName"].one_of([table.database]),
+        table=answer["tableName"].one_of([table.name]),
+        values=tuple(values.texts()),
+        name=make_partition_name(keys, values.texts()),
+        location=storage["location"].text(),
+        parameters=answer["parameters"].parameters(),
+        num_buckets=storage["numBuckets"].number(),
+        bucket_columns=tuple(each.text() for each in storage["bucketCols"].elements_or_none()),
     )
 
 
-def txn_info(raw: Any) -> TxnInfo:
-    """A transaction as the server reports it."""
+def partition_names(answer: Answer) -> list[str]:
+    """Names of partitions. Raises InvalidAnswerError: one has not the form of a name."""
+    for each in answer.elements():
+        try:
+            parse_partition_name(each.text())
+        except ValueError:
+            each.refuse("a partition's name, key=value/key=value")
+    return answer.texts()
+
+
+def txn_info(answer: Answer) -> TxnInfo:
+    """A transaction as the server reports it, which lists no committed ones. Raises InvalidAnswerError."""
     return TxnInfo(
-        id=raw.id,
-        state=TxnState(raw.state),
-        user=raw.user,
-        hostname=raw.hostname,
-        agent_info=raw.agentInfo or "",
-        started_time=raw.startedTime,
-        last_heartbeat_time=raw.lastHeartbeatTime,
+        id=answer["id"].id(),
+        state=answer["state"].member(TxnState, (TxnState.ABORTED, TxnState.OPEN)),
+        user=answer["user"].text(),
+        hostname=answer["hostname"].text(),
+        agent_info=answer["agentInfo"].text_or_empty(),
+        started_time=answer["startedTime"].optional(Answer.number),
+        last_heartbeat_time=answer["lastHeartbeatTime"].optional(Answer.number),
     )
 
 
@@ -204,54 +232,63 @@ def thrift_component(component: LockComponent) -> Any:
     )
 
 
-def lock_response(raw: Any) -> LockResponse:
-    """The answer to ``lock`` and ``check_lock``."""
-    return LockResponse(raw.lockid, LockState(raw.state), raw.errorMessage or "")
+def lock_response(answer: Answer, lock_id: int | None) -> LockResponse:
+    """The answer to ``lock`` and ``check_lock``. Raises InvalidAnswerError.
+
+    Args:
+        answer: the server's.
+        lock_id: the lock that was asked about; None for a new one.
+    """
+    return LockResponse(
+        answer["lockid"].number_from(lock_id or 1, lock_id),
+        answer["state"].member(LockState),
+        answer["errorMessage"].text_or_empty(),
+    )
 
 
-def lock_info(raw: Any) -> LockInfo:
-    """One entry of ``show_locks``."""
+def lock_info(answer: Answer) -> LockInfo:
+    """One entry of ``show_locks``. Raises InvalidAnswerError."""
     return LockInfo(
-        lock_id=raw.lockid,
-        database=raw.dbname,
-        table=raw.tablename,
-        partition=raw.partname,
-        state=LockState(raw.state),
-        type=LockType(raw.type),
-        txn_id=raw.txnid or None,
-        user=raw.user,
-        hostname=raw.hostname,
-        agent_info=raw.agentInfo or "",
-        blocked_by=raw.blockedByExtId or None,
+        lock_id=answer["lockid"].id(),
+        database=answer["dbname"].text(),
+        table=answer["tablename"].optional(Answer.text),
+        partition=answer["partname"].optional(Answer.text),
+        state=answer["state"].member(LockState),
+        type=answer["type"].member(LockType),
+        txn_id=answer["txnid"].optional(Answer.number) or None,
+        user=answer["user"].text(),
+        hostname=answer["hostname"].text(),
+        agent_info=answer["agentInfo"].text_or_empty(),
+        blocked_by=answer["blockedByExtId"].optional(Answer.number) or None,
     )
 
 
-def compaction_info(raw: Any) -> CompactionInfo:
-    """One entry of ``show_compact``."""
+def compaction_info(answer: Answer) -> CompactionInfo:
+    """One entry of ``show_compact``. Raises InvalidAnswerError."""
     return CompactionInfo(
-        database=raw.dbname,
-        table=raw.tablename,
-        partition=raw.partitionname,
-        type=CompactionType(raw.type),
-        state=raw.state,
-        id=raw.id,
-        worker_id=raw.workerid or "",
-        start_time=raw.start,
-        run_as=raw.runAs or "",
-        highest_write_id=raw.hightestTxnId,
-        end_time=raw.endTime,
-        error=raw.errorMessage or "",
+        database=answer["dbname"].text(),
+        table=answer["tablename"].text(),
+        partition=answer["partitionname"].optional(Answer.text),
+        type=answer["type"].member(CompactionType),
+        state=answer["state"].text(),
+        id=answer["id"].optional(Answer.number),
+        worker_id=answer["workerid"].text_or_empty(),
+        start_time=answer["start"].optional(Answer.number),
+        run_as=answer["runAs"].text_or_empty(),
+        highest_write_id=answer["hightestTxnId"].optional(Answer.number),
+        end_time=answer["endTime"].optional(Answer.number),
+        error=answer["errorMessage"].text_or_empty(),
     )
 
 
-def valid_write_ids_of(raw: Any) -> ValidWriteIdList:
-    """The server's answer for one table."""
+def valid_write_ids_of(answer: Answer, names: Sequence[str]) -> ValidWriteIdList:
+    """The server's answer for one of the tables that were asked for. Raises InvalidAnswerError."""
     return ValidWriteIdList.from_bits(
-        raw.fullTableName,
-        raw.writeIdHighWaterMark,
-        raw.invalidWriteIds,
-        raw.minOpenWriteId,
-        raw.abortedBits,
+        answer["fullTableName"].one_of(names),
+        answer["writeIdHighWaterMark"].number_from(0),
+        [each.id() for each in answer["invalidWriteIds"].elements()],
+        answer["minOpenWriteId"].optional(Answer.id),
+        answer["abortedBits"].octets(),
     )
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.protocol.TCompactProtocol import TCompactProtocolAccelerated
+from thrift.protocol.TProtocol import TProtocolException
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
@@ -107,7 +108,7 @@ class Connection:
         self.settings: dict[tuple[str, str], str] = {}
         self._socket = open_socket(address, config)
         framing = TFramedTransport if config.is_framed else TBufferedTransport
-        encoding = TCompactProtocolAccelerated if config.is_compact else TBinaryProtocolAccelerated
+        encoding = _Compact if config.is_compact else _Binary
         self._transport = framing(self._socket)
         self.protocol = encoding(self._transport)
 
@@ -119,6 +120,32 @@ class Connection:
         """Close it; errors are ignored."""
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+class _AnswersOfTheirCalls:
+    """A protocol that refuses the answer to another call, which the generated clients would decode."""
+
+    _called = ""
+
+    def writeMessageBegin(self, name: str, kind: int, sequence: int) -> None:  # noqa: N802
+        """Begin a call."""
+        self._called = name
+        super().writeMessageBegin(name, kind, sequence)  # type: ignore[misc]
+
+    def readMessageBegin(self) -> tuple[str, int, int]:  # noqa: N802
+        """Begin its answer. Raises TProtocolException: it is that of another call."""
+        name, kind, sequence = super().readMessageBegin()  # type: ignore[misc]
+        if name != self._called:
+            raise TProtocolException(TProtocolException.INVALID_DATA, f"it is an answer to {name!r}")
+        return name, kind, sequence
+
+
+class _Binary(_AnswersOfTheirCalls, TBinaryProtocolAccelerated):  # type: ignore[misc]
+    """The usual protocol."""
+
+
+class _Compact(_AnswersOfTheirCalls, TCompactProtocolAccelerated):  # type: ignore[misc]
+    """The compact protocol."""
 
 
 class ConnectionPool:

@@ -29,7 +29,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The machine's clock. A wait longer than the machine can count ends after some 292 years."""
 
     def now(self) -> float:
         """See :meth:`Clock.now`."""
@@ -37,8 +37,8 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """See :meth:`Clock.sleep`."""
-        time.sleep(seconds)
+        time.sleep(min(seconds, threading.TIMEOUT_MAX))
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         """See :meth:`Clock.wait`."""
-        return event.wait(seconds)
+        return event.wait(min(seconds, threading.TIMEOUT_MAX))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -60,13 +61,13 @@ def open_txn(client: ThriftMetastoreClient) -> int:
 def allocate(client: ThriftMetastoreClient, table: str, txn_ids: list[int]) -> dict[int, int]:
     request = ttypes.AllocateTableWriteIdsRequest(dbName="default", tableName=table, txnIds=txn_ids)
     answer = client._call("allocate_table_write_ids", request, service=Metastore3)
-    return {pair.txnId: pair.writeId for pair in answer.txnToWriteIds}
+    return {pair["txnId"].id(): pair["writeId"].id() for pair in answer["txnToWriteIds"].elements()}
 
 
 def watermark(client: ThriftMetastoreClient, full_name: str, valid_txns: str | None) -> int:
     request = ttypes.GetValidWriteIdsRequest(fullTableNames=[full_name], validTxnList=valid_txns)
     answer = client._call("get_valid_write_ids", request, service=Metastore3)
-    return int(answer.tblValidWriteIds[0].writeIdHighWaterMark)
+    return answer["tblValidWriteIds"].elements()[0]["writeIdHighWaterMark"].number()
 
 
 def lock(
@@ -211,7 +212,7 @@ def test_4_makes_acid_tables_only_for_those_who_can_write_them(
     with pytest.raises(MetastoreError, match="capabilities"):
         on_4._call("create_table", sent)
     on_4.create_table(acid_table_info("default", table))
-    raw = on_4._get_raw_table("default", table)
+    raw: Any = on_4.get_table("default", table).sent
     raw.parameters["COLUMN_STATS_ACCURATE"] = '{"BASIC_STATS":"true"}'
     with pytest.raises(MetastoreError, match="without providing the transactional write state"):
         on_4._alter_raw_table(raw, {})

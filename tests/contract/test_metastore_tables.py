@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -292,11 +292,12 @@ def set_parameters(
     if writer.valid_write_ids is not None:
         state = {"writeId": writer.write_id, "validWriteIdList": writer.valid_write_ids.to_text()}
     if partition is None:
-        raw = metastore._get_raw_table(database, "t")
+        raw: Any = metastore.get_table(database, "t").sent
         raw.parameters = parameters
         metastore._alter_raw_table(raw, state)
     else:
-        (raw,) = metastore._get_raw_partitions(database, "t", [partition])
+        (found,) = metastore._get_partitions(metastore.get_table(database, "t"), [partition])
+        raw = found.struct()
         raw.parameters = parameters
         metastore._alter_raw_partitions(database, "t", [raw], state)
 

@@ -6,6 +6,7 @@ import functools
 import random
 from collections.abc import Callable
 
+from tests.fuzz.answer_cases import ANSWER_CASES
 from tests.fuzz.orc_cases import FILE_DAMAGES, orc_case
 from tests.fuzz.text_cases import TEXT_CASES
 
@@ -17,6 +18,7 @@ Case = Callable[[random.Random], None]
 KINDS: dict[str, Case] = {
     **{name: functools.partial(orc_case, damage=damage) for name, damage in FILE_DAMAGES.items()},
     **TEXT_CASES,
+    **ANSWER_CASES,
 }
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from mutation_api.errors import CorruptFileError
+from metastore_client.client import MetastoreClient
 from tests.fuzz import children
+from tests.fuzz.answer_cases import CALLS
 from tests.fuzz.children import failures
 from tests.fuzz.kinds import KINDS, kind_of
 
@@ -25,7 +26,7 @@ def test_damage_is_refused_or_seen(part: int, request: pytest.FixtureRequest) ->
     """No signal, no error of another library, no more memory or time than allowed, no other rows in silence.
 
     What verify cannot see: texts, bytes, days and moments that became others of the same length between the
-    least and the greatest of their column, as ORC records no sums of them.
+    least and the greatest of their column, as ORC records no sums of them; and floats beside a NaN.
     """
     count = LONG if request.config.getoption("--long") else QUICK
     found = [*failures(range(part, count, PARTS))]
@@ -46,14 +47,26 @@ def test_every_kind_is_tried() -> None:
         ("os.kill(os.getpid(), 11)", "the process ended with -11"),
         ("bytearray(b'x') * (300 << 20)", "MiB of memory"),
         ("time.sleep(60)", "longer than"),
-        ("raise CorruptFileError('damaged')", ""),
     ],
 )
 def test_a_fault_is_named_by_its_seed(monkeypatch: pytest.MonkeyPatch, fault: str, what: str) -> None:
-    """And the cases behind it run all the same."""
-    assert CorruptFileError.__name__
-    monkeypatch.setenv(children.FAULT, fault)
+    """And the cases behind it run all the same; what runs instead of them knows the seed."""
+    monkeypatch.setenv(children.FAULT, f"if seed != 4: {fault}")
     monkeypatch.setattr(children, "MOST_SECONDS", 2)
-    found = [*failures([3])]
-    assert [each.seed for each in found] == ([3] if what else [])
+    found = [*failures([3, 4, 5])]
+    assert [each.seed for each in found] == [3, 5]
     assert all(what in each.what for each in found)
+
+
+@pytest.mark.parametrize("error", ["CorruptFileError('damaged')", "MetastoreError('broken')"])
+def test_errors_of_ours_are_no_faults(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
+    """Nothing is found, and the case has run: the same program fails where it raises something else."""
+    monkeypatch.setenv(children.FAULT, f"raise {error} if seed == 3 else KeyError('raw')")
+    (found,) = failures([3, 4])
+    assert found.seed == 4
+    assert "KeyError: 'raw'" in found.what
+
+
+def test_every_call_of_the_client_is_tried() -> None:
+    """A call that is added to the protocol is added here."""
+    assert {*CALLS, "close"} == {name for name in vars(MetastoreClient) if not name.startswith("_")}

@@ -1,4 +1,4 @@
-"""Manifests, descriptors, messages, files of rows, events of a binary log, answers of a metastore."""
+"""Manifests, descriptors, messages, files of rows, events of a binary log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE
-from thrift.protocol.TBinaryProtocol import TBinaryProtocol
-from thrift.Thrift import TMessageType
-from thrift.transport.TTransport import TMemoryBuffer
 
-from metastore_client._thrift.gen import ttypes
 from mutation_api.changes.files.arrow_files import ArrowFiles
 from mutation_api.changes.files.file_rules import RowColumns
 from mutation_api.commit.manifest import DeltaManifest, FileKind
@@ -39,7 +35,6 @@ from tests.support.avro_messages import in_avro
 from tests.support.json_messages import CHANGES, canal, debezium, events_of, maxwell, write_log
 from tests.unit.changes.files.test_change_files import HEAD, TABLE, TYPED
 from tests.unit.inputs.messages.test_avro_messages import Schemas
-from tests.unit.metastore_client.scripted_metastore import Scripted
 
 __all__ = ["TEXT_CASES"]
 
@@ -156,43 +151,6 @@ _LOGGED: Sequence[tuple[str, int, tuple[str, ...] | None, dict[str, Any]]] = (
 )
 
 
-def _thrift(random: random.Random) -> None:
-    """An answer of a metastore, whose head is sound so that it is taken for the call's."""
-    scripted = Scripted()
-
-    def answer(protocol: TBinaryProtocol, name: str, sequence: int) -> None:
-        protocol.writeMessageBegin(name, TMessageType.REPLY, sequence)
-        body = TMemoryBuffer()
-        inner = TBinaryProtocol(body)
-        inner.writeStructBegin("result")
-        inner.writeFieldBegin("success", 12, 0)
-        _answer_of(name).write(inner)
-        inner.writeFieldEnd()
-        inner.writeFieldStop()
-        protocol.trans.write(damaged_bytes(random, body.getvalue()))
-
-    scripted.answers += [answer] * 8
-    if random.random() < 0.5:
-        scripted.client._call("get_open_txns_info")
-    else:
-        scripted.client._call("get_table_req", ttypes.GetTableRequest(dbName="d", tblName="t"))
-
-
-def _answer_of(name: str) -> Any:
-    if "txn" in name:
-        infos = [ttypes.TxnInfo(id=n, state=1, user="u", hostname="h") for n in range(3)]
-        return ttypes.GetOpenTxnsInfoResponse(txn_high_water_mark=9, open_txns=infos)
-    columns = [ttypes.FieldSchema(name="a", type="int", comment="")]
-    serde = ttypes.SerDeInfo(name="s", serializationLib="l", parameters={"a": "b"})
-    storage = ttypes.StorageDescriptor(
-        cols=columns, location="file:/w/t", inputFormat="i", numBuckets=2, serdeInfo=serde, bucketCols=["a"]
-    )
-    table = ttypes.Table(
-        tableName="t", dbName="d", owner="o", sd=storage, parameters={"x": "y"}, partitionKeys=[]
-    )
-    return ttypes.GetTableResult(table=table) if name == "get_table_req" else table
-
-
 TEXT_CASES: dict[str, Callable[[random.Random], None]] = {
     "manifest": _manifest,
     "split": _split,
@@ -204,5 +162,4 @@ TEXT_CASES: dict[str, Callable[[random.Random], None]] = {
     "csv": functools.partial(_rows, name="rows.csv", text=CSV),
     "json": functools.partial(_rows, name="rows.json", text=f"{JSON}\n{JSON}\n"),
     "binary-log": _binary_log,
-    "thrift": _thrift,
 }

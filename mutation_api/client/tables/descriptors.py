@@ -84,9 +84,18 @@ def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo], us
 
     ``user``: whose changes these are, for a DEFAULT.
 
-    Raises TableNotMutableError: a CHECK cannot be evaluated here, so rows might break it.
+    Raises TableNotMutableError: a CHECK cannot be evaluated here, or a constraint is of a column that the
+        table does not have, so rows might break it.
     """
     enforced = [each for each in constraints if each.is_enabled]
+    names = {column.name for column in (*table.columns, *table.partition_keys)}
+    for each in enforced:
+        if each.column not in names and (each.column or each.kind is not ConstraintKind.CHECK):
+            raise TableNotMutableError(
+                f"table {table.full_name} cannot be written: its constraint {each.name} ({each.kind.value}) "
+                f"is of column {each.column!r}, but the table has {', '.join(sorted(names))}; drop the "
+                f"constraint: ALTER TABLE {table.full_name} DROP CONSTRAINT {each.name}"
+            )
     not_null = {each.column for each in enforced if each.kind is ConstraintKind.NOT_NULL}
     defaults = {each.column: each.expression for each in enforced if each.kind is ConstraintKind.DEFAULT}
     checks = [

@@ -17,11 +17,16 @@ import pyorc
 
 from mutation_api.errors import CorruptFileError, MutationError, ReadError
 from mutation_api.orc.format.compression import DAMAGE, holds_bytes, unpacked
-from mutation_api.orc.format.orc_proto import STREAM_KIND_DATA, STREAM_KIND_LENGTH, STREAM_KIND_PRESENT
-from mutation_api.orc.format.run_lengths import check_lengths, check_tags
+from mutation_api.orc.format.orc_proto import (
+    STREAM_KIND_DATA,
+    STREAM_KIND_DICTIONARY,
+    STREAM_KIND_LENGTH,
+    STREAM_KIND_PRESENT,
+)
+from mutation_api.orc.format.run_lengths import check_lengths, check_tags, sum_of_lengths
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail, tail_of
-from mutation_api.orc.format.type_tree import TypeKind
+from mutation_api.orc.format.type_tree import TypeKind, TypeNode
 from mutation_api.storage.machine_faults import is_fault_of_machine
 
 __all__ = ["FAULTS", "check_values", "checked_stripe", "fault_of", "faults_of", "null_keys", "open_orc"]
@@ -36,6 +41,7 @@ _VALUE_BYTES = 8
 _SMALL_BYTES = 64 * 1024 * 1024
 _LARGEST_GROWTH = 64
 """What a stripe takes in memory is not looked at below so many bytes, or so many times its own bytes."""
+_TEXT_KINDS = (STREAM_KIND_DATA, STREAM_KIND_DICTIONARY)
 _ROWS_PER_BYTE = 520
 """ORC's densest stream: bits in runs of 130 bytes, each run two bytes long."""
 
@@ -89,9 +95,39 @@ def check_values(stream: Any, tail: OrcTail, footer: StripeFooter, columns: Coll
             if is_tags:
                 check_tags(plain, len(node.children))
             else:
-                check_lengths(plain, is_version_2=footer.encodings[found.column].has_runs_of_version_2)
+                is_version_2 = footer.encodings[found.column].has_runs_of_version_2
+                bound = check_lengths(plain, is_version_2=is_version_2)
+                if bound * _bytes_of_length(node) > max(_SMALL_BYTES, _LARGEST_GROWTH * len(data)):
+                    total = sum_of_lengths(plain, is_version_2=is_version_2)
+                    _check_total(stream, tail, footer, found.column, total)
         except DAMAGE as error:
             raise CorruptFileError(f"column {found.column} cannot be decoded: {error}") from error
+
+
+def _bytes_of_length(node: TypeNode) -> int:
+    """Memory that one unit of a length takes: a byte of a text, or a value of a list or map."""
+    return _VALUE_BYTES * len(node.children) if node.children else 1
+
+
+def _check_total(stream: Any, tail: OrcTail, footer: StripeFooter, column: int, total: int) -> None:
+    """Check that the texts, or the values of the lists or maps, of a column can have so many bytes or values.
+
+    Raises CorruptFileError: no stream of theirs holds them.
+    """
+    nodes = tail.nodes
+    last = column
+    while nodes[last].children:
+        last = nodes[last].children[-1]
+    least = -(-total // _ROWS_PER_BYTE) if nodes[column].children else total
+    holders = range(column + 1, last + 1) if nodes[column].children else (column,)
+    if not any(
+        _holds(stream, tail, s.start, s.stop, least)
+        for s in footer.streams
+        if s.column in holders and (s.column != column or s.kind in _TEXT_KINDS)
+    ):
+        raise CorruptFileError(
+            f"the lengths of column {column} add up to {total}, which its streams cannot hold"
+        )
 
 
 def _check_rows(stream: Any, tail: OrcTail, index: int, footer: StripeFooter) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "DAMAGE",
     "LARGEST_BLOCK_BYTES",
     "Compression",
+    "chunk_contents",
     "chunk_header",
     "holds_bytes",
     "original_chunks",
@@ -37,8 +38,8 @@ LARGEST_BLOCK_BYTES = 1 << 23
 """No writer makes larger compression blocks: a chunk's length has 23 bits. Readers take a block of memory."""
 _SMALL_SECTION_BYTES = 64 * 1024 * 1024
 _LARGEST_GROWTH = 16
-_LARGE_SECTION_BYTES = 192 * 1024 * 1024
-"""Bounds of what a section (footer, statistics, index) unpacks to: 64 MiB in any case, and up to 192 MiB more
+_LARGE_SECTION_BYTES = 128 * 1024 * 1024
+"""Bounds of what a section (footer, statistics, index) unpacks to: 64 MiB in any case, and up to 128 MiB more
 than its own bytes if that is at most 16 times as many. Sections have been seen to shrink to a tenth."""
 
 
@@ -82,7 +83,7 @@ def unpacked(data: bytes, compression: Compression, block_bytes: int) -> bytes:
         return data
     section = io.BytesIO()
     most = max(_SMALL_SECTION_BYTES, min(_LARGEST_GROWTH * len(data), _LARGE_SECTION_BYTES + len(data)))
-    for content in _contents(data, compression, block_bytes):
+    for _, content in chunk_contents(data, compression, block_bytes):
         if section.write(content) and section.tell() > most:
             raise ValueError(f"{len(data)} bytes unpack to more than {most}, which no section has")
     return section.getvalue()
@@ -101,28 +102,28 @@ def holds_bytes(data: bytes, compression: Compression, block_bytes: int, count: 
     """
     if compression is Compression.NONE:
         return len(data) >= count
-    for content in _contents(data, compression, block_bytes):
+    for _, content in chunk_contents(data, compression, block_bytes):
         count -= len(content)
         if count <= 0:
             break
     return count <= 0
 
 
-def _contents(data: bytes, compression: Compression, block_bytes: int) -> Iterator[bytes]:
-    """Content of each chunk."""
+def chunk_contents(data: bytes, compression: Compression, block_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Where each chunk begins, and its content. Arguments and errors as :func:`unpacked`, but for NONE."""
     if not 0 < block_bytes <= LARGEST_BLOCK_BYTES:
         raise ValueError(f"compression blocks of {block_bytes} bytes; at most {LARGEST_BLOCK_BYTES} are read")
     position = 0
     while position < len(data):
         header = int.from_bytes(data[position : position + _HEADER_BYTES], "little")
-        start = position + _HEADER_BYTES
+        head, start = position, position + _HEADER_BYTES
         position = start + (header >> 1)
         if position > len(data):
             raise ValueError(f"a compression chunk ends at {position} of {len(data)} bytes")
         if header >> 1 > block_bytes:
             raise ValueError(f"a compression chunk of {header >> 1} bytes, but a block has {block_bytes}")
         chunk = data[start:position]
-        yield chunk if header & 1 else _decompress(chunk, compression, block_bytes)
+        yield head, chunk if header & 1 else _decompress(chunk, compression, block_bytes)
 
 
 def _decompress(chunk: bytes, compression: Compression, block_bytes: int) -> bytes:

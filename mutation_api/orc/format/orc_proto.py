@@ -21,6 +21,7 @@ __all__ = [
     "STREAM_COLUMN",
     "STREAM_KIND",
     "STREAM_KIND_DATA",
+    "STREAM_KIND_DICTIONARY",
     "STREAM_KIND_LENGTH",
     "STREAM_KIND_PRESENT",
     "STREAM_LENGTH",
@@ -60,6 +61,8 @@ STREAM_KIND_PRESENT = 0
 STREAM_KIND_DATA = 1
 STREAM_KIND_LENGTH = 2
 """Value of STREAM_KIND: lengths of texts, lists and maps."""
+STREAM_KIND_DICTIONARY = 3
+"""Value of STREAM_KIND: the texts of a dictionary."""
 STREAM_COLUMN = 2
 STREAM_LENGTH = 3
 

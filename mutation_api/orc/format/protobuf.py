@@ -34,7 +34,7 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     while position < end:
         key = data[position]
         # Nearly all fields of small files: a number below 128, or so many bytes, of an early field.
-        if key < 0x80 and position + 1 < end and (number := data[position + 1]) < 0x80:
+        if 7 < key < 0x80 and position + 1 < end and (number := data[position + 1]) < 0x80:
             kind, start = key & 7, position + 2
             if kind == _VARINT:
                 yield key >> 3, number
@@ -84,6 +84,8 @@ def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
     """Number and value of the field that starts at a position, and its end."""
     key, position = varint_at(data, position)
     field, kind = key >> 3, key & 7
+    if not field:
+        raise ValueError("protobuf: a field has the number 0")
     if kind == _VARINT:
         number, position = varint_at(data, position)
         return field, number, position

@@ -28,7 +28,7 @@ from mutation_api.orc.format.orc_proto import (
     PROLEPTIC_GREGORIAN,
     TYPE_KIND_CHAR,
 )
-from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
+from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, numbers_in
 from mutation_api.orc.format.type_tree import LARGEST_COUNT, TypeKind, TypeNode, type_nodes
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
@@ -56,6 +56,8 @@ _MOST_FIELDS = 4 * LARGEST_COUNT
 """A footer has a type and statistics for each column, and some entries."""
 
 _POSTSCRIPT_MAGIC = 8000
+_POSTSCRIPT_VERSION, _POSTSCRIPT_WRITER_VERSION = 4, 6
+_FOOTER_STATISTICS, _FOOTER_WRITER = 7, 9
 _FOOTER_CONTENT_LENGTH = 2
 _FOOTER_ROW_COUNT = 6
 _JULIAN_GREGORIAN = 1
@@ -84,6 +86,9 @@ class OrcTail(NamedTuple):
     ``statistics_length`` bytes long, 0 if there are none.
     ``types``: the serialised types of all columns, in pre-order; the first is the struct of all.
     ``content_length``: where the last stripe ends, as the footer has it; None if it has not.
+    ``version``: of the format, as (0, 12); empty for the oldest.
+    ``writer``: code of the program that wrote it, 0 for Java; ``writer_version``: its version, if it is told.
+    ``statistics_count``: columns that the footer has statistics of.
     ``is_proleptic``: whether days are counted in the proleptic Gregorian calendar; None if the footer does
     not say.
     """
@@ -99,6 +104,10 @@ class OrcTail(NamedTuple):
     types: tuple[bytes, ...]
     is_proleptic: bool | None
     user_metadata: Mapping[str, bytes]
+    version: tuple[int, ...]
+    writer: int
+    writer_version: int | None
+    statistics_count: int
 
     @property
     def char_columns(self) -> frozenset[int]:
@@ -132,6 +141,8 @@ class _Postscript(NamedTuple):
     compression: Compression
     block_bytes: int
     length: int
+    version: tuple[int, ...]
+    writer_version: int | None
 
     @property
     def tail_length(self) -> int:
@@ -247,7 +258,9 @@ def _parse_postscript(end: bytes) -> _Postscript:
     length = end[-1]
     if length + 1 > len(end):
         raise ValueError(f"the postscript has {length} bytes, but only {len(end) - 1} are left")
-    fields = dict(fields_of(end[len(end) - 1 - length : -1]))
+    tree = list(fields_of(end[len(end) - 1 - length : -1]))
+    fields = dict(tree)
+    writer_version = fields.get(_POSTSCRIPT_WRITER_VERSION)
     if fields.get(_POSTSCRIPT_MAGIC) != MAGIC:
         raise ValueError("the postscript does not say ORC")
     block_bytes = as_number(fields.get(POSTSCRIPT_BLOCK_BYTES, 0)) or _DEFAULT_BLOCK_BYTES
@@ -259,7 +272,16 @@ def _parse_postscript(end: bytes) -> _Postscript:
         compression=Compression(as_number(fields.get(POSTSCRIPT_COMPRESSION, 0))),
         block_bytes=block_bytes,
         length=length,
+        version=tuple(
+            number for field, value in tree if field == _POSTSCRIPT_VERSION for number in _listed(value)
+        ),
+        writer_version=None if writer_version is None else as_number(writer_version),
     )
+
+
+def _listed(value: int | bytes) -> list[int]:
+    """Numbers of a repeated field, which may be packed."""
+    return numbers_in(value) if isinstance(value, bytes) else [value]
 
 
 def _check_stripe(stripes: Sequence[StripeInfo]) -> None:
@@ -279,7 +301,8 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []
-    numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0, _FOOTER_CONTENT_LENGTH: 0}
+    numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0, _FOOTER_CONTENT_LENGTH: 0, _FOOTER_WRITER: 0}
+    statistics_count = 0
     for count, (field, value) in enumerate(fields_of(footer)):
         if count - len(stripes) > _MOST_FIELDS:
             raise ValueError(f"the footer has more than {_MOST_FIELDS} fields besides {len(stripes)} stripes")
@@ -294,6 +317,8 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
             metadata[as_bytes(item.get(METADATA_NAME, b"")).decode()] = as_bytes(
                 item.get(METADATA_VALUE, b"")
             )
+        elif field == _FOOTER_STATISTICS:
+            statistics_count += 1
         elif field in numbers:
             numbers[field] = as_number(value)
     return OrcTail(
@@ -308,4 +333,8 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         types=tuple(types),
         is_proleptic=_IS_PROLEPTIC.get(numbers[FOOTER_CALENDAR]),
         user_metadata=metadata,
+        version=postscript.version,
+        writer=numbers[_FOOTER_WRITER],
+        writer_version=postscript.writer_version,
+        statistics_count=statistics_count,
     )

@@ -8,6 +8,8 @@ Source: orc_proto.proto (ColumnStatistics, RowIndex) and the ORC v1 specificatio
 
 from __future__ import annotations
 
+import collections
+import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -30,6 +32,8 @@ __all__ = ["RecordedStatistics", "difference", "parse_recorded", "row_group_stat
 
 _FOOTER_STATISTICS, _FOOTER_STRIDE = 7, 8
 _COUNT, _HAS_NULL = 1, 10
+_INNER = (*range(2, 10), 12)
+"""Fields of ColumnStatistics that are messages, by the type of the column."""
 _STREAM_KIND, _ROW_INDEX = 1, 6
 _INDEX_ENTRY, _ENTRY_STATISTICS = 1, 2
 
@@ -72,12 +76,17 @@ def parse_recorded(end: bytes, tail: OrcTail, columns: Collection[int]) -> Recor
     try:
         footer = unpacked(end[start:stop], tail.compression, tail.block_bytes)
         fields = list(fields_of(footer))
-        found = [as_bytes(value) for field, value in fields if field == _FOOTER_STATISTICS]
+        found = [_whole(as_bytes(value)) for field, value in fields if field == _FOOTER_STATISTICS]
         stride = next((as_number(value) for field, value in fields if field == _FOOTER_STRIDE), 0)
     except DAMAGE as error:
         raise CorruptFileError(f"the statistics in an ORC footer cannot be parsed: {error}") from error
     section = end[start - tail.statistics_length : start]
     stripes = parse_statistics(section, tail, columns) if tail.statistics_length else []
+    try:
+        for statistics in itertools.chain.from_iterable(each.values() for each in stripes):
+            _whole(statistics)
+    except DAMAGE as error:
+        raise CorruptFileError(f"the statistics of ORC stripes cannot be parsed: {error}") from error
     return RecordedStatistics({n: s for n, s in enumerate(found) if n in columns}, stripes, stride)
 
 
@@ -115,7 +124,15 @@ def _indexes(
         if as_number(stream.get(_STREAM_KIND, 0)) == _ROW_INDEX and column in columns:
             rows = unpacked(index[start:position], tail.compression, tail.block_bytes)
             entries = [dict(fields_of(as_bytes(e))) for f, e in fields_of(rows) if f == _INDEX_ENTRY]
-            yield column, [as_bytes(e.get(_ENTRY_STATISTICS, b"")) for e in entries]
+            yield column, [_whole(as_bytes(e.get(_ENTRY_STATISTICS, b""))) for e in entries]
+
+
+def _whole(statistics: bytes) -> bytes:
+    """Statistics of a column whose inner messages can be parsed: Hive parses them all, used or not."""
+    for field, value in fields_of(statistics):
+        if field in _INNER:
+            collections.deque(fields_of(as_bytes(value)), maxlen=0)
+    return statistics
 
 
 def difference(statistics: bytes, values: pa.Array) -> tuple[str, str] | None:

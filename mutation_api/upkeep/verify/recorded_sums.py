@@ -75,7 +75,9 @@ def _doubles(recorded: _Message, values: pa.Array) -> _Pair:
     total = pc.sum(values).as_py() or 0.0
     size = pc.sum(pc.abs(values)).as_py() or 0.0
     found = struct.unpack("<d", as_bytes(recorded[_SUM]))[0]
-    if not (math.isfinite(size) and math.isfinite(found)):
+    if pc.all(pc.is_finite(values)).as_py() is False:  # the sum of NaN or infinity is one of them
+        return (total, found) if math.isfinite(found) else None
+    if not math.isfinite(size):  # numbers so large that the order decides whether they have a sum
         return None
     return None if abs(total - found) <= _ROUNDING * size else (total, found)
 

@@ -92,6 +92,12 @@ _DAMAGES = (
     ("acid-stats", "hive.acid.stats counts inserts, updates and deletes", _REWRITE),
     ("acid-version", "hive.acid.version is the layout's version", _REWRITE),
     ("orc-statistics", "ranges, counts and nulls that ORC records hold for the values", _REWRITE),
+    (
+        "row-index",
+        "the positions of row groups in ORC's index lead to where their values lie",
+        "a query with a condition fails or shows other values: set hive.optimize.index.filter=false until "
+        "the rows are written again",
+    ),
     # events
     ("event-null", "no field of an event is null", _REWRITE),
     ("operation", "a delta holds inserts, a delete delta deletes, a base no deletes", _REWRITE),

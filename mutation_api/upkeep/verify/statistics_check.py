@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from mutation_api.errors import CorruptFileError
+from mutation_api.orc.format.compression import DAMAGE
 from mutation_api.orc.format.protobuf import as_number, fields_of
 from mutation_api.orc.format.stripe_ranges import column_count, column_id
+from mutation_api.orc.format.stripe_sections import parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.orc_input import OrcInput
@@ -20,8 +24,21 @@ from mutation_api.upkeep.verify.recorded_statistics import (
     parse_recorded,
     row_group_statistics,
 )
+from mutation_api.upkeep.verify.row_index_check import GroupCounts, StripeBytes
 
-__all__ = ["StatisticsCheck"]
+__all__ = ["Difference", "StatisticsCheck"]
+
+
+_STATISTICS = "orc-statistics"
+
+
+class Difference(NamedTuple):
+    """A rule that is broken, from which row of the stripe on, what is there, and what should be."""
+
+    rule_name: str
+    row: int
+    found: str
+    expected: str
 
 
 class StatisticsCheck:
@@ -62,14 +79,20 @@ class StatisticsCheck:
         recorded = parse_recorded(end, tail, columns)
         return cls(storage, file, tail, source.schema, recorded) if recorded.stride else None
 
-    def differences(self, index: int, batch: pa.RecordBatch) -> Iterator[tuple[int, str, str]]:
+    def differences(self, index: int, batch: pa.RecordBatch) -> Iterator[Difference]:
         """Where a stripe's values contradict what is recorded of the stripe and its groups of rows.
 
-        Yields:
-            First row of the group, what the values have, what is recorded.
+        Raises CorruptFileError: what is recorded cannot be parsed.
         """
+        try:
+            yield from self._differences(index, batch)
+        except DAMAGE as error:
+            raise CorruptFileError(f"the row index of stripe {index} cannot be parsed: {error}") from error
+
+    def _differences(self, index: int, batch: pa.RecordBatch) -> Iterator[Difference]:
         recorded = self._recorded.stripes[index] if index < len(self._recorded.stripes) else {}
-        groups = self._groups(index)
+        stripe, groups = self._index(index, len(batch))
+        counts = GroupCounts()
         stride = self._recorded.stride
         for field in self._schema:
             column = batch.column(field.name)
@@ -78,19 +101,27 @@ class StatisticsCheck:
                 self._counts[number] += len(values) - values.null_count
                 found = self._difference(recorded.get(number), number, values)
                 if found is not None:
-                    yield 0, f"{found[0]} of column {name} in stripe {index}", found[1]
+                    found_there = f"{found[0]} of column {name} in stripe {index}"
+                    yield Difference(_STATISTICS, 0, found_there, f"{found[1]}, as recorded")
             for group, start in enumerate(range(0, len(column) if groups else 0, stride)):
                 for number, name, values in _parts(first, field.name, column.slice(start, stride)):
+                    counts.add(number, values)
                     of_column = groups.get(number, ())
                     statistics = of_column[group] if group < len(of_column) else None
                     found = self._difference(statistics, number, values)
                     if found is not None:
                         where = f"of column {name} in row group {group} of stripe {index}"
-                        yield start, f"{found[0]} {where}", found[1]
+                        yield Difference(
+                            _STATISTICS, start, f"{found[0]} {where}", f"{found[1]}, as recorded"
+                        )
         wanted = -(-len(batch) // stride)
         for number, of_column in groups.items():
             if len(of_column) != wanted:
-                yield 0, f"{len(of_column)} row groups of column {number} in stripe {index}", f"{wanted}"
+                there = f"{len(of_column)} row groups of column {number} in stripe {index}"
+                yield Difference(_STATISTICS, 0, there, f"{wanted}, as recorded")
+        for number, fault in counts.faults(stripe) if stripe is not None else ():
+            there = f"{fault.found} of column {number} for row group {fault.group} of stripe {index}"
+            yield Difference("row-index", fault.group * stride, there, fault.expected)
 
     def _difference(self, statistics: bytes | None, number: int, values: pa.Array) -> tuple[str, str] | None:
         if statistics is None or number in self._tail.char_columns:  # the recorded texts are padded
@@ -107,15 +138,19 @@ class StatisticsCheck:
             if count is not None and number in self._counts and as_number(count) != self._counts[number]:
                 yield f"{self._counts[number]} values in column {number} of the file", f"{as_number(count)}"
 
-    def _groups(self, index: int) -> dict[int, list[bytes]]:
+    def _index(self, index: int, row_count: int) -> tuple[StripeBytes | None, dict[int, list[bytes]]]:
+        """A stripe's streams (of its index alone, if it has one group) and its groups' statistics."""
         stripe = self._tail.stripes[index]
         if not stripe.index_length:
-            return {}
+            return None, {}
+        length = stripe.index_length + (stripe.data_length if row_count > self._recorded.stride else 0)
         with self._storage.open_input(self._file.location) as stream:
-            rows = stream.read_at(stripe.index_length, stripe.offset)
-            footer = stream.read_at(stripe.footer_length, stripe.end - stripe.footer_length)
-        columns = range(len(self._tail.types))
-        return row_group_statistics(rows, footer, self._tail, stripe, columns)
+            data = stream.read_at(length, stripe.offset)
+            section = stream.read_at(stripe.footer_length, stripe.end - stripe.footer_length)
+        footer = parse_stripe_footer(section, self._tail, stripe)
+        rows, columns = data[: stripe.index_length], range(len(self._tail.types))
+        groups = row_group_statistics(rows, section, self._tail, stripe, columns)
+        return StripeBytes(data, stripe.offset, footer, self._tail), groups
 
 
 def _parts(number: int, name: str, values: pa.Array) -> Iterator[tuple[int, str, pa.Array]]:

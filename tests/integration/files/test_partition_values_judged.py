@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,7 +47,7 @@ def _retype(judge: HiveJudge, name: str, data_type: str) -> None:
     """Give the partition column another type, which Hive's own ALTER refuses for such texts."""
     database, table = name.split(".")
     with connect_metastore(judge.uri) as metastore:
-        raw = metastore._get_raw_table(database, table)
+        raw: Any = metastore.get_table(database, table).sent
         raw.partitionKeys[0].type = data_type
         metastore._alter_raw_table(raw, {})
 

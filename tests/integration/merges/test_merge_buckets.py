@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -67,7 +68,7 @@ def test_rows_in_other_buckets_than_their_key_tells_are_not_overlooked(
 ) -> None:
     """Another program altered the table, and nothing tells of it: what is read is checked, and refused."""
     with connect_metastore(hive.uri) as metastore:
-        raw = metastore._get_raw_table(*table.full_name.split("."))
+        raw: Any = metastore.get_table(*table.full_name.split(".")).sent
         raw.sd.numBuckets = 8
         metastore._alter_raw_table(raw, {})
     before = sorted(row.values for row in table.rows())

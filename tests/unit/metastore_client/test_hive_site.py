@@ -214,3 +214,9 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         read_hive_site(tmp_path)
     with pytest.raises(InvalidConfigurationError, match="no such file"):
         read_hive_site(tmp_path / "missing.xml")
+
+
+def test_a_duration_without_end_is_refused() -> None:
+    """It would become infinity, and waits of it fail."""
+    with pytest.raises(InvalidConfigurationError, match="not a duration"):
+        parse_duration_seconds("9" * 400)

@@ -15,6 +15,7 @@ from metastore_client.model import (
     LockRequest,
     LockType,
 )
+from metastore_client.remote.thrift_answers import Answer
 from tests.unit.metastore_client.scripted_metastore import Scripted, break_line
 
 
@@ -39,7 +40,9 @@ def test_what_a_server_reads_differently_when_it_is_left_out_is_sent(scripted: S
 
     def keep(name: str, *arguments: Any, **_: object) -> Any:
         sent.append(arguments[0])
-        return ttypes.GetTableResult(table=ttypes.Table(sd=ttypes.StorageDescriptor()))
+        storage = ttypes.StorageDescriptor(cols=[], numBuckets=-1)
+        table = ttypes.Table("t", "d", sd=storage, partitionKeys=[], parameters={})
+        return Answer(ttypes.GetTableResult(table=table), name)
 
     scripted.client._call = keep  # type: ignore[method-assign]
     scripted.client.commit_txn(7)

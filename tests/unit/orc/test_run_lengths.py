@@ -9,12 +9,16 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
 
+from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.checked_file import open_orc
-from mutation_api.orc.format.run_lengths import check_lengths, check_tags
+from mutation_api.orc.format.run_lengths import check_lengths, check_tags, sum_of_lengths
+from tests.support.orc_parts import tree_of
+from tests.support.orc_stripes import changed_stripe
 
 BAD_2 = {
     "falling below zero": "c1ff 02 03",  # 512 values from 2 by steps of -2
     "falling by other steps": "c402 05 01 ff",
+    "a delta of one value": "c400 05 01",
     "of 64 bits": "7e00 8000000000000000",
     "one of 8 bytes, repeated": "38 8000000000000000",
     "a base of 63 bits": "c002 ffffffffffffffff7f 00",
@@ -47,6 +51,49 @@ def test_the_examples_of_the_specification_pass():
     )
     check_lengths(bytes.fromhex("c609 02 02 2242 42 46"), is_version_2=True)
     check_lengths(bytes.fromhex("61 00 07 fb 02 03 06 07 0b"), is_version_2=False)
+
+
+@pytest.mark.parametrize(
+    ("data", "values", "is_version_2"),
+    [
+        ("0a2710", [10_000] * 5, True),
+        ("5e035ca1ab1edeadbeef", [23713, 43806, 57005, 48879], True),
+        (
+            "8e13 2b21 07d0 1e0014 7028323c46505a646e78828c96a0aab4be fce8",
+            [2030, 2000, 2020, 1_000_000, *range(2040, 2200, 10)],
+            True,
+        ),
+        ("c609 02 02 2242 42 46", [2, 3, 5, 7, 11, 13, 17, 19, 23, 29], True),
+        ("c009 14 01", [20 - n for n in range(10)], True),
+        ("6100 07", [7] * 100, False),
+        ("61ff 64", list(range(100, 0, -1)), False),
+        ("fb 02 03 06 07 0b", [2, 3, 6, 7, 11], False),
+    ],
+)
+def test_sums(data, values, is_version_2):
+    """The bound is not below the sum."""
+    text = bytes.fromhex(data)
+    assert sum_of_lengths(text, is_version_2=is_version_2) == sum(values)
+    assert check_lengths(text, is_version_2=is_version_2) >= sum(values)
+
+
+@pytest.mark.parametrize("value", [["x", "yz"], [[1], [2, 3]], [[("a", 1)], []]])
+def test_lengths_that_add_up_to_more_than_there_is_are_refused(value):
+    """ORC's C++ library takes the memory first, and ends the process if it gets none."""
+    kinds = {str: pa.string(), int: pa.list_(pa.int64()), tuple: pa.map_(pa.string(), pa.int64())}
+    kind = kinds[str if isinstance(value[0], str) else type(value[0][0])]
+    sink = io.BytesIO()
+    orc.write_table(pa.table({"a": pa.array(value * 5000, kind)}), sink, compression="zlib")
+
+    def change(streams):
+        lengths = next(at for at, (h, _) in enumerate(streams) if dict(tree_of(h)).get(1, 0) == 2)
+        plain = bytes.fromhex("77ff" + "7fffffff" * 512) * 20  # runs of 512 values
+        chunk = (len(plain) << 1 | 1).to_bytes(3, "little") + plain
+        return [*streams[:lengths], (streams[lengths][0], chunk), *streams[lengths + 1 :]]
+
+    damaged = changed_stripe(random.Random(0), sink.getvalue(), change)
+    with pytest.raises(CorruptFileError, match="the lengths of column 1 add up to 2199"):
+        open_orc(pa.BufferReader(damaged))
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ import pyarrow.orc
 from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.version import AcidVersion
 from mutation_api.orc.format.tail import parse_tail
+from tests.support.orc_stripes import damaged_row_index
 from tests.unit.upkeep.verify.sound_tables import SoundTable, directory_version
 
 LEGACY, SPLIT = AcidVersion.V1_LEGACY, AcidVersion.V1_SPLIT
@@ -645,6 +648,12 @@ def data_of_another_file(table: SoundTable) -> tuple[Path, int | None]:
     one, other = table.file(1, 0).read_bytes(), table.file(1, 1).read_bytes()
     half = len(other) // 2
     return rewritten(table.file(1, 1), lambda _: one[:half] + other[half:]), 0
+
+
+@damage("row-index", HIVE4)
+def position_behind_its_stream(table: SoundTable) -> tuple[Path, int | None]:
+    """A group of rows begins somewhere else than its row index says."""
+    return rewritten(table.file(1, 0), functools.partial(damaged_row_index, random.Random(4))), 0
 
 
 def kinds() -> Iterator[str]:

@@ -1,0 +1,286 @@
+"""Do the positions of groups of rows lead to where their values lie?
+
+A reader that skips groups begins at such a position. Hive fails at one that lies outside its stream, and
+shows other values at one that is not the group's; nothing else of a file tells of it. So the position of each
+group is compared with the number of values before it.
+
+Source: the ORC v1 specification (row index) and the seek methods of ORC's TreeReaderFactory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.orc.format.compression import Compression, chunk_contents
+from mutation_api.orc.format.orc_proto import STREAM_KIND_DATA, STREAM_KIND_LENGTH, STREAM_KIND_PRESENT
+from mutation_api.orc.format.protobuf import as_bytes, fields_of, numbers_in
+from mutation_api.orc.format.run_places import RunKind, RunPlaces
+from mutation_api.orc.format.stripe_sections import StripeFooter
+from mutation_api.orc.format.tail import OrcTail
+from mutation_api.orc.format.type_tree import TypeKind
+
+__all__ = ["GroupCounts", "PositionFault", "StripeBytes"]
+
+_SECONDARY, _ROW_INDEX = 5, 6
+"""Values of STREAM_KIND."""
+_INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
+_BITS_PER_BYTE = 8
+
+
+class PositionFault(NamedTuple):
+    """A position of a group that is not where the group begins: its group, what is there, what should be."""
+
+    group: int
+    found: str
+    expected: str
+
+
+class _Stream(NamedTuple):
+    """How the positions of one stream are read.
+
+    Attributes:
+        kind: of the stream.
+        runs: encoding of its runs; None: plain values.
+        is_bits: whether its runs are bytes of eight bits.
+        counts_slots: whether nulls are counted, too.
+    """
+
+    kind: int
+    runs: RunKind | None
+    is_bits: bool = False
+    counts_slots: bool = False
+
+
+def _positions_of(index: bytes) -> list[list[int]]:
+    """The positions of each group, of an unpacked row index. Raises what damaged bytes raise."""
+    entries = (as_bytes(entry) for field, entry in fields_of(index) if field == _INDEX_ENTRY)
+    return [_numbers(entry) for entry in entries]
+
+
+def _numbers(entry: bytes) -> list[int]:
+    found: list[int] = []
+    for field, value in fields_of(entry):
+        if field == _ENTRY_POSITIONS:
+            found += numbers_in(value) if isinstance(value, bytes) else [value]
+    return found
+
+
+class StripeBytes:
+    """The streams of one stripe, by kind and column.
+
+    Args:
+        data: the stripe's.
+        offset: where the stripe begins in its file.
+        footer: the stripe's.
+        tail: the file's.
+    """
+
+    def __init__(self, data: bytes, offset: int, footer: StripeFooter, tail: OrcTail) -> None:
+        self.footer = footer
+        self.tail = tail
+        self._raw = {(s.kind, s.column): data[s.start - offset : s.stop - offset] for s in footer.streams}
+
+    def has(self, kind: int, column: int) -> bool:
+        """Whether there is such a stream."""
+        return (kind, column) in self._raw
+
+    def chunks(self, kind: int, column: int) -> _Chunks:
+        """The content of a stream, with where its chunks begin."""
+        return _Chunks(self._raw.get((kind, column), b""), self.tail)
+
+
+class _Chunks:
+    """A stream unpacked, and the places of its chunks.
+
+    Attributes:
+        content: all of it.
+    """
+
+    def __init__(self, raw: bytes, tail: OrcTail) -> None:
+        self._is_packed = tail.compression is not Compression.NONE
+        if not self._is_packed:
+            self.content = raw
+            return
+        found = list(chunk_contents(raw, tail.compression, tail.block_bytes))
+        self.content = b"".join(content for _, content in found)
+        self._starts = [start for start, _ in found] + [len(raw)]
+        self._places = [0, *itertools.accumulate(len(content) for _, content in found)]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of a position name a byte."""
+        return 2 if self._is_packed else 1
+
+    def place(self, position: Sequence[int]) -> int | None:
+        """The byte of the content that a position names; None: it names none."""
+        if not self._is_packed:
+            return position[0] if position[0] <= len(self.content) else None
+        chunk, within = position
+        at = bisect_right(self._starts, chunk) - 1
+        if at < 0 or self._starts[at] != chunk:
+            return None
+        start = self._places[at]
+        size = self._places[at + 1] - start if at + 1 < len(self._places) else 0
+        return start + within if within <= size else None
+
+
+def _wrong_positions(
+    stripe: StripeBytes,
+    column: int,
+    slots: Sequence[int],
+    values: Sequence[int],
+    bytes_before: Sequence[int] | None,
+) -> Iterator[PositionFault]:
+    """Positions of one column that are not those of its groups.
+
+    Args:
+        stripe: the column's stripe.
+        column: its number in the tree of types.
+        slots: of each group, how many values and nulls of the column lie before it.
+        values: the same without nulls.
+        bytes_before: the same in bytes of text or binary values; None: not known, or no such column.
+
+    Raises: what damaged bytes raise.
+    """
+    if not stripe.has(_ROW_INDEX, column):
+        yield PositionFault(0, f"no row index of column {column}", "one of each column")
+        return
+    groups = _positions_of(stripe.chunks(_ROW_INDEX, column).content)
+    streams = [(each, stripe.chunks(each.kind, column)) for each in _streams(stripe, column)]
+    needed = sum(_length(each, chunks) for each, chunks in streams)
+    for group, found in enumerate(groups[: len(slots)]):
+        if len(found) < needed:
+            yield PositionFault(group, f"{len(found)} numbers as position", f"{needed}")
+            return
+    at = 0
+    for each, chunks in streams:
+        stop = at + _length(each, chunks)
+        expected = slots if each.counts_slots else values
+        places = [found[at:stop] for found in groups[: len(slots)]]
+        fault = _first_wrong(each, chunks, places, expected, stripe, column, bytes_before)
+        if fault is not None:
+            yield fault
+        at = stop
+
+
+def _length(stream: _Stream, chunks: _Chunks) -> int:
+    """How many numbers a position in a stream has."""
+    return chunks.numbers + (stream.runs is not None) + stream.is_bits
+
+
+def _first_wrong(
+    stream: _Stream,
+    chunks: _Chunks,
+    positions: Sequence[Sequence[int]],
+    expected: Sequence[int],
+    stripe: StripeBytes,
+    column: int,
+    bytes_before: Sequence[int] | None,
+) -> PositionFault | None:
+    kind = stripe.tail.nodes[column].kind
+    runs = (
+        None
+        if stream.runs is None or not any(map(any, positions))
+        else RunPlaces(chunks.content, stream.runs)
+    )
+    ends: NDArray[np.intp] | None = None
+    for group, position in enumerate(positions):
+        wanted: int | None = expected[group]
+        place = chunks.place(position[: chunks.numbers])
+        found: int | None = place
+        if not any(position):
+            found = 0
+        elif place is None:
+            found = None
+        elif stream.runs is not None:
+            before = None if runs is None else runs.values_before(place)
+            found = None if before is None else before + position[chunks.numbers]
+            if stream.is_bits and found is not None:
+                found = found * _BITS_PER_BYTE + position[-1]
+        elif kind in _WIDTHS:
+            wanted = expected[group] * _WIDTHS[kind]
+        elif kind == TypeKind.DECIMAL:
+            ends = _ends_of_numbers(chunks.content) if ends is None else ends
+            wanted = int(ends[expected[group] - 1]) + 1 if expected[group] else 0
+        else:
+            wanted = found if bytes_before is None else bytes_before[group]
+        if found != wanted:
+            where = ",".join(map(str, position))
+            what = "outside the stream" if found is None else f"at {found:,}"
+            return PositionFault(group, f"position {where} in stream {stream.kind}, {what}", f"{wanted:,}")
+    return None
+
+
+def _ends_of_numbers(content: bytes) -> NDArray[np.intp]:
+    """Last bytes of numbers in base 128."""
+    return np.flatnonzero(np.frombuffer(content, np.uint8) < 0x80)
+
+
+_FLOAT, _DOUBLE, _STRING, _BINARY, _TIMESTAMP = 5, 6, 7, 8, 9
+_BOOLEAN, _BYTE = 0, 1
+_DATE, _VARCHAR, _CHAR, _INSTANT = 15, 16, 17, 18
+_WIDTHS = {_FLOAT: 4, _DOUBLE: 8}
+_TEXTS = (_STRING, _BINARY, _VARCHAR, _CHAR)
+_DICTIONARIES = (1, 3)
+
+
+def _streams(stripe: StripeBytes, column: int) -> list[_Stream]:
+    """The streams of a column in the order of their positions."""
+    kind, encoding = stripe.tail.nodes[column].kind, stripe.footer.encodings[column]
+    found = []
+    if stripe.has(STREAM_KIND_PRESENT, column):
+        found.append(_Stream(STREAM_KIND_PRESENT, RunKind.BYTES, is_bits=True, counts_slots=True))
+    integers = RunKind.VERSION_2 if encoding.has_runs_of_version_2 else RunKind.VERSION_1
+    data, lengths = _Stream(STREAM_KIND_DATA, integers), _Stream(STREAM_KIND_LENGTH, integers)
+    plain, second = _Stream(STREAM_KIND_DATA, None), _Stream(_SECONDARY, integers)
+    if kind == TypeKind.STRUCT:
+        return found
+    if kind in (TypeKind.LIST, TypeKind.MAP):
+        return [*found, lengths]
+    if kind == _BOOLEAN:
+        return [*found, _Stream(STREAM_KIND_DATA, RunKind.BYTES, is_bits=True)]
+    if kind in (_BYTE, TypeKind.UNION):
+        return [*found, _Stream(STREAM_KIND_DATA, RunKind.BYTES)]
+    if kind in _WIDTHS:
+        return [*found, plain]
+    if kind in (_TIMESTAMP, _INSTANT):
+        return [*found, data, second]
+    if kind == TypeKind.DECIMAL:
+        return [*found, plain, second]
+    if kind in _TEXTS and encoding.kind not in _DICTIONARIES:
+        return [*found, plain, lengths]
+    return [*found, data]
+
+
+class GroupCounts:
+    """How many values of each column lie before each group of rows of a stripe; filled group by group."""
+
+    def __init__(self) -> None:
+        self.slots: dict[int, list[int]] = defaultdict(lambda: [0])
+        self.values: dict[int, list[int]] = defaultdict(lambda: [0])
+        self.bytes: dict[int, list[int]] = defaultdict(lambda: [0])
+
+    def add(self, column: int, values: pa.Array) -> None:
+        """What one column has in the next group."""
+        self.slots[column].append(self.slots[column][-1] + len(values))
+        self.values[column].append(self.values[column][-1] + len(values) - values.null_count)
+        if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
+            total = pc.sum(pc.binary_length(values).cast(pa.int64())).as_py() or 0
+            self.bytes[column].append(self.bytes[column][-1] + total)
+
+    def faults(self, stripe: StripeBytes) -> Iterator[tuple[int, PositionFault]]:
+        """Columns with positions that are wrong."""
+        for column, slots in self.slots.items():
+            is_padded = column in stripe.tail.char_columns
+            bytes_before = None if is_padded or column not in self.bytes else self.bytes[column][:-1]
+            for fault in _wrong_positions(stripe, column, slots[:-1], self.values[column][:-1], bytes_before):
+                yield column, fault
