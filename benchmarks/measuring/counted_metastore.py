@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from metastore_client import MetastoreConfig, ThriftMetastoreClient
-from metastore_client.remote.thrift_answers import Answer
 
 __all__ = ["Call", "CountedMetastore", "by_name"]
 
@@ -28,7 +27,7 @@ class CountedMetastore(ThriftMetastoreClient):
         super().__init__(MetastoreConfig.load(uri))
         self.calls: list[Call] = []
 
-    def _call(self, name: str, *arguments: Any, **options: Any) -> Answer:
+    def _call(self, name: str, *arguments: Any, **options: Any) -> Any:
         started = time.monotonic()
         try:
             return super()._call(name, *arguments, **options)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from typing import Any, Self, TypeVar
 
 from thrift.Thrift import TApplicationException, TException
@@ -41,6 +41,7 @@ from metastore_client.errors import (
     UnsupportedByServerError,
 )
 from metastore_client.hive_site import MetastoreConfig
+from metastore_client.remote.helpers import Helpers, done
 from metastore_client.remote.thrift_answers import Answer
 from metastore_client.remote.thrift_checks import check_argument
 from metastore_client.remote.thrift_values import CATALOG, ttypes
@@ -63,22 +64,10 @@ _ERRORS: dict[type[TException], type[MetastoreError]] = {
 _REQUESTS_WITH_CONTENTS = ("create_database", "create_table", "create_table_req", "add_partitions_req")
 """Calls in which a MetaException, the server's error for everything, is about the request's contents."""
 
-HELPERS = "metastore-call"
-"""How the names of helping threads begin."""
 MOST_TOGETHER = 4
 """Connections of one caller that wait for the server at the same time."""
 
 _Item = TypeVar("_Item")
-
-
-def _done(call: Callable[[], Any]) -> Future[Any]:
-    """A call that has been made, and its result or error."""
-    done: Future[Any] = Future()
-    try:
-        done.set_result(call())
-    except BaseException as error:
-        done.set_exception(error)
-    return done
 
 
 class ThriftCalls:
@@ -92,7 +81,7 @@ class ThriftCalls:
         self._pool = ConnectionPool(config, self._introduce, open_socket=open_socket)
         self._mutex = threading.Lock()
         self._capabilities: Capabilities | None = None
-        self._helpers: tuple[int, ThreadPoolExecutor] | None = None
+        self._helpers: tuple[int, Helpers] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -125,24 +114,23 @@ class ThriftCalls:
         outcomes: list[Future[Any]] = []
         for number, call in enumerate(calls):
             is_mine = number == 0 or helped[number - 1].cancel()
-            outcomes.append(_done(call) if is_mine else helped[number - 1])
+            outcomes.append(done(call) if is_mine else helped[number - 1])
         wait(outcomes)
         return [outcome.result() for outcome in outcomes]
 
-    def _helpers_of_process(self) -> ThreadPoolExecutor:
+    def _helpers_of_process(self) -> Helpers:
         with self._mutex:
             if self._helpers is None or self._helpers[0] != os.getpid():  # a forked child has no threads
-                threads = ThreadPoolExecutor(MOST_TOGETHER - 1, thread_name_prefix=HELPERS)
-                self._helpers = os.getpid(), threads
+                self._helpers = os.getpid(), Helpers(MOST_TOGETHER - 1, self._pool.give_back)
             return self._helpers[1]
 
     def close(self) -> None:
         """See :meth:`MetastoreClient.close`."""
         with self._mutex:
             helpers, self._helpers = self._helpers, None
-        if helpers is not None and helpers[0] == os.getpid():
-            helpers[1].shutdown(wait=False)
         self._pool.close()
+        if helpers is not None and helpers[0] == os.getpid():
+            helpers[1].close()
 
     def _probe(self) -> Capabilities:
         """Probe with calls without effect: 2.3 and 3.1 report the same version, and vendors mix releases."""

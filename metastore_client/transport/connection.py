@@ -198,6 +198,13 @@ class ConnectionPool:
             self._avoided = connection.address
             self._connections = {o: c for o, c in self._connections.items() if c is not connection}
 
+    def give_back(self) -> None:
+        """Close this thread's connection, if it has one."""
+        with self._mutex:
+            connection = self._connections.pop(_owner(), None)
+        if connection is not None:
+            connection.close()
+
     def close(self) -> None:
         """Close all connections, those of other threads too. May be called twice."""
         with self._mutex:

@@ -11,7 +11,8 @@ import pytest
 
 from metastore_client.client import MetastoreClient
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.remote.thrift_calls import HELPERS, MOST_TOGETHER
+from metastore_client.remote import helpers
+from metastore_client.remote.thrift_calls import MOST_TOGETHER
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
 
@@ -75,12 +76,32 @@ def test_a_forked_process_has_helpers_of_its_own(client: ThriftMetastoreClient) 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def _meet(client: ThriftMetastoreClient) -> list[threading.Thread]:
+    """Let all helpers work at once."""
+    meeting = threading.Barrier(MOST_TOGETHER)
+
+    def meet() -> threading.Thread:
+        meeting.wait(BOUND_SECONDS)
+        return threading.current_thread()
+
+    return client.together(*[meet] * MOST_TOGETHER)[1:]
+
+
 def test_closing_ends_the_helpers(client: ThriftMetastoreClient) -> None:
-    meeting, before = threading.Barrier(MOST_TOGETHER), threading.enumerate()
-    client.together(*[lambda: meeting.wait(BOUND_SECONDS)] * MOST_TOGETHER)
-    helpers = [each for each in threading.enumerate() if each.name.startswith(HELPERS) and each not in before]
-    assert len(helpers) == MOST_TOGETHER - 1
+    found = _meet(client)
     client.close()
-    for thread in helpers:
+    assert [thread for thread in found if thread.is_alive()] == []
+
+
+def test_helpers_that_nobody_needs_end(
+    client: ThriftMetastoreClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their connections, for which the server keeps threads; later calls find others."""
+    ended: list[str] = []
+    monkeypatch.setattr(client._pool, "give_back", lambda: ended.append(threading.current_thread().name))
+    monkeypatch.setattr(helpers, "IDLE_SECONDS", 0.01)
+    found = _meet(client)
+    for thread in found:
         thread.join(BOUND_SECONDS)
-        assert not thread.is_alive()
+    assert len(ended) == MOST_TOGETHER - 1
+    assert not {*_meet(client)} & {*found}
