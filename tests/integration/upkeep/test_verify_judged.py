@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 KINDS = tuple(kind for kind in FILE_DAMAGES if kind not in ("orc-bomb", "orc-deep-types"))
 """Bombs and types nested without end are refused by us and would end Hive's JVM, which others need."""
-CASES = {"2.3": 160, "3.1": 160, "4.1": 480}
+CASES = {"2.3": 160, "3.1": 160, "4.1": 480, "4.2": 160}
 """Damaged files. Hive is asked about those that verify takes for sound, which are a fourth of them."""
 DEFAULT_CASES = 40
 PROVEN = 10
