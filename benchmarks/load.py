@@ -48,7 +48,6 @@ SECONDS = 20
 PROCESSES_MOST = 10
 AIM_WRITERS, AIM_SHARE = 8, 0.8
 """So many exclusive writers should reach this share of the commits a second of one."""
-START_SECONDS = 300
 RESULTS = Path(__file__).parent / "results" / "load.json"
 
 _numbers = itertools.count(1)

@@ -14,10 +14,11 @@ __all__ = ["Call", "CountedMetastore", "by_name"]
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the Thrift interface, its answer awaited."""
+    """One call of the Thrift interface, its answer awaited; ``started`` is the time of a monotonic clock."""
 
     name: str
     seconds: float
+    started: float = 0.0
 
 
 class CountedMetastore(ThriftMetastoreClient):
@@ -32,7 +33,7 @@ class CountedMetastore(ThriftMetastoreClient):
         try:
             return super()._call(name, *arguments, **options)
         finally:
-            self.calls.append(Call(name, time.monotonic() - started))
+            self.calls.append(Call(name, time.monotonic() - started, started))
 
 
 def by_name(calls: Sequence[Call]) -> str:
