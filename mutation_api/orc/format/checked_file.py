@@ -26,7 +26,7 @@ from mutation_api.orc.format.orc_proto import (
 from mutation_api.orc.format.run_lengths import check_lengths, check_tags, sum_of_lengths
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail, tail_of
-from mutation_api.orc.format.type_tree import TypeKind, TypeNode
+from mutation_api.orc.format.type_tree import TypeKind, TypeNode, last_within
 from mutation_api.storage.machine_faults import is_fault_of_machine
 
 __all__ = ["FAULTS", "check_values", "checked_stripe", "fault_of", "faults_of", "null_keys", "open_orc"]
@@ -115,11 +115,8 @@ def _check_total(stream: Any, tail: OrcTail, footer: StripeFooter, column: int, 
     Raises CorruptFileError: no stream of theirs holds them.
     """
     nodes = tail.nodes
-    last = column
-    while nodes[last].children:
-        last = nodes[last].children[-1]
     least = -(-total // _ROWS_PER_BYTE) if nodes[column].children else total
-    holders = range(column + 1, last + 1) if nodes[column].children else (column,)
+    holders = range(column + 1, last_within(nodes, column) + 1) if nodes[column].children else (column,)
     if not any(
         _holds(stream, tail, s.start, s.stop, least)
         for s in footer.streams

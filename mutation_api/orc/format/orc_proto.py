@@ -24,6 +24,7 @@ __all__ = [
     "STREAM_KIND_DICTIONARY",
     "STREAM_KIND_LENGTH",
     "STREAM_KIND_PRESENT",
+    "STREAM_KIND_ROW_INDEX",
     "STREAM_LENGTH",
     "STRIPE_STREAM",
     "STRIPE_WRITER_ZONE",
@@ -63,6 +64,8 @@ STREAM_KIND_LENGTH = 2
 """Value of STREAM_KIND: lengths of texts, lists and maps."""
 STREAM_KIND_DICTIONARY = 3
 """Value of STREAM_KIND: the texts of a dictionary."""
+STREAM_KIND_ROW_INDEX = 6
+"""Value of STREAM_KIND: statistics of groups of rows, and where their values lie."""
 STREAM_COLUMN = 2
 STREAM_LENGTH = 3
 

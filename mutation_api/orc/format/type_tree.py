@@ -9,6 +9,7 @@ Source: orc_proto.proto (Type) and ORC's OrcUtils.isValidTypeTree.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, numbers_in
@@ -19,6 +20,7 @@ __all__ = [
     "TypeKind",
     "TypeNode",
     "column_numbers",
+    "last_within",
     "numbers_of_columns",
     "type_nodes",
 ]
@@ -72,10 +74,14 @@ def column_numbers(types: tuple[bytes, ...], name: str) -> frozenset[int]:
         if part not in names:
             raise KeyError(name)
         around.append(nodes[around[-1]].children[names.index(part)])
-    last = around[-1]
-    while nodes[last].children:
-        last = nodes[last].children[-1]
-    return frozenset({*around, *range(around[-1], last + 1)})
+    return frozenset({*around, *range(around[-1], last_within(nodes, around[-1]) + 1)})
+
+
+def last_within(nodes: Sequence[TypeNode], number: int) -> int:
+    """Number of the last type that is nested in a type; its own if none is."""
+    while nodes[number].children:
+        number = nodes[number].children[-1]
+    return number
 
 
 @functools.lru_cache(maxsize=64)

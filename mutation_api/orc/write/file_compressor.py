@@ -34,6 +34,7 @@ from mutation_api.orc.format.orc_proto import (
     POSTSCRIPT_FOOTER_LENGTH,
     POSTSCRIPT_STATISTICS_LENGTH,
     STREAM_COLUMN,
+    STREAM_KIND_ROW_INDEX,
     STREAM_LENGTH,
     STRIPE_STREAM,
 )
@@ -66,9 +67,8 @@ _FOOTER_CONTENT_LENGTH = 2
 _STRIPE_ENCODING = 2
 _STREAM_KIND = 1
 _ENCODING_KIND = 1
-_ROW_INDEX = 6
 _STREAM_AT = slice(2, 6)
-_FIRST_STREAM = number_field(_STREAM_KIND, _ROW_INDEX) + number_field(STREAM_COLUMN, 0)
+_FIRST_STREAM = number_field(_STREAM_KIND, STREAM_KIND_ROW_INDEX) + number_field(STREAM_COLUMN, 0)
 """Start of every stripe footer, after field and length of its first stream, the row index."""
 _STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, STREAM_COLUMN, STREAM_LENGTH))
 
@@ -213,10 +213,10 @@ class FileCompressor:
         plain = {
             stream[:2]: stripe[end - stream.length : end] for stream, end in zip(streams, ends, strict=True)
         }
-        packed = {key: self._packed(data) for key, data in plain.items() if key[0] != _ROW_INDEX}
+        packed = {key: self._packed(data) for key, data in plain.items() if key[0] != STREAM_KIND_ROW_INDEX}
         chunks = {key: starts for key, (_, starts) in packed.items()}
         for key, data in plain.items():
-            if key[0] == _ROW_INDEX:
+            if key[0] == STREAM_KIND_ROW_INDEX:
                 moved = self._row_index.moved(bytes(data), key[1], footer.encodings, chunks)
                 packed[key] = self._packed(moved)
         parts = [packed[stream[:2]][0] for stream in streams]
@@ -224,7 +224,9 @@ class FileCompressor:
         messages = map(_Stream.message, streams, lengths)
         new_footer, _ = self._packed(b"".join([*messages, footer.others]))
         index_length = sum(
-            length for stream, length in zip(streams, lengths, strict=True) if stream.kind == _ROW_INDEX
+            length
+            for stream, length in zip(streams, lengths, strict=True)
+            if stream.kind == STREAM_KIND_ROW_INDEX
         )
         began = self._read - self._pending_bytes
         new = (self._written, index_length, sum(lengths) - index_length, len(new_footer))

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import DAMAGE, unpacked
-from mutation_api.orc.format.orc_proto import STREAM_COLUMN, STREAM_LENGTH, STRIPE_STREAM
+from mutation_api.orc.format.orc_proto import STREAM_KIND_ROW_INDEX
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.stripe_ranges import comparable_range
-from mutation_api.orc.format.stripe_sections import parse_statistics
+from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.types.hive_type import HiveType, parse_hive_type
 from mutation_api.upkeep.verify.recorded_sums import differing_sum
@@ -34,7 +34,6 @@ _FOOTER_STATISTICS, _FOOTER_STRIDE = 7, 8
 _COUNT, _HAS_NULL = 1, 10
 _INNER = (*range(2, 10), 12)
 """Fields of ColumnStatistics that are messages, by the type of the column."""
-_STREAM_KIND, _ROW_INDEX = 1, 6
 _INDEX_ENTRY, _ENTRY_STATISTICS = 1, 2
 
 _TYPES = {
@@ -91,13 +90,13 @@ def parse_recorded(end: bytes, tail: OrcTail, columns: Collection[int]) -> Recor
 
 
 def row_group_statistics(
-    index: bytes, footer: bytes, tail: OrcTail, stripe: StripeInfo, columns: Collection[int]
+    index: bytes, footer: StripeFooter, tail: OrcTail, stripe: StripeInfo, columns: Collection[int]
 ) -> dict[int, list[bytes]]:
     """Statistics of the groups of rows of a stripe, by column number.
 
     Args:
         index: the ``index_length`` bytes at the beginning of the stripe.
-        footer: the ``footer_length`` bytes at its end.
+        footer: the stripe's.
         tail: of the same file.
         stripe: the stripe.
         columns: numbers of the columns wanted.
@@ -112,19 +111,14 @@ def row_group_statistics(
 
 
 def _indexes(
-    index: bytes, footer: bytes, tail: OrcTail, stripe: StripeInfo, columns: Collection[int]
+    index: bytes, footer: StripeFooter, tail: OrcTail, stripe: StripeInfo, columns: Collection[int]
 ) -> Iterator[tuple[int, list[bytes]]]:
-    position = 0
-    for field, value in fields_of(unpacked(footer, tail.compression, tail.block_bytes)):
-        if field != STRIPE_STREAM or position >= stripe.index_length:
-            continue
-        stream = dict(fields_of(as_bytes(value)))
-        start, position = position, position + as_number(stream.get(STREAM_LENGTH, 0))
-        column = as_number(stream.get(STREAM_COLUMN, 0))
-        if as_number(stream.get(_STREAM_KIND, 0)) == _ROW_INDEX and column in columns:
-            rows = unpacked(index[start:position], tail.compression, tail.block_bytes)
+    for stream in footer.streams:
+        start, stop = stream.start - stripe.offset, stream.stop - stripe.offset
+        if stream.kind == STREAM_KIND_ROW_INDEX and stream.column in columns and start < stripe.index_length:
+            rows = unpacked(index[start:stop], tail.compression, tail.block_bytes)
             entries = [dict(fields_of(as_bytes(e))) for f, e in fields_of(rows) if f == _INDEX_ENTRY]
-            yield column, [_whole(as_bytes(e.get(_ENTRY_STATISTICS, b""))) for e in entries]
+            yield stream.column, [_whole(as_bytes(e.get(_ENTRY_STATISTICS, b""))) for e in entries]
 
 
 def _whole(statistics: bytes) -> bytes:

@@ -21,7 +21,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.orc.format.compression import Compression, chunk_contents
-from mutation_api.orc.format.orc_proto import STREAM_KIND_DATA, STREAM_KIND_LENGTH, STREAM_KIND_PRESENT
+from mutation_api.orc.format.orc_proto import (
+    STREAM_KIND_DATA,
+    STREAM_KIND_LENGTH,
+    STREAM_KIND_PRESENT,
+    STREAM_KIND_ROW_INDEX,
+)
 from mutation_api.orc.format.protobuf import as_bytes, fields_of, numbers_in
 from mutation_api.orc.format.run_places import RunKind, RunPlaces
 from mutation_api.orc.format.stripe_sections import StripeFooter
@@ -30,7 +35,7 @@ from mutation_api.orc.format.type_tree import TypeKind
 
 __all__ = ["GroupCounts", "PositionFault", "StripeBytes"]
 
-_SECONDARY, _ROW_INDEX = 5, 6
+_SECONDARY = 5
 """Values of STREAM_KIND."""
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
 _BITS_PER_BYTE = 8
@@ -151,10 +156,10 @@ def _wrong_positions(
 
     Raises: what damaged bytes raise.
     """
-    if not stripe.has(_ROW_INDEX, column):
+    if not stripe.has(STREAM_KIND_ROW_INDEX, column):
         yield PositionFault(0, f"no row index of column {column}", "one of each column")
         return
-    groups = _positions_of(stripe.chunks(_ROW_INDEX, column).content)
+    groups = _positions_of(stripe.chunks(STREAM_KIND_ROW_INDEX, column).content)
     streams = [(each, stripe.chunks(each.kind, column)) for each in _streams(stripe, column)]
     needed = sum(_length(each, chunks) for each, chunks in streams)
     for group, found in enumerate(groups[: len(slots)]):

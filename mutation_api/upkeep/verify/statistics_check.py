@@ -149,7 +149,7 @@ class StatisticsCheck:
             section = stream.read_at(stripe.footer_length, stripe.end - stripe.footer_length)
         footer = parse_stripe_footer(section, self._tail, stripe)
         rows, columns = data[: stripe.index_length], range(len(self._tail.types))
-        groups = row_group_statistics(rows, section, self._tail, stripe, columns)
+        groups = row_group_statistics(rows, footer, self._tail, stripe, columns)
         return StripeBytes(data, stripe.offset, footer, self._tail), groups
 
 
