@@ -22,8 +22,9 @@ from mutation_api.orc.format.orc_proto import (
     STREAM_KIND_DICTIONARY,
     STREAM_KIND_LENGTH,
     STREAM_KIND_PRESENT,
+    STREAM_KIND_SECONDARY,
 )
-from mutation_api.orc.format.run_lengths import check_lengths, check_tags, sum_of_lengths
+from mutation_api.orc.format.run_lengths import check_lengths, check_scales, check_tags, sum_of_lengths
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail, tail_of
 from mutation_api.orc.format.type_tree import TypeKind, TypeNode, last_within
@@ -69,7 +70,7 @@ def checked_stripe(stream: Any, tail: OrcTail, index: int) -> StripeFooter:
 
 
 def check_values(stream: Any, tail: OrcTail, footer: StripeFooter, columns: Collection[int]) -> None:
-    """Check the lengths and tags of a stripe's columns, which a decoder trusts.
+    """Check the lengths, tags and scales of a stripe's columns, which a decoder trusts.
 
     Args:
         stream: the file's bytes.
@@ -86,16 +87,19 @@ def check_values(stream: Any, tail: OrcTail, footer: StripeFooter, columns: Coll
             continue
         node = tail.nodes[found.column]
         is_tags = found.kind == STREAM_KIND_DATA and node.kind == TypeKind.UNION
-        if not is_tags and found.kind != STREAM_KIND_LENGTH:
+        is_scales = found.kind == STREAM_KIND_SECONDARY and node.kind == TypeKind.DECIMAL
+        if not (is_tags or is_scales or found.kind == STREAM_KIND_LENGTH):
             continue
         stream.seek(found.start)
         data = stream.read(found.stop - found.start)
         try:
             plain = unpacked(data, tail.compression, tail.block_bytes)
+            is_version_2 = footer.encodings[found.column].has_runs_of_version_2
             if is_tags:
                 check_tags(plain, len(node.children))
+            elif is_scales:
+                check_scales(plain, is_version_2=is_version_2)
             else:
-                is_version_2 = footer.encodings[found.column].has_runs_of_version_2
                 bound = check_lengths(plain, is_version_2=is_version_2)
                 if bound * _bytes_of_length(node) > max(_SMALL_BYTES, _LARGEST_GROWTH * len(data)):
                     total = sum_of_lengths(plain, is_version_2=is_version_2)

@@ -38,8 +38,8 @@ LARGEST_BLOCK_BYTES = 1 << 23
 """No writer makes larger compression blocks: a chunk's length has 23 bits. Readers take a block of memory."""
 _SMALL_SECTION_BYTES = 64 * 1024 * 1024
 _LARGEST_GROWTH = 16
-_LARGE_SECTION_BYTES = 128 * 1024 * 1024
-"""Bounds of what a section (footer, statistics, index) unpacks to: 64 MiB in any case, and up to 128 MiB more
+_LARGE_SECTION_BYTES = 64 * 1024 * 1024
+"""Bounds of what a section (footer, statistics, index) unpacks to: 64 MiB in any case, and up to 64 MiB more
 than its own bytes if that is at most 16 times as many. Sections have been seen to shrink to a tenth."""
 
 
@@ -81,12 +81,12 @@ def unpacked(data: bytes, compression: Compression, block_bytes: int) -> bytes:
     """
     if compression is Compression.NONE:
         return data
-    section = io.BytesIO()
     most = max(_SMALL_SECTION_BYTES, min(_LARGEST_GROWTH * len(data), _LARGE_SECTION_BYTES + len(data)))
-    for _, content in chunk_contents(data, compression, block_bytes):
-        if section.write(content) and section.tell() > most:
-            raise ValueError(f"{len(data)} bytes unpack to more than {most}, which no section has")
-    return section.getvalue()
+    with io.BytesIO() as section:  # closed, so that an error's frames do not keep its bytes
+        for _, content in chunk_contents(data, compression, block_bytes):
+            if section.write(content) and section.tell() > most:
+                raise ValueError(f"{len(data)} bytes unpack to more than {most}, which no section has")
+        return section.getvalue()
 
 
 def holds_bytes(data: bytes, compression: Compression, block_bytes: int, count: int) -> bool:

@@ -20,11 +20,13 @@ __all__ = [
     "PROLEPTIC_GREGORIAN",
     "STREAM_COLUMN",
     "STREAM_KIND",
+    "STREAM_KIND_BLOOM_FILTER_UTF8",
     "STREAM_KIND_DATA",
     "STREAM_KIND_DICTIONARY",
     "STREAM_KIND_LENGTH",
     "STREAM_KIND_PRESENT",
     "STREAM_KIND_ROW_INDEX",
+    "STREAM_KIND_SECONDARY",
     "STREAM_LENGTH",
     "STRIPE_STREAM",
     "STRIPE_WRITER_ZONE",
@@ -64,8 +66,12 @@ STREAM_KIND_LENGTH = 2
 """Value of STREAM_KIND: lengths of texts, lists and maps."""
 STREAM_KIND_DICTIONARY = 3
 """Value of STREAM_KIND: the texts of a dictionary."""
+STREAM_KIND_SECONDARY = 5
+"""Value of STREAM_KIND: nanoseconds of timestamps, scales of decimals."""
 STREAM_KIND_ROW_INDEX = 6
 """Value of STREAM_KIND: statistics of groups of rows, and where their values lie."""
+STREAM_KIND_BLOOM_FILTER_UTF8 = 8
+"""Value of STREAM_KIND: the last one."""
 STREAM_COLUMN = 2
 STREAM_LENGTH = 3
 

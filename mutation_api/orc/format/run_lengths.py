@@ -1,9 +1,10 @@
-"""Lengths of texts, lists and maps, and tags of unions, as a stripe has them: are they lengths and tags?
+"""Lengths of texts, lists and maps, tags of unions, and scales of decimals: do a stripe's runs hold such?
 
 ORC's C++ library adds lengths up and goes to where they point, negative ones and sums above 64 bits as well,
-takes memory for their sum, and counts the values of a union by tags that the union need not have; damaged
-ones end the process. Here only the heads of runs are looked at, as a run has up to 512 values, unless their
-sum may be too large. Pure.
+takes memory for their sum, counts the values of a union by tags that the union need not have, and divides a
+decimal by ten as often as its scale says, a negative one taken for 4 thousand million; damaged ones end the
+process, or keep it busy for hours. Here only the heads of runs are looked at, as a run has up to 512 values,
+unless the sum of lengths may be too large. Pure.
 
 Source: the ORC v1 specification (run length encodings).
 """
@@ -12,16 +13,19 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 
 from mutation_api.orc.format.protobuf import numbers_in, signed, varint_at
 
-__all__ = ["WIDTHS", "check_lengths", "check_tags", "skip_varints", "sum_of_lengths"]
+__all__ = ["WIDTHS", "check_lengths", "check_scales", "check_tags", "skip_varints", "sum_of_lengths"]
 
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Bits of a value in runs of version 2, by their code."""
 _MOST_BITS = 32
 _LIMIT = 1 << 40
 """Above every length, and so low that no sum of lengths of a stripe has more than 63 bits."""
+_LARGEST_SCALE = 255
+"""Decimals have 38 digits; few divisions more do no harm, and runs are read by their bits only."""
 
 
 def check_lengths(data: bytes, *, is_version_2: bool) -> int:
@@ -37,25 +41,44 @@ def check_lengths(data: bytes, *, is_version_2: bool) -> int:
     Raises:
         ValueError, IndexError: it has others.
     """
-    position = total = 0
-    read = _run_2 if is_version_2 else _run_1
-    while position < len(data):
-        most, least, count, position = read(data, position)
+    total = 0
+    for _, stop, most, least, count in _runs(data, is_version_2, is_signed=False):
         if least < 0 or most >= _LIMIT:
-            raise ValueError(f"lengths from {least} to {most} in the run that ends at {position}")
+            raise ValueError(f"lengths from {least} to {most} in the run that ends at {stop}")
         total += most * count
     return total
 
 
 def sum_of_lengths(data: bytes, *, is_version_2: bool) -> int:
     """The sum itself, which takes each value; arguments and errors as :func:`check_lengths`."""
-    position = total = 0
-    read, decode = (_run_2, _sum_2) if is_version_2 else (_run_1, _sum_1)
+    decode = _sum_2 if is_version_2 else _sum_1
+    runs = _runs(data, is_version_2, is_signed=False)
+    return sum(decode(data, position, count) for position, _, _, _, count in runs)
+
+
+def check_scales(data: bytes, *, is_version_2: bool) -> None:
+    """Check that a stream has scales of decimals: none is negative, none far above 38.
+
+    Args:
+        data: the stream, unpacked.
+        is_version_2: the encoding of its runs.
+
+    Raises:
+        ValueError, IndexError: it has others.
+    """
+    for _, stop, most, least, _ in _runs(data, is_version_2, is_signed=True):
+        if least < 0 or most > _LARGEST_SCALE:
+            raise ValueError(f"scales from {least} to {most} in the run that ends at {stop}")
+
+
+def _runs(data: bytes, is_version_2: bool, *, is_signed: bool) -> Iterator[tuple[int, int, int, int, int]]:
+    """Start and end of each run, bounds of its values (the greatest first), and their number."""
+    position = 0
+    read = _run_2 if is_version_2 else _run_1
     while position < len(data):
-        _, _, count, stop = read(data, position)
-        total += decode(data, position, count)
+        most, least, count, stop = read(data, position, is_signed)
+        yield position, stop, most, least, count
         position = stop
-    return total
 
 
 def check_tags(data: bytes, count: int) -> None:
@@ -74,18 +97,22 @@ def check_tags(data: bytes, count: int) -> None:
         position = stop
 
 
-def _run_1(data: bytes, position: int) -> tuple[int, int, int, int]:
+def _run_1(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, int]:
     """Bounds of the values of a run of version 1, their number, and its end; so do the following."""
     head = data[position]
     if head < 0x80:
         step = int.from_bytes(data[position + 1 : position + 2], "little", signed=True)
         base, position = varint_at(data, position + 2)
+        base = signed(base) if is_signed else base
         last = base + step * (head + 2)
         return max(base, last), min(base, last), head + 3, position
     found = _literals(0x100 - head).match(data, position + 1)
     if found is None:
         raise ValueError(f"no lengths in the run at {position}")
-    return max(numbers_in(data[position + 1 : found.end()])), 0, 0x100 - head, found.end()
+    numbers = numbers_in(data[position + 1 : found.end()])
+    if is_signed:
+        numbers = [signed(each) for each in numbers]
+    return max(numbers), min(numbers), 0x100 - head, found.end()
 
 
 def skip_varints(data: bytes, position: int, count: int) -> int:
@@ -110,48 +137,59 @@ def _literals(count: int) -> re.Pattern[bytes]:
     return re.compile(rb"(?:[\x80-\xff]{0,4}[\x00-\x7f]){%d}" % count)
 
 
-def _run_2(data: bytes, position: int) -> tuple[int, int, int, int]:
+def _run_2(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, int]:
     head = data[position]
     if head < 0x40:  # one value several times
         start = position + 1
         stop = start + (head >> 3) + 1
         value = int.from_bytes(data[start:stop], "big")
+        value = signed(value) if is_signed else value
         return value, value, (head & 7) + 3, stop
     width = WIDTHS[head >> 1 & 31]
     count = ((head & 1) << 8 | data[position + 1]) + 1
     if head < 0x80:  # each value in so many bits
         if width > _MOST_BITS:
-            raise ValueError(f"lengths of {width} bits in the run at {position}")
-        return (1 << width) - 1, 0, count, position + 2 + (count * width + 7) // 8
-    if head < 0xC0:
-        return _patched(data, position, count, width)
-    return _deltas(data, position, count, width if head >> 1 & 31 else 0)
+            raise ValueError(f"values of {width} bits in the run at {position}")
+        start, most = position + 2, (1 << width) - 1
+        stop = start + (count * width + 7) // 8
+        if not is_signed:
+            return most, 0, count, stop
+        has_negative = int.from_bytes(data[start:stop], "big") & _lowest_bits(count, width)
+        return most >> 1, -1 if has_negative else 0, count, stop
+    if head < 0xC0:  # values above a base, some of which have more bits
+        base, _, patches, stop = _patched(data, position, count, width)
+        return base + (max(patches, default=0) | (1 << width) - 1), 0, count, stop
+    return _deltas(data, position, count, width if head >> 1 & 31 else 0, is_signed)
 
 
-def _patched(data: bytes, position: int, count: int, width: int) -> tuple[int, int, int, int]:
-    """Values above a base, some of which have more bits."""
+@functools.lru_cache(maxsize=1024)
+def _lowest_bits(count: int, width: int) -> int:
+    """The lowest bit of each of so many numbers in whole bytes: those that say "negative"."""
+    padding = -(count * width) % 8
+    return sum(1 << width * number for number in range(count)) << padding
+
+
+def _patched(data: bytes, position: int, count: int, width: int) -> tuple[int, int, list[int], int]:
+    """Base, start of the values' lower bits, the higher bits that some have, and end of the run."""
     third, fourth = data[position + 2 : position + 4]
-    base_bytes, patch_bits = (third >> 5) + 1, WIDTHS[third & 31]
-    patches, gap_bits = fourth & 31, (fourth >> 5) + 1
-    start = position + 4
-    base = int.from_bytes(data[start : start + base_bytes], "big")
-    if base >> (8 * base_bytes - 1):
-        raise ValueError(f"negative lengths in the run at {position}")
-    start += base_bytes + (count * width + 7) // 8
-    bits = next(each for each in WIDTHS if each >= min(64, gap_bits + patch_bits))
-    stop = start + (patches * bits + 7) // 8
-    found = _numbers(data[start:stop], patches, bits)
-    patch = max((each & (1 << patch_bits) - 1 for each in found), default=0)
-    return base + (patch << width | (1 << width) - 1), 0, count, stop
+    patch_bits, patches = WIDTHS[third & 31], fourth & 31
+    start = position + 4 + (third >> 5) + 1
+    base = int.from_bytes(data[position + 4 : start], "big")
+    if base >> (8 * (start - position - 4) - 1):
+        raise ValueError(f"negative values in the run at {position}")
+    patches_start = start + (count * width + 7) // 8
+    bits = next(each for each in WIDTHS if each >= min(64, (fourth >> 5) + 1 + patch_bits))
+    stop = patches_start + (patches * bits + 7) // 8
+    found = _numbers(data[patches_start:stop], patches, bits)
+    return base, start, [(each & (1 << patch_bits) - 1) << width for each in found], stop
 
 
-def _deltas(data: bytes, position: int, count: int, width: int) -> tuple[int, int, int, int]:
+def _deltas(data: bytes, position: int, count: int, width: int, is_signed: bool) -> tuple[int, int, int, int]:
     """A first value, a step, and further steps in the same direction."""
     if width and count < 2:
         raise ValueError(f"{count} value with steps in the run at {position}")
-    base, start = varint_at(data, position + 2)
-    number, start = varint_at(data, start)
-    step = signed(number)
+    base, step, start = _first_and_step(data, position)
+    base = signed(base) if is_signed else base
     if not width:
         last = base + step * (count - 1)
         return max(base, last), min(base, last), count, start
@@ -159,6 +197,13 @@ def _deltas(data: bytes, position: int, count: int, width: int) -> tuple[int, in
     if step >= 0:
         return base + step + (count << width), base, count, stop
     return base, base + step - sum(_numbers(data[start:stop], count - 2, width)), count, stop
+
+
+def _first_and_step(data: bytes, position: int) -> tuple[int, int, int]:
+    """First value, as it is stored, and first step of a run, and where its further steps begin."""
+    first, start = varint_at(data, position + 2)
+    step, start = varint_at(data, start)
+    return first, signed(step), start
 
 
 def _sum_1(data: bytes, position: int, count: int) -> int:
@@ -178,17 +223,10 @@ def _sum_2(data: bytes, position: int, count: int) -> int:
         start = position + 2
         return sum(_numbers(data[start : start + (count * width + 7) // 8], count, width))
     if head < 0xC0:
-        third, fourth = data[position + 2 : position + 4]
-        start, patch_bits = position + 4 + (third >> 5) + 1, WIDTHS[third & 31]
-        base = int.from_bytes(data[position + 4 : start], "big")
+        base, start, patches, _ = _patched(data, position, count, width)
         stop = start + (count * width + 7) // 8
-        bits = next(each for each in WIDTHS if each >= min(64, (fourth >> 5) + 1 + patch_bits))
-        patches = _numbers(data[stop : stop + ((fourth & 31) * bits + 7) // 8], fourth & 31, bits)
-        patched: int = sum((each & (1 << patch_bits) - 1) << width for each in patches)
-        return base * count + sum(_numbers(data[start:stop], count, width)) + patched
-    base, start = varint_at(data, position + 2)
-    number, start = varint_at(data, start)
-    step = signed(number)
+        return base * count + sum(_numbers(data[start:stop], count, width)) + sum(patches)
+    base, step, start = _first_and_step(data, position)
     if not head >> 1 & 31:
         return base * count + step * count * (count - 1) // 2
     value = base + step

@@ -17,6 +17,8 @@ from mutation_api.orc.format.compression import DAMAGE, unpacked
 from mutation_api.orc.format.orc_proto import (
     STREAM_COLUMN,
     STREAM_KIND,
+    STREAM_KIND_BLOOM_FILTER_UTF8,
+    STREAM_KIND_ROW_INDEX,
     STREAM_LENGTH,
     STRIPE_STREAM,
     STRIPE_WRITER_ZONE,
@@ -24,6 +26,7 @@ from mutation_api.orc.format.orc_proto import (
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.orc.format.time_zones import is_zone_name
+from mutation_api.orc.format.type_tree import type_nodes
 
 __all__ = ["Encoding", "Stream", "StripeFooter", "parse_statistics", "parse_stripe_footer"]
 
@@ -32,8 +35,13 @@ _STATISTICS_COLUMN = 1
 _STRIPE_ENCODING = 2
 _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
 _DIRECT_V2 = 2
-_STREAM_KINDS = 16
-"""More than ORC has."""
+_LAST_KIND = STREAM_KIND_BLOOM_FILTER_UTF8
+"""Streams of kinds up to the row index have values, the others are the index."""
+_ENCODINGS = {
+    **dict.fromkeys((2, 3, 4, 8, 9, 10, 11, 14, 15, 18), (0, 2)),
+    **dict.fromkeys((7, 16, 17), (0, 1, 2, 3)),
+}
+"""By the kind of a column; others have 0 alone."""
 
 
 class Stream(NamedTuple):
@@ -98,7 +106,10 @@ def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) ->
 
 
 def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
-    """The footer of a stripe, whose numbers fit the stripe.
+    """The footer of a stripe, which fits the stripe and its columns.
+
+    Decoders go by the kinds of streams and encodings alone, and ORC's C++ library takes a kind that it does
+    not know for the first one.
 
     Args:
         section: the ``footer_length`` bytes at the end of the stripe.
@@ -106,8 +117,11 @@ def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> St
         stripe: the stripe.
 
     Raises:
-        CorruptFileError: the bytes are not the footer of a stripe; a stream is of no column of the file, or
-            ends behind the stripe's data; a zone has no name of one.
+        CorruptFileError: the bytes are not the footer of a stripe; a stream is of no column of the file, of
+            no kind that ORC has, or there twice; streams have more or fewer bytes than the stripe; a column
+            has no encoding, or one of another type; a zone has no name of one.
+
+    Source: orc_proto.proto, StreamName and checkEncoding of ORC's TreeReaderFactory.
     """
     try:
         return _stripe_footer(unpacked(section, tail.compression, tail.block_bytes), tail, stripe)
@@ -120,16 +134,19 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
     column_count = len(tail.types)
     streams: list[Stream] = []
     encodings: list[Encoding] = []
-    zone = ""
+    zone, index_length = "", 0
     for field, value in fields_of(message):
         if field == STRIPE_STREAM:
             kind, column, length = _stream(as_bytes(value))
             start, end = end, end + length
-            if end > stop or column >= column_count or len(streams) > column_count * _STREAM_KINDS:
+            if end > stop or column >= column_count or kind > _LAST_KIND:
                 raise ValueError(
-                    f"stream {len(streams)} of column {column} ends at byte {end}; the stripe's data end at "
-                    f"{stop}, and the file has {column_count} columns"
+                    f"stream {len(streams)} of kind {kind} and column {column} ends at byte {end}; the "
+                    f"stripe's data end at {stop}, the last kind is {_LAST_KIND}, and the file has "
+                    f"{column_count} columns"
                 )
+            if kind >= STREAM_KIND_ROW_INDEX:
+                index_length += length
             streams.append(Stream(kind, column, start, end))
         elif field == _STRIPE_ENCODING:
             encodings.append(_encoding(as_bytes(value)))
@@ -139,7 +156,34 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
             zone = as_bytes(value).decode()
             if not is_zone_name(zone):
                 raise ValueError(f"{zone[:80]!r} is no name of a time zone")
+    if end != stop or index_length != stripe.index_length:
+        raise ValueError(
+            f"streams of {end - stripe.offset} bytes, {index_length} of them of the index; the stripe has "
+            f"{stop - stripe.offset} and {stripe.index_length}"
+        )
+    fault = _fault(tail.types, tuple([each[:2] for each in streams]), tuple(encodings))
+    if fault:
+        raise ValueError(fault)
     return StripeFooter(tuple(streams), tuple(encodings), zone)
+
+
+@functools.lru_cache(maxsize=256)
+def _fault(
+    types: tuple[bytes, ...], streams: tuple[tuple[int, ...], ...], encodings: tuple[Encoding, ...]
+) -> str:
+    """Why a stripe cannot have such streams (kind and column of each) and encodings; '' if it can."""
+    if len(set(streams)) < len(streams):
+        kind, column = next(each for each in streams if streams.count(each) > 1)
+        return f"several streams of kind {kind} and column {column}"
+    nodes = type_nodes(types)
+    if len(encodings) != len(nodes):
+        return f"{len(encodings)} encodings of {len(nodes)} columns"
+    for column, (encoding, node) in enumerate(zip(encodings, nodes, strict=True)):
+        allowed = _ENCODINGS.get(node.kind, (0,))
+        if encoding.kind not in allowed:
+            names = ", ".join(map(str, allowed))
+            return f"column {column} has encoding {encoding.kind}; its type has {names}"
+    return ""
 
 
 @functools.lru_cache(maxsize=4096)

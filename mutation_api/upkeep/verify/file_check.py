@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from mutation_api.acid.merge_events import EventKeys
 from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.errors import CorruptFileError, MutationError, RecordValueError, TableNotMutableError
 from mutation_api.orc.format.checked_file import faults_of
-from mutation_api.orc.format.stripe_sections import parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail, read_tail
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
@@ -35,7 +33,6 @@ from mutation_api.upkeep.verify.footer_rules import (
     codec_faults,
     footer_faults,
     layout_faults,
-    stripe_faults,
 )
 from mutation_api.upkeep.verify.hash_check import HashCheck
 from mutation_api.upkeep.verify.statistics_check import StatisticsCheck
@@ -117,7 +114,6 @@ class _Examination:
         if tail is not None:
             self._add_faults(layout_faults(tail, file.byte_count))
             self._add_faults(codec_faults(tail, version))
-            self._add_stripe_faults(tail)
         options = dataclasses.replace(
             _OPTIONS,
             is_proleptic=version.counts_days_proleptic,
@@ -271,17 +267,6 @@ class _Examination:
         if statistics is not None:
             for found, expected in statistics.differences_of_file():
                 self._add("orc-statistics", found, f"{expected}, as recorded")
-
-    def _add_stripe_faults(self, tail: OrcTail) -> None:
-        row = 0
-        with self._storage.open_input(self._file.location) as stream:
-            for index, stripe in enumerate(tail.stripes):
-                section = stream.read_at(stripe.footer_length, stripe.end - stripe.footer_length)
-                with contextlib.suppress(CorruptFileError):  # reading the stripe tells of it
-                    footer = parse_stripe_footer(section, tail, stripe)
-                    for fault in stripe_faults(tail, index, footer):
-                        self._add(fault.rule_name, fault.found, fault.expected, row)
-                row += stripe.row_count
 
     def _add_broken(self, broken: Broken, keys: EventKeys, position: int) -> None:
         key = keys.key(broken.first)

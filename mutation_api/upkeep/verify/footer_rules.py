@@ -10,11 +10,10 @@ from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.acid.version import AcidVersion
 from mutation_api.orc.format.orc_proto import MAGIC
-from mutation_api.orc.format.stripe_sections import StripeFooter
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 
-__all__ = ["FileCounts", "FooterFault", "codec_faults", "footer_faults", "layout_faults", "stripe_faults"]
+__all__ = ["FileCounts", "FooterFault", "codec_faults", "footer_faults", "layout_faults"]
 
 _VERSION_2 = b"2"
 _LEAST_VERSION_OF_OTHERS = 6
@@ -65,46 +64,6 @@ def layout_faults(tail: OrcTail, byte_count: int) -> Iterator[FooterFault]:
     # Java counts the magic, C++ does not.
     if tail.stripes and tail.content_length not in (None, last, last - len(MAGIC)):
         yield FooterFault("unreadable", f"stripes up to byte {last}", f"{tail.content_length} as the footer")
-
-
-def stripe_faults(tail: OrcTail, index: int, footer: StripeFooter) -> Iterator[FooterFault]:
-    """What Hive's reader does not find its way by: it goes by the kinds of streams and encodings alone.
-
-    Source: checkEncoding of ORC's TreeReaderFactory, and StreamName.
-    """
-    stripe = tail.stripes[index]
-    where = f"in stripe {index}"
-    seen: set[tuple[int, int]] = set()
-    lengths = {True: 0, False: 0}
-    for stream in footer.streams:
-        name = (stream.kind, stream.column)
-        if stream.kind > _LAST_KIND or name in seen:
-            found = f"stream {stream.kind} of column {stream.column} {where}"
-            yield FooterFault("unreadable", found, "each of the known kinds once")
-        seen.add(name)
-        lengths[stream.kind in _INDEX_KINDS] += stream.stop - stream.start
-    for is_index, expected in ((True, stripe.index_length), (False, stripe.data_length)):
-        if lengths[is_index] != expected:
-            what = "index" if is_index else "data"
-            yield FooterFault("unreadable", f"{lengths[is_index]} bytes of {what} {where}", f"{expected}")
-    if len(footer.encodings) != len(tail.nodes):
-        found = f"{len(footer.encodings)} encodings {where}"
-        yield FooterFault("unreadable", found, f"one of each of {len(tail.nodes)} columns")
-    for column, (encoding, node) in enumerate(zip(footer.encodings, tail.nodes, strict=False)):
-        allowed = _ENCODINGS.get(node.kind, (0,))
-        if encoding.kind not in allowed:
-            found = f"encoding {encoding.kind} of column {column} {where}"
-            yield FooterFault("unreadable", found, f"one of {', '.join(map(str, allowed))}")
-
-
-_LAST_KIND = 8
-_INDEX_KINDS = (6, 7, 8)
-"""Streams that lie in a stripe's index: row indexes and Bloom filters."""
-_ENCODINGS = {
-    **dict.fromkeys((2, 3, 4, 8, 9, 10, 11, 14, 15, 18), (0, 2)),
-    **dict.fromkeys((7, 16, 17), (0, 1, 2, 3)),
-}
-"""By the kind of a column; others have 0 alone."""
 
 
 def codec_faults(tail: OrcTail, version: AcidVersion) -> Iterator[FooterFault]:

@@ -26,6 +26,8 @@ from tests.unit.orc.encoded_files import orc_file
 
 BLOCK = 256 * 1024
 LARGE = 64 * 1024 * 1024
+TEXT = 7
+"""Code of the kind of a type."""
 
 
 def _deflated(count: int) -> bytes:
@@ -157,6 +159,8 @@ def test_stripes_that_are_not_in_the_file(tmp_path, field, number):
     [
         pytest.param({"stream": (3, 1 << 40)}, "ends at byte", id="length"),
         pytest.param({"stream": (2, 77)}, "columns", id="column"),
+        pytest.param({"stream": (1, 200)}, "of kind 200", id="kind"),
+        pytest.param({"encoding": 128}, "has encoding 128", id="encoding"),
         pytest.param({"zone": b"../../../dev/zero"}, "time zone", id="zone"),
         pytest.param({"dictionary": 1 << 32}, "cannot hold", id="dictionary"),
     ],
@@ -170,7 +174,11 @@ def test_stripe_footers_that_do_not_fit_their_stripe(tmp_path, change, text):
         at = next(i for i, (field, _) in enumerate(tree) if field == 1)
         tree[at] = (1, message(_with(tree_of(tree[at][1]), *change["stream"])))
     elif "dictionary" in change:
-        tree = [(f, message([(1, 3), (2, change["dictionary"])]) if f == 2 else v) for f, v in tree]
+        kinds = iter(node.kind for node in parse_tail(data).nodes)
+        dictionary = message([(1, 3), (2, change["dictionary"])])
+        tree = [(f, dictionary if f == 2 and next(kinds) == TEXT else v) for f, v in tree]
+    elif "encoding" in change:
+        tree = [(f, message([(1, change["encoding"])]) if f == 2 else v) for f, v in tree]
     else:
         tree = _with(tree, 3, change["zone"])
     footer = message(tree)

@@ -11,7 +11,7 @@ import pytest
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.checked_file import open_orc
-from mutation_api.orc.format.run_lengths import check_lengths, check_tags, sum_of_lengths
+from mutation_api.orc.format.run_lengths import check_lengths, check_scales, check_tags, sum_of_lengths
 from tests.support.orc_parts import tree_of
 from tests.support.orc_stripes import changed_stripe
 
@@ -75,6 +75,52 @@ def test_sums(data, values, is_version_2):
     text = bytes.fromhex(data)
     assert sum_of_lengths(text, is_version_2=is_version_2) == sum(values)
     assert check_lengths(text, is_version_2=is_version_2) >= sum(values)
+
+
+BAD_SCALES = {
+    "-11, repeated": ("02 15", True),
+    "-1 among others": ("4603 64 16", True),
+    "-1 as the last, before padding": ("4402 4880", True),
+    "512 from -1": ("c1ff 01 00", True),
+    "falling below zero": ("c1ff 08 03", True),
+    "a negative base": ("8001 0001 80 00 00", True),
+    "of 16 bits": ("5e00 1000", True),
+    "4096, repeated": ("08 2000", True),
+    "-1 in a literal": ("fe 04 01", False),
+    "from -1": ("7f00 01", False),
+    "far above 38": ("ff 8020", False),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SCALES)
+def test_scales_that_would_keep_a_decoder_busy(name):
+    data, is_version_2 = BAD_SCALES[name]
+    with pytest.raises(ValueError, match=r"scales from|negative values"):
+        check_scales(bytes.fromhex(data), is_version_2=is_version_2)
+
+
+@pytest.mark.parametrize("data", ["02 14", "4603 6420", "4c0f 993264c993264c993264c993264c", "c1ff 1400"])
+def test_scales_of_runs_of_version_2(data):
+    """Ten, repeated; some in four bits; some in seven bits; 512 times ten."""
+    check_scales(bytes.fromhex(data), is_version_2=True)
+
+
+@pytest.mark.parametrize("data", ["7f00 14", "fb 02 04 06 08 4c"])
+def test_scales_of_runs_of_version_1(data):
+    check_scales(bytes.fromhex(data), is_version_2=False)
+
+
+def test_a_decimal_of_a_negative_scale_is_refused():
+    """ORC's C++ library would divide by ten 4 thousand million times, for each value."""
+    file = io.BytesIO()
+    orc.write_table(pa.table({"a": pa.array([1, 2, 3], pa.decimal128(38, 10))}), file)
+
+    def change(streams):
+        return [(h, b"\x00\x15" if h and dict(tree_of(h)).get(1) == 5 else text) for h, text in streams]
+
+    damaged = changed_stripe(random.Random(0), file.getvalue(), change)
+    with pytest.raises(CorruptFileError, match="scales from -11 to -11"):
+        open_orc(pa.BufferReader(damaged))
 
 
 @pytest.mark.parametrize("value", [["x", "yz"], [[1], [2, 3]], [[("a", 1)], []]])
