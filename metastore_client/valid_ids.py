@@ -20,10 +20,13 @@ from typing import Self
 
 from metastore_client.model import OpenTxns, TxnState
 
-__all__ = ["NO_OPEN_ID", "RangeValidity", "ValidIdList", "ValidTxnList", "ValidWriteIdList"]
+__all__ = ["NO_OPEN_ID", "RangeValidity", "ValidIdList", "ValidTxnList", "ValidWriteIdList", "listed_ids"]
 
 NO_OPEN_ID = 9223372036854775807
 """``min_open`` when no transaction is open (Java's Long.MAX_VALUE)."""
+
+_MOST_LISTED = 1_000_000
+"""Ids in a row that are made entries of a list; damaged numbers name far more."""
 
 
 class RangeValidity(enum.Enum):
@@ -210,9 +213,19 @@ class ValidWriteIdList(ValidIdList):
         return f"{self.table}:{self.to_write_id_text()}"
 
 
+def listed_ids(first: int, last: int) -> range:
+    """The ids first..last (both included), each of which is to become an entry of a list.
+
+    Raises ValueError: there are more than a million, which no server has open and aborted.
+    """
+    if last - first >= _MOST_LISTED:
+        raise ValueError(f"the ids {first} to {last}, more than {_MOST_LISTED}, would have to be listed")
+    return range(first, last + 1)
+
+
 def _parse_ids(text: str) -> list[int]:
     ids: list[int] = []
     for piece in filter(None, text.split(",")):
         first, dash, last = piece.partition("-")
-        ids.extend(range(int(first), int(last) + 1) if dash else [int(piece)])
+        ids.extend(listed_ids(int(first), int(last)) if dash else [int(piece)])
     return ids

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
 from metastore_client.model import DataOperationType, LockComponent, LockType, OpenTxns
-from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdList
+from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.client.clock import Clock
 from mutation_api.client.failure import client_error
 from mutation_api.client.heartbeat import Heartbeat
@@ -261,11 +261,12 @@ class Lease:
     def _is_behind(self) -> bool:
         """Whether the snapshot sees rows of a sink under a higher write id than ours."""
         changed = {_full_name(c) for c in self._components if c.operation is DataOperationType.UPDATE}
-        return any(
-            self._valid_write_ids[name].is_valid(id)
-            for name in changed & self._write_ids.keys()
-            for id in range(self._write_ids[name] + 1, self._valid_write_ids[name].high_watermark + 1)
-        )
+        for name in changed & self._write_ids.keys():
+            seen = self._valid_write_ids[name]
+            above = seen.range_validity(self._write_ids[name] + 1, seen.high_watermark)
+            if above is not RangeValidity.NONE:
+                return True
+        return False
 
     def _can_conflict(self) -> bool:
         return any(c.type is not LockType.SHARED_READ for c in self._components)

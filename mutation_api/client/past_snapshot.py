@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
 from mutation_api.acid.directory_state import COMPACTED
 from mutation_api.acid.layout import (
     BASE_MARKER,
@@ -277,8 +277,7 @@ def _spans(
         return directory.last >= first_missing
     if version.has_row_ids or directory.first == directory.last:
         return False
-    seen = [past.is_valid(id) for id in range(directory.first, directory.last + 1)]
-    return any(seen) and not all(seen)
+    return past.range_validity(directory.first, directory.last) is RangeValidity.SOME
 
 
 def _refusal(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from metastore_client.client import MetastoreClient
+from metastore_client.errors import InvalidAnswerError
 from metastore_client.model import OpenTxns
-from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList, listed_ids
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.upkeep.verify.known_ids import KnownIds
 
-__all__ = ["current_ids"]
+__all__ = ["current_ids", "hidden_ids"]
 
 
 def current_ids(metastore: MetastoreClient, table: AcidTable, open_txns: OpenTxns | None = None) -> KnownIds:
@@ -39,7 +40,18 @@ def _completed(metastore: MetastoreClient, valid: ValidWriteIdList, txns: ValidT
     """Hive 4.1 ends the list at the lowest id if none is valid. The others are open or aborted, too."""
     all_valid = ValidTxnList(txns.high_watermark)
     newest = metastore.get_valid_write_ids([valid.table], all_valid)[valid.table].high_watermark
-    rest = range(valid.high_watermark + 1, newest + 1)
+    rest = hidden_ids(valid.high_watermark + 1, newest, valid.table)
     return dataclasses.replace(
         valid, high_watermark=max(newest, valid.high_watermark), exceptions=(*valid.exceptions, *rest)
     )
+
+
+def hidden_ids(first: int, last: int, full_name: str) -> range:
+    """Write ids of a table that an answer hides and does not list.
+
+    Raises InvalidAnswerError: they are so many that the numbers cannot be right.
+    """
+    try:
+        return listed_ids(first, last)
+    except ValueError as error:
+        raise InvalidAnswerError(f"the metastore's valid write ids of table {full_name}: {error}") from error

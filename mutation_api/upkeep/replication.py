@@ -14,7 +14,7 @@ from metastore_client.capabilities import Capabilities
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from metastore_client.model import TableInfo
-from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from metastore_client.valid_ids import RangeValidity, ValidTxnList, ValidWriteIdList
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.tables import replica
 from mutation_api.client.tables.catalog import split_full_name
@@ -254,7 +254,7 @@ def hidden_rows(ids: ValidWriteIdList, *, is_target: bool) -> str | None:
             "was committed after it is hidden until a further commit on the table is loaded. Compare "
             "count(*) with the source"
         )
-    if not any(ids.is_valid(each) for each in range(ids.high_watermark, first, -1)):
+    if ids.range_validity(first + 1, ids.high_watermark) is RangeValidity.NONE:
         return None
     return (
         f"its write id {first} is aborted, and later ones are committed: after a first dump and load Hive "

@@ -36,11 +36,9 @@ _HEADER_BYTES = 3
 _MAX_CHUNK_BYTES = (1 << 23) - 1
 LARGEST_BLOCK_BYTES = 1 << 23
 """No writer makes larger compression blocks: a chunk's length has 23 bits. Readers take a block of memory."""
-_SMALL_SECTION_BYTES = 64 * 1024 * 1024
-_LARGEST_GROWTH = 16
-_LARGE_SECTION_BYTES = 64 * 1024 * 1024
-"""Bounds of what a section (footer, statistics, index) unpacks to: 64 MiB in any case, and up to 64 MiB more
-than its own bytes if that is at most 16 times as many. Sections have been seen to shrink to a tenth."""
+_MOST_GROWTH = 64 * 1024 * 1024
+"""Bytes that a stream or section may have more when it is unpacked. Sections have been seen to shrink to a
+tenth, and these are much shorter than 6 MiB."""
 
 
 class Compression(enum.IntEnum):
@@ -66,13 +64,16 @@ def original_chunks(data: bytes, block_bytes: int) -> bytes:
     return b"".join(chunk_header(len(c), is_original=True) + c for c in chunks)
 
 
-def unpacked(data: bytes, compression: Compression, block_bytes: int) -> bytes:
+def unpacked(
+    data: bytes, compression: Compression, block_bytes: int, *, most_growth: int = _MOST_GROWTH
+) -> bytes:
     """Contents of chunks. No memory is taken for more than they may have.
 
     Args:
         data: consecutive chunks; without compression the bytes themselves.
         compression: the file's compression.
         block_bytes: maximal content of one chunk, at most LARGEST_BLOCK_BYTES.
+        most_growth: number of bytes that the content may be longer.
 
     Raises:
         Those of DAMAGE: the bytes are not such chunks, or the compression cannot be read (LZO); a chunk is
@@ -81,7 +82,7 @@ def unpacked(data: bytes, compression: Compression, block_bytes: int) -> bytes:
     """
     if compression is Compression.NONE:
         return data
-    most = max(_SMALL_SECTION_BYTES, min(_LARGEST_GROWTH * len(data), _LARGE_SECTION_BYTES + len(data)))
+    most = len(data) + most_growth
     with io.BytesIO() as section:  # closed, so that an error's frames do not keep its bytes
         for _, content in chunk_contents(data, compression, block_bytes):
             if section.write(content) and section.tell() > most:

@@ -55,6 +55,9 @@ _MOST_ROWS = 2**31 - 1
 _MOST_FIELDS = 4 * LARGEST_COUNT
 """A footer has a type and statistics for each column, and some entries."""
 
+_MOST_GROWTH = 16 * 1024 * 1024
+"""Bytes by which a footer may be longer than it is packed: 160 for each of LARGEST_COUNT columns."""
+
 _POSTSCRIPT_MAGIC = 8000
 _POSTSCRIPT_VERSION, _POSTSCRIPT_WRITER_VERSION = 4, 6
 _FOOTER_STATISTICS, _FOOTER_WRITER = 7, 9
@@ -213,7 +216,8 @@ def tail_length(end: bytes) -> int:
 
 def _parsed(end: bytes, postscript: _Postscript) -> OrcTail:
     try:
-        footer = unpacked(_footer_of(end, postscript), postscript.compression, postscript.block_bytes)
+        packed, codec = _footer_of(end, postscript), postscript.compression
+        footer = unpacked(packed, codec, postscript.block_bytes, most_growth=_MOST_GROWTH)
         tail = _parse_footer(footer, postscript)
         type_nodes(tail.types)
     except DAMAGE as error:

@@ -12,10 +12,11 @@ Source: TxnHandler.getValidWriteIds (3.1.3, 4.1.0), as observed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from metastore_client.client import MetastoreClient
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from mutation_api.upkeep.current_ids import hidden_ids
 
 __all__ = ["RECENT_TXNS_DEFAULT", "transactions_of_write_ids"]
 
@@ -40,12 +41,11 @@ def transactions_of_write_ids(
     oldest = max(1, newest_txn - recent_txns + 1)
     txns = range(oldest, newest_txn + 1)
 
-    def hidden_without(missing: Iterable[int]) -> frozenset[int]:
+    def hidden_without(missing: Iterable[int]) -> Collection[int]:
         seen = ValidTxnList(newest_txn, tuple(missing))
-        return _hidden(metastore.get_valid_write_ids([full_name], seen)[full_name], all_ids)
+        return _hidden(metastore.get_valid_write_ids([full_name], seen)[full_name], newest_id)
 
     newest_id = metastore.get_valid_write_ids([full_name], ValidTxnList(newest_txn))[full_name].high_watermark
-    all_ids = frozenset(range(1, newest_id + 1))
     known = hidden_without(txns)
     numbers = dict.fromkeys(known, 0)
     for bit in range((newest_txn - oldest + 1).bit_length()):
@@ -59,8 +59,9 @@ def transactions_of_write_ids(
     return {id: oldest + number for id, number in numbers.items()}
 
 
-def _hidden(valid: ValidWriteIdList, all_ids: frozenset[int]) -> frozenset[int]:
+def _hidden(valid: ValidWriteIdList, newest_id: int) -> Collection[int]:
     """Write ids that a snapshot does not see. Hive 4 ends the list at the lowest if it sees none at all."""
-    if valid.exceptions and valid.high_watermark <= min(valid.exceptions) < max(all_ids):
-        return all_ids
+    first = min(valid.exceptions, default=newest_id)
+    if valid.high_watermark <= first < newest_id:
+        return hidden_ids(first, newest_id, valid.table)
     return frozenset(valid.exceptions)

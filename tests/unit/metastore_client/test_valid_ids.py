@@ -133,3 +133,10 @@ def test_a_base_needs_all_below_it_closed() -> None:
     assert valid.is_valid_base(3)
     assert not valid.is_valid_base(4)
     assert not valid.is_valid_base(8)
+
+
+def test_a_text_names_no_more_ids_than_there_can_be() -> None:
+    """They are listed one by one."""
+    assert ValidTxnList.parse("2000000:5:5,6:7-1000000").exceptions[-1] == 1_000_000
+    with pytest.raises(ValueError, match="not a list of valid transactions"):
+        ValidTxnList.parse("9223372036854775806:5:5,6:7-9223372036854775805")

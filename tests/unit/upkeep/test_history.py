@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from metastore_client.errors import InvalidAnswerError
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import TableNotMutableError
 from mutation_api.hive.connection import connect
 from mutation_api.upkeep.past.event_counts import EventCounts, partition_events
@@ -119,3 +122,49 @@ def test_no_such_table() -> None:
     """It is refused."""
     with pytest.raises(TableNotMutableError, match="does not exist"):
         table_history(InMemoryMetastore(), "default.nothing")
+
+
+class _HighMetastore(InMemoryMetastore):
+    """Its write ids begin above 2^40."""
+
+    def get_valid_write_ids(self, names: Sequence[str], valid: ValidTxnList) -> dict[str, ValidWriteIdList]:
+        return {
+            name: ValidWriteIdList(_HIGH + ids.high_watermark, tuple(_HIGH + id for id in ids.exceptions))
+            for name, ids in super().get_valid_write_ids(names, valid).items()
+        }
+
+
+class _EndlessMetastore(InMemoryMetastore):
+    """It hides all of 2^40 write ids from a snapshot that does not see all transactions."""
+
+    def get_valid_write_ids(self, names: Sequence[str], valid: ValidTxnList) -> dict[str, ValidWriteIdList]:
+        hidden = ValidWriteIdList(1, (1,), table=names[0])
+        return {names[0]: hidden if valid.exceptions else ValidWriteIdList(_HIGH, table=names[0])}
+
+
+_HIGH = 2**40
+
+
+def _with_commits(metastore: InMemoryMetastore) -> int:
+    """The newest of three transactions that wrote."""
+    metastore.create_table(table_info(partitioned=False, location="file:/nowhere"))
+    for _ in range(3):
+        txn_id = metastore.open_txn("u", "h", "")
+        metastore.allocate_write_id(txn_id, "default", "t")
+        metastore.commit_txn(txn_id)
+    return txn_id
+
+
+def test_transactions_of_high_write_ids() -> None:
+    """The lower ones are not looked at: they may be as many as memory has bytes."""
+    metastore = _HighMetastore(capabilities=HIVE_4_1)
+    newest = _with_commits(metastore)
+    found = transactions_of_write_ids(metastore, "default.t", newest)
+    assert found == {_HIGH + 1: newest - 2, _HIGH + 2: newest - 1, _HIGH + 3: newest}
+
+
+def test_more_hidden_write_ids_than_a_server_has() -> None:
+    metastore = _EndlessMetastore(capabilities=HIVE_4_1)
+    newest = _with_commits(metastore)
+    with pytest.raises(InvalidAnswerError, match=r"default\.t: the ids 1 to 1099511627776"):
+        transactions_of_write_ids(metastore, "default.t", newest)
