@@ -82,10 +82,11 @@ def check_values(stream: Any, tail: OrcTail, footer: StripeFooter, columns: Coll
         CorruptFileError: there are others than a column can have; does not name the file.
         OSError: it cannot be read.
     """
+    nodes = tail.nodes
     for found in footer.streams:
         if found.column not in columns:
             continue
-        node = tail.nodes[found.column]
+        node = nodes[found.column]
         is_tags = found.kind == STREAM_KIND_DATA and node.kind == TypeKind.UNION
         is_scales = found.kind == STREAM_KIND_SECONDARY and node.kind == TypeKind.DECIMAL
         if not (is_tags or is_scales or found.kind == STREAM_KIND_LENGTH):

@@ -26,6 +26,7 @@ __all__ = ["column_count", "column_id", "comparable_range"]
 Range = tuple[Any, Any]
 """Smallest and largest value, in the form of :meth:`mutation_api.orc.read.key_filter.KeyFilter.meets`."""
 
+_REPLACEMENT = "\ufffd".encode()
 _INTEGERS, _TEXTS, _DECIMALS, _DATES = 2, 4, 6, 7
 """Fields of ColumnStatistics."""
 _MINIMUM, _MAXIMUM = 1, 2
@@ -109,7 +110,11 @@ def _dates(fields: Mapping[int, int | bytes]) -> Range | None:
 def _texts(fields: Mapping[int, int | bytes]) -> Range | None:
     low = fields.get(_MINIMUM, fields.get(_LOWER_BOUND))
     high = fields.get(_MAXIMUM, fields.get(_UPPER_BOUND))
-    return None if low is None or high is None else (as_bytes(low), as_bytes(high))
+    if low is None or high is None:
+        return None
+    ends = as_bytes(low), as_bytes(high)
+    # Java records this for bytes that are not UTF-8, and bytes of valid texts may lie beyond it.
+    return None if any(_REPLACEMENT in end for end in ends) else ends
 
 
 def _decimals(fields: Mapping[int, int | bytes]) -> Range | None:

@@ -35,6 +35,7 @@ _STATISTICS_COLUMN = 1
 _STRIPE_ENCODING = 2
 _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
 _DIRECT_V2 = 2
+_SMALL_BYTES = 4096
 _LAST_KIND = STREAM_KIND_BLOOM_FILTER_UTF8
 """Streams of kinds up to the row index have values, the others are the index."""
 _ENCODINGS = {
@@ -124,20 +125,25 @@ def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> St
     Source: orc_proto.proto, StreamName and checkEncoding of ORC's TreeReaderFactory.
     """
     try:
-        return _stripe_footer(unpacked(section, tail.compression, tail.block_bytes), tail, stripe)
+        message = unpacked(section, tail.compression, tail.block_bytes)
+        parse = _stripe_footer if len(message) <= _SMALL_BYTES else _stripe_footer.__wrapped__
+        return parse(message, tail.types, stripe)
     except DAMAGE as error:
         raise CorruptFileError(f"the footer of an ORC stripe cannot be parsed: {error}") from error
 
 
-def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
+@functools.lru_cache(maxsize=1024)
+def _stripe_footer(message: bytes, types: tuple[bytes, ...], stripe: StripeInfo) -> StripeFooter:
+    """Small footers are kept: a stream's merges read the same small files again and again."""
     end, stop = stripe.offset, stripe.end - stripe.footer_length
-    column_count = len(tail.types)
+    column_count = len(types)
     streams: list[Stream] = []
+    heads: list[tuple[int, int]] = []
     encodings: list[Encoding] = []
     zone, index_length = "", 0
     for field, value in fields_of(message):
         if field == STRIPE_STREAM:
-            kind, column, length = _stream(as_bytes(value))
+            (kind, column), length = head, length = _stream(as_bytes(value))
             start, end = end, end + length
             if end > stop or column >= column_count or kind > _LAST_KIND:
                 raise ValueError(
@@ -147,6 +153,7 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
                 )
             if kind >= STREAM_KIND_ROW_INDEX:
                 index_length += length
+            heads.append(head)
             streams.append(Stream(kind, column, start, end))
         elif field == _STRIPE_ENCODING:
             encodings.append(_encoding(as_bytes(value)))
@@ -161,7 +168,7 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
             f"streams of {end - stripe.offset} bytes, {index_length} of them of the index; the stripe has "
             f"{stop - stripe.offset} and {stripe.index_length}"
         )
-    fault = _fault(tail.types, tuple([each[:2] for each in streams]), tuple(encodings))
+    fault = _fault(types, tuple(heads), tuple(encodings))
     if fault:
         raise ValueError(fault)
     return StripeFooter(tuple(streams), tuple(encodings), zone)
@@ -169,7 +176,7 @@ def _stripe_footer(message: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeF
 
 @functools.lru_cache(maxsize=256)
 def _fault(
-    types: tuple[bytes, ...], streams: tuple[tuple[int, ...], ...], encodings: tuple[Encoding, ...]
+    types: tuple[bytes, ...], streams: tuple[tuple[int, int], ...], encodings: tuple[Encoding, ...]
 ) -> str:
     """Why a stripe cannot have such streams (kind and column of each) and encodings; '' if it can."""
     if len(set(streams)) < len(streams):
@@ -187,10 +194,10 @@ def _fault(
 
 
 @functools.lru_cache(maxsize=4096)
-def _stream(message: bytes) -> tuple[int, int, int]:
-    """Kind, column and length. Small files have the same streams, so most are known."""
+def _stream(message: bytes) -> tuple[tuple[int, int], int]:
+    """Kind and column, and length. Small files have the same streams, so most are known."""
     found = {number: as_number(each) for number, each in fields_of(message)}
-    return found.get(STREAM_KIND, 0), found.get(STREAM_COLUMN, 0), found.get(STREAM_LENGTH, 0)
+    return (found.get(STREAM_KIND, 0), found.get(STREAM_COLUMN, 0)), found.get(STREAM_LENGTH, 0)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -47,6 +47,7 @@ __all__ = [
 TAIL_CHECKSUM_BYTES = 4096
 """Bytes at the end of a file that enter its checksum (all bytes of a shorter file): mostly its footer."""
 
+_SMALL_BYTES = 4096
 _FIRST_READ_BYTES = 16 * 1024
 _DEFAULT_BLOCK_BYTES = 256 * 1024
 
@@ -123,6 +124,11 @@ class OrcTail(NamedTuple):
         return _map_keys(self.types)
 
     @property
+    def has_moments(self) -> bool:
+        """Whether there are dates or timestamps."""
+        return _has_moments(self.types)
+
+    @property
     def nodes(self) -> tuple[TypeNode, ...]:
         """The types, parsed."""
         return type_nodes(self.types)
@@ -131,6 +137,11 @@ class OrcTail(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def _char_columns(types: tuple[bytes, ...]) -> frozenset[int]:
     return frozenset(number for number, node in enumerate(type_nodes(types)) if node.kind == TYPE_KIND_CHAR)
+
+
+@functools.lru_cache(maxsize=64)
+def _has_moments(types: tuple[bytes, ...]) -> bool:
+    return any(node.kind in TypeKind.MOMENTS for node in type_nodes(types))
 
 
 @functools.lru_cache(maxsize=64)
@@ -218,7 +229,8 @@ def _parsed(end: bytes, postscript: _Postscript) -> OrcTail:
     try:
         packed, codec = _footer_of(end, postscript), postscript.compression
         footer = unpacked(packed, codec, postscript.block_bytes, most_growth=_MOST_GROWTH)
-        tail = _parse_footer(footer, postscript)
+        parse = _parse_footer if len(footer) <= _SMALL_BYTES else _parse_footer.__wrapped__
+        tail = parse(footer, postscript)
         type_nodes(tail.types)
     except DAMAGE as error:
         raise CorruptFileError(f"not an ORC tail: {error}") from error
@@ -301,7 +313,9 @@ def _check_stripe(stripes: Sequence[StripeInfo]) -> None:
         raise ValueError(f"stripe {len(stripes) - 1} has {stripe.row_count} rows; {_MOST_ROWS} are possible")
 
 
+@functools.lru_cache(maxsize=1024)
 def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
+    """Small footers are kept: a stream's merges read the same small files again and again."""
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []

@@ -43,6 +43,8 @@ class TypeKind:
     UNION = 13
     DECIMAL = 14
     LAST = 18
+    MOMENTS = (9, 15, 18)
+    """Timestamps, dates, and timestamps that know their zone."""
 
 
 _CHILD_COUNTS = {TypeKind.LIST: (1, 1), TypeKind.MAP: (2, 2), TypeKind.UNION: (1, 127)}

@@ -23,13 +23,8 @@ from numpy.typing import NDArray
 
 from mutation_api.acid.bucket_codec import bucket_property
 from mutation_api.acid.event import (
-    BUCKET,
-    CURRENT_TRANSACTION,
     EVENT_FIELDS,
-    OPERATION,
-    ORIGINAL_TRANSACTION,
     ROW,
-    ROW_ID,
     Operation,
     event_schema,
 )
@@ -196,6 +191,7 @@ class _Stripe:
         wanted = self.columns.wanted
         early = self.columns.read(self.columns.early, self.batch)
         if wanted.only is None:
+            self.columns.check_texts(early)
             return EventChunk(keys, early)
         if wanted.placement is not None:
             wanted.placement.check(early, str(self.columns.file.location))
@@ -234,19 +230,20 @@ def _lower(names: Sequence[str]) -> list[str]:
 
 
 def _event_keys(batch: pa.RecordBatch, file: EventFile) -> EventKeys:
-    nulls = [name for name in _KEY_FIELDS if batch.column(name).null_count]
-    if nulls:
+    arrays = [batch.column(name) for name in _KEY_FIELDS]
+    if any(array.null_count for array in arrays):
+        nulls = [name for name, array in zip(_KEY_FIELDS, arrays, strict=True) if array.null_count]
         raise CorruptFileError(f"{file.location}: nulls in {', '.join(nulls)}; every event needs a value")
-    operation = batch.column(OPERATION).to_numpy()
+    operation, original_txn, bucket, row_id, current_txn = [array.to_numpy() for array in arrays]
     if operation.min() < Operation.INSERT or operation.max() > Operation.DELETE:
         raise CorruptFileError(
             f"{file.location}: operation codes {operation.min()} to {operation.max()}; expected 0 to 2"
         )
     return EventKeys(
-        original_txn=batch.column(ORIGINAL_TRANSACTION).to_numpy(),
-        bucket=batch.column(BUCKET).to_numpy(),
-        row_id=batch.column(ROW_ID).to_numpy(),
-        current_txn=batch.column(CURRENT_TRANSACTION).to_numpy(),
+        original_txn=original_txn,
+        bucket=bucket,
+        row_id=row_id,
+        current_txn=current_txn,
         operation=operation.astype(np.int8),
         precedence=_precedence(file, len(operation)),
     )

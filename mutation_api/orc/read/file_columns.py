@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_c
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.orc.read.text_check import NOT_UTF8, first_not_utf8
 from mutation_api.orc.read.type_changes import timestamps_of_texts
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.types.hive_type import parse_hive_type
@@ -97,6 +98,12 @@ class FileColumns:
         arrays = {c.name: stored[self.in_file[c.name]] for c in columns if c.name in self.in_file}
         return {c.name: self._column(arrays.get(c.name), c, batch.num_rows) for c in columns}
 
+    def check_texts(self, columns: Mapping[str, pa.Array]) -> None:
+        """Check texts that leave the reader. Raises RecordValueError: one is not UTF-8."""
+        found = first_not_utf8(list(columns), list(columns.values()))
+        if found is not None:
+            raise RecordValueError(f"{self._where()}column {found}: {NOT_UTF8} ({self.file.location})")
+
     def read_late(self, index: int, positions: NDArray[np.int64], stripe_rows: int) -> dict[str, pa.Array]:
         """The late columns of a stripe's rows at these positions; it has ``stripe_rows``."""
         columns = self.wanted.late_columns
@@ -104,7 +111,9 @@ class FileColumns:
         if not names:
             return {c.name: self._column(None, c, len(positions)) for c in columns}
         with faults_of(self.file.location):
-            return self.read(columns, self.source.read_rows(index, names, positions, stripe_rows))
+            found = self.read(columns, self.source.read_rows(index, names, positions, stripe_rows))
+        self.check_texts(found)
+        return found
 
     def stripes_without_keys(self) -> frozenset[int]:
         """Stripes that hold none of the wanted keys, by the ranges that the file's writer recorded."""
@@ -134,8 +143,11 @@ class FileColumns:
                 array = timestamps_of_texts(array)
             return read_column(array, hive_type, options)
         except (CorruptFileError, RecordValueError, TableNotMutableError) as error:
-            where = f"table {self.wanted.table_name}, " if self.wanted.table_name else ""
+            where = self._where()
             raise type(error)(f"{where}column {column.name!r}: {error} ({self.file.location})") from error
+
+    def _where(self) -> str:
+        return f"table {self.wanted.table_name}, " if self.wanted.table_name else ""
 
     def _holds_timestamps(self, column: AcidColumn) -> bool:
         """Whether texts of a column that is none of timestamps are the form in which those are read."""

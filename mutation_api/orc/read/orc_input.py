@@ -26,7 +26,6 @@ from mutation_api.errors import (
     RecordValueError,
 )
 from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, fault_of, null_keys
-from mutation_api.orc.format.stored_values import holds_dates
 from mutation_api.orc.format.stripe_ranges import Range, column_id, comparable_range
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, tail_length, tail_of
@@ -37,6 +36,7 @@ from mutation_api.orc.read.column_reader import ReadOptions, replace_timestamps
 from mutation_api.orc.read.open_files import OpenFile
 from mutation_api.orc.read.pyorc_values import can_be_sought, combined, converters, plain_value
 from mutation_api.orc.read.ranged_input import RangedInput
+from mutation_api.orc.read.text_check import NOT_UTF8
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 from mutation_api.types.hive_type import HiveType
@@ -97,7 +97,7 @@ class OrcInput:
         file = None if self._opened is None else self._opened.file
         self.schema: pa.Schema = pa.schema([]) if file is None else file.schema
         self.stripe_count = 0 if file is None else int(file.nstripes)
-        if any(holds_dates(data_type) for data_type in self.schema.types):
+        if file is not None and self._tail.has_moments:
             marked = self._tail.is_proleptic
             self.is_proleptic = self.is_proleptic if marked is None else marked
         self._leave()
@@ -337,6 +337,8 @@ class OrcInput:
             return self._unpadded(combined(parts, read))
         except MutationError:
             raise
+        except UnicodeDecodeError as error:
+            raise RecordValueError(f"{self.location}, columns {', '.join(names)}: {NOT_UTF8}") from error
         except FAULTS as error:
             raise self._fault(error) from error
 

@@ -21,6 +21,7 @@ from mutation_api.orc.read.event_reader import event_fields
 from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.orc.read.pyorc_values import NULL_KEY
+from mutation_api.orc.read.text_check import NOT_UTF8
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.machine_faults import is_fault_of_machine
 from mutation_api.table.acid_table import AcidTable
@@ -228,8 +229,11 @@ class _Examination:
             return
         try:
             values = columns.read(self._table.columns, batch)
+            columns.check_texts(values)
         except (CorruptFileError, RecordValueError, TableNotMutableError) as error:
-            self._add("column-type", _short(error, self._file), "values of the table's types", position)
+            found = _short(error, self._file)
+            rule_name = "not-read-here" if NOT_UTF8 in found else "column-type"
+            self._add(rule_name, found, "values of the table's types", position)
             return
         if self._hashes is None or keys is None:
             return

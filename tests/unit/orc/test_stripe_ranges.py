@@ -149,10 +149,11 @@ def test_columns_are_numbered_as_the_tree_is_walked() -> None:
         (b"\x22\x06\x0a\x01a\x12\x01b", pa.string(), "char(3)"),
         (b"\x22\x06\x0a\x01a\x12\x01b", pa.string(), "varchar(3)"),
         (b"\x3a\x08\x08\xff\xff\xff\xff\x0f\x10\x02", pa.date32(), "date"),
+        (b"\x22\x08\x0a\x01a\x12\x03\xef\xbf\xbd", pa.string(), "string"),
     ],
 )
 def test_what_tells_nothing(statistics: bytes, file_type: pa.DataType, hive_type: str) -> None:
-    """No range, another type, half a range, a reversed one, padded text, a day of another calendar."""
+    """No or half a range, another type, a reversed one, padding, an early day, bytes that were no text."""
     assert comparable_range(statistics, file_type, parse_hive_type(hive_type)) is None
 
 
