@@ -26,6 +26,7 @@ from mutation_api.orc.format.orc_proto import (
     STREAM_KIND_LENGTH,
     STREAM_KIND_PRESENT,
     STREAM_KIND_ROW_INDEX,
+    STREAM_KIND_SECONDARY,
 )
 from mutation_api.orc.format.protobuf import as_bytes, fields_of, numbers_in
 from mutation_api.orc.format.run_places import RunKind, RunPlaces
@@ -35,8 +36,6 @@ from mutation_api.orc.format.type_tree import TypeKind
 
 __all__ = ["GroupCounts", "PositionFault", "StripeBytes"]
 
-_SECONDARY = 5
-"""Values of STREAM_KIND."""
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
 _BITS_PER_BYTE = 8
 
@@ -246,7 +245,7 @@ def _streams(stripe: StripeBytes, column: int) -> list[_Stream]:
         found.append(_Stream(STREAM_KIND_PRESENT, RunKind.BYTES, is_bits=True, counts_slots=True))
     integers = RunKind.VERSION_2 if encoding.has_runs_of_version_2 else RunKind.VERSION_1
     data, lengths = _Stream(STREAM_KIND_DATA, integers), _Stream(STREAM_KIND_LENGTH, integers)
-    plain, second = _Stream(STREAM_KIND_DATA, None), _Stream(_SECONDARY, integers)
+    plain, second = _Stream(STREAM_KIND_DATA, None), _Stream(STREAM_KIND_SECONDARY, integers)
     if kind == TypeKind.STRUCT:
         return found
     if kind in (TypeKind.LIST, TypeKind.MAP):
