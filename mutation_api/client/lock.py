@@ -31,6 +31,7 @@ from metastore_client.model import (
 )
 from mutation_api.client.clock import Clock
 from mutation_api.client.failure import metastore_errors_as_ours
+from mutation_api.client.machine_queue import few_at_once
 from mutation_api.client.wait_log import TELL_AFTER_SECONDS, WAIT_LOG
 from mutation_api.errors import LockNotAcquiredError
 from mutation_api.table.acid_table import AcidTable
@@ -224,7 +225,8 @@ class Lock:
         """
         marks = self._marks
         request = LockRequest(self._components, self._txn_id, marks.user, marks.hostname, marks.agent_info)
-        response = self._metastore.lock(request)
+        with few_at_once(self._metastore, self._clock):
+            response = self._metastore.lock(request)
         self.id = response.lock_id
         return self._evaluate(response)
 
@@ -237,7 +239,9 @@ class Lock:
         """
         assert self.id is not None
         try:
-            return self._evaluate(self._metastore.check_lock(self.id, self._txn_id))
+            with few_at_once(self._metastore, self._clock):
+                response = self._metastore.check_lock(self.id, self._txn_id)
+            return self._evaluate(response)
         except MetastoreUnavailableError as error:
             _log.warning("could not ask for lock %d of transaction %d: %s", self.id, self._txn_id, error)
             return False

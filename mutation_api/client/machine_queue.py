@@ -9,6 +9,8 @@ next. The kernel gives locks back when a process dies, so nobody waits for the d
 open file (``F_OFD_SETLK`` of Linux), not to a process, so they part threads, too. Where there are no such
 locks, writers meet at the metastore only.
 
+Requests for locks queue by metastore, too: only :data:`AT_ONCE` of a machine are under way at once.
+
 A writer stays in the queue while that moves. Otherwise it goes on to the metastore, which tells who holds the
 lock. The same file is found by processes of one user that have one directory for temporary files and name
 the metastore in one way; others meet at the metastore.
@@ -20,13 +22,14 @@ import contextlib
 import fcntl
 import hashlib
 import logging
+import math
 import os
 import stat
 import struct
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,8 +37,14 @@ from metastore_client.client import MetastoreClient
 from mutation_api.client.clock import Clock
 from mutation_api.client.wait_log import TELL_AFTER_SECONDS, WAIT_LOG
 
-__all__ = ["STILL_SECONDS", "Place", "queue_up"]
+__all__ = ["AT_ONCE", "STILL_SECONDS", "Place", "few_at_once", "queue_up"]
 
+AT_ONCE = 8
+"""A metastore gets so many requests for locks from one machine at once. By default it has ten connections to
+its database. With Derby each request keeps one while it waits for a mutex whose holder waits for a
+connection, so ten requests wait for each other until they time out, and all other calls with them (observed
+on 2.3.10).
+"""
 STILL_SECONDS = 3.0
 """Who sees nothing move for so long goes on to the metastore."""
 LOOK_SECONDS = 0.003
@@ -135,17 +144,36 @@ def queue_up(metastore: MetastoreClient, tables: Iterable[str], clock: Clock, de
             _log.debug("no queue on this machine for table %s: %s", name, error)
             continue
         place.tickets.append(ticket)
-        if not _wait(ticket, name, clock, deadline):
+        if not _wait(ticket, f"table {name}", clock, deadline):
             place.give_back()
             break
     return place
 
 
-def _wait(ticket: _Ticket, table_name: str, clock: Clock, deadline: float) -> bool:
-    """Whether it is the ticket's turn."""
+@contextlib.contextmanager
+def few_at_once(metastore: MetastoreClient, clock: Clock) -> Iterator[None]:
+    """The block in which a metastore is asked for a lock; it waits while AT_ONCE others of this machine do.
+
+    It does not wait for ever: see STILL_SECONDS.
+    """
+    place = Place()
+    try:
+        place.tickets.append(_take(metastore.address))
+    except OSError as error:
+        _log.debug("no queue on this machine for metastore %s: %s", metastore.address, error)
+    else:
+        _wait(place.tickets[0], f"metastore {metastore.address}", clock, math.inf, AT_ONCE)
+    try:
+        yield
+    finally:
+        place.give_back()
+
+
+def _wait(ticket: _Ticket, what: str, clock: Clock, deadline: float, at_once: int = 1) -> bool:
+    """Whether it is the ticket's turn: fewer than ``at_once`` are before it."""
     started = moved = clock.now()
     ahead, is_told = 0, False
-    while (before := ticket.before()) and not _waits_for_itself(ticket, before):
+    while len(before := ticket.before()) >= at_once and not _waits_for_itself(ticket, before):
         now = clock.now()
         if len(before) != ahead:
             ahead, moved = len(before), now
@@ -153,9 +181,7 @@ def _wait(ticket: _Ticket, table_name: str, clock: Clock, deadline: float) -> bo
             return False
         if not is_told and now - started >= TELL_AFTER_SECONDS:
             is_told = True
-            _wait_log.info(
-                "table %s: writers of this machine that are before this one: %d", table_name, ahead
-            )
+            _wait_log.info("%s: writers of this machine that are before this one: %d", what, ahead)
         clock.sleep(min(ahead * LOOK_SECONDS, deadline - now))
     return True
 

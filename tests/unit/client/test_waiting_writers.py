@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import fcntl
 import logging
 import os
@@ -26,7 +27,7 @@ from mutation_api.client.lock import (
     MIN_LOOK_SECONDS,
     Pace,
 )
-from mutation_api.client.machine_queue import STILL_SECONDS, Place, queue_up
+from mutation_api.client.machine_queue import AT_ONCE, STILL_SECONDS, Place, few_at_once, queue_up
 from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.hive.connection import connect
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -113,6 +114,51 @@ def test_who_sees_nothing_move_goes_to_the_metastore(queues: Path, bound: float,
     assert clock.now() - started == pytest.approx(waits, abs=0.01)
     assert second.tickets == []
     first.give_back()
+
+
+def test_few_ask_a_metastore_for_locks_at_once(queues: Path) -> None:
+    """Also for different tables; the others wait for their turn."""
+    metastore, clock, mutex, goes_on = InMemoryMetastore(), SystemClock(), threading.Lock(), threading.Event()
+    inside: set[int] = set()
+    most = 0
+
+    def ask(number: int) -> None:
+        nonlocal most
+        with few_at_once(metastore, clock):
+            with mutex:
+                inside.add(number)
+                most = max(most, len(inside))
+            goes_on.wait()
+            with mutex:
+                inside.remove(number)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(3 * AT_ONCE)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: _waiting(queues) == len(threads), "all threads ask or wait")
+    wait_until(lambda: len(inside) == AT_ONCE, "as many as may ask")
+    goes_on.set()
+    for thread in threads:
+        thread.join()
+    assert most == AT_ONCE
+    assert list(queues.iterdir()) == []
+
+
+def test_who_may_not_ask_for_long_asks_all_the_same(queues: Path) -> None:
+    metastore, clock = InMemoryMetastore(), FakeClock()
+    with contextlib.ExitStack() as others:
+        for _ in range(AT_ONCE):
+            place = machine_queue.Place([machine_queue._take(metastore.address)])
+            others.callback(place.give_back)
+        started = clock.now()
+        with concurrent.futures.ThreadPoolExecutor(1) as other:
+            other.submit(_ask, metastore, clock).result()
+        assert clock.now() - started == pytest.approx(STILL_SECONDS, abs=0.1)
+
+
+def _ask(metastore: InMemoryMetastore, clock: FakeClock) -> None:
+    with few_at_once(metastore, clock):
+        pass
 
 
 def test_a_thread_does_not_wait_for_itself(queues: Path) -> None:
