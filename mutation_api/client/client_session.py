@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from mutation_api.client.clock import Clock
 from mutation_api.client.lease import LeaseSettings
 from mutation_api.client.listener import LockFailureListener
+from mutation_api.client.machine_queue import in_turn
 from mutation_api.client.tables.catalog import Catalog, TableSpec
 from mutation_api.errors import ClientError
 
@@ -28,6 +30,10 @@ class ClientSession:
     catalog: Catalog
     specs: tuple[TableSpec, ...]
     listener: LockFailureListener | None
+
+    def in_turn(self, tables: Sequence[str]) -> AbstractContextManager[None]:
+        """The block in which tables are described or changed; see :func:`.machine_queue.in_turn`."""
+        return in_turn(self.metastore, tables, self.clock)
 
     def tell_listener(
         self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception

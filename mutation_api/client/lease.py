@@ -38,6 +38,7 @@ import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
@@ -84,7 +85,8 @@ class Lease:
         settings: the client's.
         on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
         changed_tables: full names of the sinks whose rows may be updated or deleted, or depend on others.
-        waits_in_queue: whether their writers wait for each other; those of this machine do so here.
+        queues: full names of sinks, by how many of this machine's writers work on them at once; the others
+            wait, see :func:`.machine_queue.queue_up`.
         under_lock: called while the lock is held, at the same time as the snapshot is taken; what it leaves
             in the last call counts. Its argument says whether ``find_components`` was called under the lock,
             or just before it was granted at once.
@@ -99,7 +101,7 @@ class Lease:
         on_lost: Callable[[ClientError], None],
         changed_tables: Sequence[str] = (),
         *,
-        waits_in_queue: bool = False,
+        queues: Mapping[int, Sequence[str]] = MappingProxyType({}),
         under_lock: Callable[[bool], None] | None = None,
     ) -> None:
         self.roll_overs = 0
@@ -111,9 +113,9 @@ class Lease:
         self._settings = settings
         self._on_lost = on_lost
         self._changed_tables = tuple(sorted(changed_tables))
-        self._waits_in_queue = waits_in_queue
+        self._queues = queues
         self._under_lock = under_lock
-        self._place: Place | None = None
+        self._places: list[Place] = []
         self._opened: list[int] = []
         self._lock: Lock | None = None
         self._heartbeats: list[Heartbeat] = []
@@ -202,8 +204,8 @@ class Lease:
         self._leave_queue()
 
     def _leave_queue(self) -> None:
-        if self._place is not None:
-            self._place.give_back()
+        for place in self._places:
+            place.give_back()
 
     def abort(self) -> None:
         """Stop beating and abort. A transaction that is already over is accepted.
@@ -219,8 +221,10 @@ class Lease:
     def _acquire(self) -> None:
         started = self._clock.now()
         deadline = started + self._settings.lock_timeout_seconds
-        if self._waits_in_queue:
-            self._place = queue_up(self._metastore, self._changed_tables, self._clock, deadline)
+        for at_once, names in sorted(self._queues.items()):
+            tables = sorted(names)
+            place = queue_up(self._metastore, tables, self._clock, deadline, at_once=at_once)
+            self._places.append(place)
         give_ways = 0
         while not self._attempt(deadline, may_give_way=give_ways < GIVE_WAYS):
             give_ways += 1

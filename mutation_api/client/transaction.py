@@ -32,6 +32,7 @@ from mutation_api.client.commit_outcome import (
 from mutation_api.client.failure import metastore_errors_as_ours
 from mutation_api.client.lease import Lease
 from mutation_api.client.lock import lock_components, locks_of_others
+from mutation_api.client.machine_queue import AT_ONCE
 from mutation_api.client.one_process import OfOneProcess
 from mutation_api.client.phases import Phases
 from mutation_api.client.tables.catalog import OpenTable
@@ -206,9 +207,8 @@ class Transaction(OfOneProcess):
         self.check_process()
         require(self._state, TransactionState.OPEN, "commit", self._txn_id())
         self._phases.end("work")
-        committer = Committer(
-            self._session.metastore, PartitionCreator(self._session.metastore), self.id, self.check
-        )
+        metastore, in_turn = self._session.metastore, self._session.in_turn
+        committer = Committer(metastore, PartitionCreator(metastore), self.id, self.check, in_turn)
         try:
             with metastore_errors_as_ours(f"could not publish transaction {self.id}"):
                 self._published = committer.publish(self._outputs(), self._beat_and_check)
@@ -296,19 +296,23 @@ class Transaction(OfOneProcess):
 
     def _acquire(self) -> None:
         session, catalog = self._session, self._session.catalog
-        changed = [s.full_name for s in session.specs if s.role is TableRole.SINK and not s.insert_only]
+        sinks = [s for s in session.specs if s.role is TableRole.SINK]
+        changed = [s.full_name for s in sinks if not s.insert_only]
+        excluding = changed if catalog.excludes_writers else []
+        queues = {1: excluding, AT_ONCE: [s.full_name for s in sinks if s.full_name not in excluding]}
         known = (session.metastore, session.clock, self._to_lock, session.settings, self._on_lost)
-        lease = Lease(*known, changed, waits_in_queue=catalog.excludes_writers, under_lock=self._read_tables)
+        lease = Lease(*known, changed, queues=queues, under_lock=self._read_tables)
         lease.acquire()
         self._lease = lease
 
     def _to_lock(self) -> tuple[LockComponent, ...]:
-        catalog = self._session.catalog
+        session, catalog = self._session, self._session.catalog
         if not self._knows_tables:
             catalog.forget()
         self._knows_tables = False
-        with metastore_errors_as_ours("could not read the tables of a transaction"):
-            return lock_components([catalog.to_lock(s) for s in self._session.specs])
+        turn = session.in_turn(sorted(s.full_name for s in session.specs))
+        with turn, metastore_errors_as_ours("could not read the tables of a transaction"):
+            return lock_components([catalog.to_lock(s) for s in session.specs])
 
     def _read_tables(self, may_know: bool) -> None:
         """Read under the lock, so Hive's DDL cannot change the tables any more.
@@ -317,8 +321,7 @@ class Transaction(OfOneProcess):
         """
         read, specs = self._session.catalog.read_with_partition_names, self._session.specs
         with metastore_errors_as_ours("could not read the tables of a transaction"):
-            opened = [read(spec, may_know=may_know) for spec in specs]
-        self._tables = {o.table.full_name: o for o in opened}
+            self._tables = {spec.full_name: read(spec, may_know=may_know) for spec in specs}
 
     def _with_partitions(self, table_name: str) -> OpenTable:
         """A table with its partitions, which are read at the first use."""

@@ -21,7 +21,7 @@ import functools
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,10 @@ V2_MARK = b"2"
 """Content of the mark that Hive 3 and 4 write into each delta and delete delta."""
 
 _log = logging.getLogger(__name__)
+
+
+_Ensured = tuple[Mapping[str, PartitionInfo], tuple[str, ...]]
+"""Partitions by name, and names of the new ones."""
 
 
 class PartitionSource(Protocol):
@@ -108,6 +112,8 @@ class Committer:
         partitions: creates those that are missing.
         txn_id: the transaction.
         check_alive: raises if the transaction is lost; called before files become visible.
+        in_turn: the block in which the descriptions of these tables, by their full names, are read and
+            changed.
     """
 
     def __init__(
@@ -116,11 +122,13 @@ class Committer:
         partitions: PartitionSource,
         txn_id: int,
         check_alive: Callable[[], None],
+        in_turn: Callable[[Sequence[str]], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
         self._metastore = metastore
         self._partitions = partitions
         self._txn_id = txn_id
         self._check_alive = check_alive
+        self._in_turn = in_turn
         self._made: list[_Directory] = []
         self._named: dict[Location, _File] = {}
         self._counted: list[TableOutput] = []
@@ -146,6 +154,23 @@ class Committer:
             After any error call :meth:`remove_published`.
         """
         written = [o for o in outputs if o.manifests]
+        with self._in_turn(sorted(o.table.full_name for o in written)):
+            ensured = self._recorded(outputs, written, ask_alive)
+        self._check_alive()
+        for output, (partitions, _) in zip(written, ensured, strict=True):
+            self._move_files(output, partitions)
+        self._notify(written, [partitions for partitions, _ in ensured])
+        for output in outputs:
+            remove_staging(output.table, self._txn_id)
+        return {
+            o.table.full_name: PublishedTable(tuple(sorted(o.partition_values)), created)
+            for o, (_, created) in zip(written, ensured, strict=True)
+        }
+
+    def _recorded(
+        self, outputs: Sequence[TableOutput], written: Sequence[TableOutput], ask_alive: Callable[[], None]
+    ) -> list[_Ensured]:
+        """Check everything, and tell the metastore what will be written; the partitions of each table."""
         reads = [functools.partial(self._read_unchanged, o.description) for o in written]
         # First of all: who begins later removes the staged files of a dead transaction.
         _, *described = self._metastore.together(ask_alive, *reads)
@@ -158,16 +183,7 @@ class Committer:
         for output, (_, created), table in zip(written, ensured, described, strict=True):
             self._counted.append(output)
             record_row_counts(self._metastore, output, created, None if took_long else table)
-        self._check_alive()
-        for output, (partitions, _) in zip(written, ensured, strict=True):
-            self._move_files(output, partitions)
-        self._notify(written, [partitions for partitions, _ in ensured])
-        for output in outputs:
-            remove_staging(output.table, self._txn_id)
-        return {
-            o.table.full_name: PublishedTable(tuple(sorted(o.partition_values)), created)
-            for o, (_, created) in zip(written, ensured, strict=True)
-        }
+        return ensured
 
     def remove_published(self) -> None:
         """Remove every directory and file that :meth:`publish` made. Only if the transaction never commits.

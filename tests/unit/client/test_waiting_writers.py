@@ -16,8 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo
-from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from metastore_client.testing import HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.client import machine_queue
 from mutation_api.client.clock import SystemClock
 from mutation_api.client.lock import (
@@ -27,7 +28,7 @@ from mutation_api.client.lock import (
     MIN_LOOK_SECONDS,
     Pace,
 )
-from mutation_api.client.machine_queue import AT_ONCE, STILL_SECONDS, Place, few_at_once, queue_up
+from mutation_api.client.machine_queue import AT_ONCE, STILL_SECONDS, Place, few_at_once, in_turn, queue_up
 from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.hive.connection import connect
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -142,6 +143,36 @@ def test_few_ask_a_metastore_for_locks_at_once(queues: Path) -> None:
         thread.join()
     assert most == AT_ONCE
     assert list(queues.iterdir()) == []
+
+
+def test_some_writers_need_not_wait(queues: Path) -> None:
+    """Those who exclude each other are in another queue."""
+    metastore, clock = InMemoryMetastore(), FakeClock()
+    places = [queue_up(metastore, [NAME], clock, clock.now() + 60, at_once=at_once) for at_once in (1, 2, 2)]
+    assert clock.sleeps == []
+    with concurrent.futures.ThreadPoolExecutor(1) as other:
+        last = other.submit(queue_up, metastore, [NAME], clock, clock.now() + 1, at_once=2).result()
+    assert last.tickets == []
+    for place in places:
+        place.give_back()
+
+
+@pytest.mark.parametrize(("capabilities", "waits"), [(HIVE_3_1, 0), (HIVE_4_1, STILL_SECONDS)])
+def test_descriptions_with_numbers_of_rows_are_read_in_turn(
+    queues: Path, capabilities: Capabilities, waits: float
+) -> None:
+    metastore, clock = InMemoryMetastore(capabilities=capabilities), FakeClock()
+    started = clock.now()
+    with in_turn(metastore, ["default.u", NAME], clock):
+        with in_turn(metastore, ["default.v"], clock), concurrent.futures.ThreadPoolExecutor(1) as other:
+            other.submit(_describe, metastore, clock).result()
+        assert clock.now() - started == pytest.approx(waits, abs=0.01)
+    assert list(queues.iterdir()) == [] if queues.exists() else True
+
+
+def _describe(metastore: InMemoryMetastore, clock: FakeClock) -> None:
+    with in_turn(metastore, [NAME], clock):
+        pass
 
 
 def test_who_may_not_ask_for_long_asks_all_the_same(queues: Path) -> None:
