@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Protocol
 
 from mutation_api.errors import ConfigurationError
@@ -58,10 +57,9 @@ def capture_of(
         binlog: options of method binlog.
     """
     if settings.method is CaptureMethod.BINLOG:
-        source: AnyCapture = importlib.import_module(f"{__package__}.binlog_source").BinlogSource(
-            settings, access.password_for(table, settings.source), binlog
-        )
-        return source
+        from mutation_api.update.binlog_source import BinlogSource  # needs the packages of MySQL's log
+
+        return BinlogSource(settings, access.password_for(table, settings.source), binlog)
     if binlog != NO_OPTIONS:
         raise ConfigurationError(
             f"source table {settings.source_table} is captured by {settings.method.value}: --seen-to, "

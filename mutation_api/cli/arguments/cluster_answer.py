@@ -10,7 +10,6 @@ Source: org.apache.spark.deploy.yarn.Client (``run``), the same from Spark 3.5 t
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import subprocess
@@ -43,7 +42,9 @@ def register_driver(app_name: str) -> None:
 
     To YARN a driver that ended well without a session would be a failure, too.
     """
-    importlib.import_module("pyspark.sql").SparkSession.builder.appName(app_name).getOrCreate()
+    from pyspark.sql import SparkSession  # takes long to import
+
+    SparkSession.builder.appName(app_name).getOrCreate()
 
 
 def tell_yarn(text: str, code: int) -> None:
@@ -53,8 +54,9 @@ def tell_yarn(text: str, code: int) -> None:
     """
     if is_driver_on_yarn():
         sys.stdout.flush()
-        failure = importlib.import_module("mutation_api.spark.yarn_failure")  # it needs pyspark
-        failure.fail_on_yarn(f"hive-mutate ended with {code}: {text}", code)
+        from mutation_api.spark.yarn_failure import fail_on_yarn  # needs pyspark
+
+        fail_on_yarn(f"hive-mutate ended with {code}: {text}", code)
 
 
 def telling_yarn(name: str, refuse: Callable[[str], None]) -> Callable[[str], None]:

@@ -9,7 +9,6 @@ the words of the command less these options, and this process says how the comma
 from __future__ import annotations
 
 import argparse
-import importlib
 import importlib.util
 import os
 import shlex
@@ -202,8 +201,9 @@ def _check_locations(arguments: argparse.Namespace) -> None:
 
 
 def _find_java() -> None:
-    versions = importlib.import_module("mutation_api.spark.versions")  # it needs pyspark
-    os.environ["JAVA_HOME"] = str(quiet_java_home(versions.java_versions()[-1]))
+    from mutation_api.spark.versions import java_versions  # needs pyspark
+
+    os.environ["JAVA_HOME"] = str(quiet_java_home(java_versions()[-1]))
 
 
 def _spark_home() -> Path:

@@ -6,10 +6,9 @@ pyspark alone takes longer than a small log needs from its reading to the commit
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mutation_api.errors import ConfigurationError, InputError
 from mutation_api.inputs.engines.engine import AnySource, Engine, Reading, TargetBytes
@@ -54,9 +53,10 @@ def engine_for(source: AnySource, spark: SparkSession | None, local: LocalOption
 
 def spark_engine(spark: SparkSession | None) -> SparkEngine:
     """Spark's engine with this session. Raises ConfigurationError: there is none."""
-    session = importlib.import_module("mutation_api.spark.active_session").given_or_active(spark)
-    engine: SparkEngine = importlib.import_module(f"{__package__}.spark_engine").SparkEngine(session)
-    return engine
+    from mutation_api.inputs.engines.spark_engine import SparkEngine  # needs pyspark
+    from mutation_api.spark.active_session import given_or_active  # needs pyspark
+
+    return SparkEngine(given_or_active(spark))
 
 
 def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
@@ -65,8 +65,9 @@ def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
     Raises:
         ConfigurationError: Spark's machines do not see what is to be read.
     """
-    found: Batch = importlib.import_module(f"{__package__}.spark_parts").in_tasks(spark, batch)
-    return found
+    from mutation_api.inputs.engines import spark_parts  # needs pyspark
+
+    return spark_parts.in_tasks(spark, batch)
 
 
 def each_in_tasks(
@@ -83,9 +84,9 @@ def each_in_tasks(
 
     Raises: what the function raises.
     """
-    module = importlib.import_module(f"{__package__}.spark_parts")
-    found: list[T] = module.each_in_tasks(spark, look, count, locations, what)
-    return found
+    from mutation_api.inputs.engines import spark_parts  # needs pyspark
+
+    return spark_parts.each_in_tasks(spark, look, count, locations, what)
 
 
 def check_machines(spark: SparkSession, what: str) -> None:
@@ -93,7 +94,9 @@ def check_machines(spark: SparkSession, what: str) -> None:
 
     Raises ConfigurationError: they may not.
     """
-    importlib.import_module(f"{__package__}.spark_parts").check_machines(spark, what)
+    from mutation_api.inputs.engines import spark_parts  # needs pyspark
+
+    spark_parts.check_machines(spark, what)
 
 
 @dataclass(frozen=True)
@@ -157,8 +160,10 @@ class EngineBySize:
         return byte_count + sum(map(target_bytes, emptied)) <= self.small_bytes
 
 
-def _active_session() -> Any:
+def _active_session() -> SparkSession | None:
     """The session of the thread. If there is one, pyspark is imported already."""
     if active_spark_context() is None:
         return None
-    return importlib.import_module("pyspark.sql").SparkSession.getActiveSession()
+    from pyspark.sql import SparkSession  # which is imported already
+
+    return SparkSession.getActiveSession()
