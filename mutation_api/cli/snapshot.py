@@ -5,11 +5,11 @@ reads a directory without a metastore.
 
 ``--json`` prints one object a line: ``{"partition": {"ds": "x"}, "ROW__ID": {"writeid": 7, "bucketid": 0,
 "rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2). ``partition`` is there
-for partitioned tables only, ``ROW__ID`` with ``--row-ids`` only. :mod:`mutation_api.table.json_row` formats
-the values. A file written by ``--output`` has the partition columns beside the others, and ROW__ID in the
-form that ``hive-mutate apply`` reads. DIR and FILE are local paths, or locations such as
-hdfs://namenode/directory and s3a://bucket/directory/file.parquet. FILE appears when it is complete, and
-replaces an existing file.
+for partitioned tables only, ``ROW__ID`` with ``--row-ids`` only; values are as in
+:mod:`mutation_api.types.json_values`. A file written by ``--output`` has the partition columns beside the
+others, and ROW__ID in the form that ``hive-mutate apply`` reads. DIR and FILE are local paths, or locations
+such as hdfs://namenode/directory and s3a://bucket/directory/file.parquet. FILE appears when it is complete,
+and replaces an existing file.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from mutation_api.cli.terminal import say
 from mutation_api.cli.text_table import text_table
 from mutation_api.client.builder import MutatorClientBuilder
 from mutation_api.orc.read.column_reader import TimestampForm
-from mutation_api.scan.export import cell_text, export_rows
+from mutation_api.scan.export import export_rows
 from mutation_api.scan.row_objects import row_objects
 from mutation_api.scan.table_scan import TableScan
 from mutation_api.scan.table_view import TableView, open_table
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.named_columns import named_data_columns
+from mutation_api.types.json_values import cell_text
 
 __all__ = ["add_arguments", "run"]
 

@@ -1,6 +1,6 @@
 """export_rows: writes the rows of a scan to a file for people, which appears only when it is complete.
 
-CSV and JSON are exact: values are formatted as in :mod:`mutation_api.table.json_row`; nested values in CSV
+CSV and JSON are exact: values are formatted as in :mod:`mutation_api.types.json_values`; nested values in CSV
 are JSON. Parquet and ORC use their own types, with timestamps in microseconds. ROW__ID has the form that
 ``hive-mutate apply`` reads: a struct, in CSV the columns ``ROW__ID.writeid`` and so on.
 """
@@ -21,14 +21,17 @@ import pyarrow.parquet
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.errors import ClientError, ConfigurationError, RecordLayoutError
+from mutation_api.orc.format.type_attributes import with_type_attributes
 from mutation_api.orc.read.column_reader import TimestampForm
+from mutation_api.orc.write.tail_holding_sink import TailHoldingSink
 from mutation_api.scan.file_format import file_format
 from mutation_api.scan.row_objects import row_objects
 from mutation_api.scan.table_scan import PartitionRows, TableScan
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.storage.replacing import replacing
+from mutation_api.types.json_values import cell_text
 
-__all__ = ["cell_text", "export_rows"]
+__all__ = ["export_rows"]
 
 
 def export_rows(scan: TableScan, file: LocationLike, format_name: str | None = None) -> None:
@@ -60,11 +63,6 @@ def export_rows(scan: TableScan, file: LocationLike, format_name: str | None = N
         raise RecordLayoutError(
             f"table {scan.view.table.full_name}: {name} has no type for one of its columns: {error}"
         ) from error
-
-
-def cell_text(value: Any) -> str | None:
-    """A value of :func:`~mutation_api.scan.row_objects.row_objects` as one text; None stays None."""
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @contextlib.contextmanager
@@ -110,10 +108,13 @@ def _write_parquet(scan: TableScan, batches: Iterator[PartitionRows], file: pa.N
 
 
 def _write_orc(scan: TableScan, batches: Iterator[PartitionRows], file: pa.NativeFile) -> None:
-    with pa.orc.ORCWriter(file) as writer:
+    sink = TailHoldingSink(file)
+    with pa.orc.ORCWriter(pa.PythonFile(sink, mode="w")) as writer:
         writer.write(scan.schema.empty_table())  # so that a file without rows has columns too
         for _, rows in batches:
             writer.write(pa.Table.from_batches([rows]))
+        sink.hold()
+    file.write(with_type_attributes(sink.held(), {}))  # which says what calendar the days are of
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Rows of a scan as JSON objects, for export and printing.
 
-:mod:`mutation_api.table.json_row` formats the values.
+:mod:`mutation_api.types.json_values` formats the values.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.scan.table_scan import TableScan
-from mutation_api.table.json_row import json_values
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.json_values import to_json
 
 __all__ = ["row_objects"]
 
@@ -34,10 +33,10 @@ def row_objects(scan: TableScan, rows: pa.RecordBatch) -> Iterator[dict[str, Any
         columns[ROW_ID_COLUMN] = rows.column(ROW_ID_COLUMN).to_pylist()
     partition_keys = scan.view.table.partition_keys
     for column in scan.selected:
-        array, hive_type = rows.column(column.name), parse_hive_type(column.type)
+        array = rows.column(column.name)
         if column in partition_keys:
-            columns[column.name] = json_values(array.slice(0, 1), hive_type) * rows.num_rows
+            columns[column.name] = to_json(array.slice(0, 1)) * rows.num_rows
         else:
-            columns[column.name] = json_values(array, hive_type)
+            columns[column.name] = to_json(array)
     for values in zip(*columns.values(), strict=True):
         yield dict(zip(columns, values, strict=True))

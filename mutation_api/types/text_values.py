@@ -36,7 +36,7 @@ from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type
 from mutation_api.types.misfit import MisfitError, UnfitTypeError
 from mutation_api.types.scalar_conversion import MAX_DAYS, MIN_DAYS
 
-__all__ = ["BinaryText", "check_text_type", "first_refused", "refusal_of", "shown", "values_of_texts"]
+__all__ = ["BinaryText", "check_text_type", "first_refused", "shown", "values_of_texts"]
 
 _SHOWN_LENGTH = 80
 """Characters of a value that a message shows."""
@@ -90,19 +90,6 @@ def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText 
         row = first_refused(texts, parse)
     value = texts[row].as_py()
     raise MisfitError(row, shown(value), _reason(value, hive_type, binary))
-
-
-def refusal_of(text: str, hive_type: HiveType) -> str:
-    """Why a text is no value of a type but binary: ``is not a date such as …``; empty if it is one.
-
-    Raises:
-        UnfitTypeError: see :func:`check_text_type`.
-    """
-    try:
-        values_of_texts(pa.array([text], pa.string()), hive_type)
-    except MisfitError as misfit:
-        return misfit.reason
-    return ""
 
 
 def shown(value: str) -> str:

@@ -138,8 +138,19 @@ def promised_text(text: str | None, kind: HiveType) -> Any:
             return _date(text)
         case "timestamp":
             return _timestamp(text)
+        case "binary":
+            return _base64(text)
+        case "array" | "map" | "struct":
+            return promised_json(text, kind)
     cut = text[: kind.length] if kind.length else text
     return cut.rstrip(" ") if kind.kind == "char" else cut
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise RefusedError from error
 
 
 def _only(condition: bool, value: Any) -> Any:
@@ -263,6 +274,9 @@ def random_json(rng: random.Random, kind: HiveType) -> str:
         case "array":
             return f"[{','.join(random_json(rng, kind.children[0]) for _ in range(rng.randrange(3)))}]"
         case "map":
+            if kind.children[0].kind == "bigint" and rng.random() < 0.8:
+                both = [[random_json(rng, child) for child in kind.children] for _ in range(rng.randrange(3))]
+                return f"[{','.join(f'[{key},{value}]' for key, value in both)}]"
             keys = [rng.choice(("", "k", "key", "keys", "1")) for _ in range(rng.randrange(3))]
             return (
                 f"{{{','.join(f'{json.dumps(key)}:{random_json(rng, kind.children[1])}' for key in keys)}}}"
@@ -321,9 +335,12 @@ def _json_value(value: Any, kind: HiveType) -> Any:
             _only(isinstance(value, list) and not isinstance(value, _Pairs), None)
             return [_json_value(each, kind.children[0]) for each in value]
         case "map":
-            _only(isinstance(value, _Pairs), None)
-            _only(kind.children[0].kind in ("string", "varchar") or not value, None)
-            pairs = [(promised_text(k, kind.children[0]), _json_value(v, kind.children[1])) for k, v in value]
+            has_texts = kind.children[0].kind in ("string", "varchar")
+            _only(has_texts is isinstance(value, _Pairs) or value == _Pairs(), None)
+            _only(isinstance(value, list) and all(isinstance(each, list | tuple) for each in value), None)
+            _only(all(len(pair) == 2 and pair[0] is not None for pair in value), None)
+            of_key = promised_text if has_texts else _json_value
+            pairs = [(of_key(k, kind.children[0]), _json_value(v, kind.children[1])) for k, v in value]
             return _only(len({key for key, _ in pairs}) == len(pairs), pairs)
         case "struct":
             _only(isinstance(value, _Pairs) and {name for name, _ in value} <= set(kind.field_names), None)
@@ -359,11 +376,7 @@ def _json_scalar(value: Any, kind: HiveType) -> Any:
         case "date" | "timestamp":
             return promised_text(_only(is_text, value), kind)
         case "binary":
-            _only(is_text, None)
-            try:
-                return base64.b64decode(value, validate=True)
-            except (ValueError, binascii.Error) as error:
-                raise RefusedError from error
+            return _base64(_only(is_text, value))
     if isinstance(value, bool):
         value = str(value).lower()
     elif not is_text:

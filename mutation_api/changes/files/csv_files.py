@@ -17,7 +17,6 @@ from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.files.file_rules import (
     SAMPLE_ROWS,
     RowColumns,
-    check_scalar,
     is_row_id,
     row_id_part,
 )
@@ -26,9 +25,9 @@ from mutation_api.changes.files.text_stream import opened_text
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.storage.location import Location
 from mutation_api.types.hive_type import HiveType, arrow_type
+from mutation_api.types.json_input import from_cells
 from mutation_api.types.misfit import MisfitError
 from mutation_api.types.repeated import repeated
-from mutation_api.types.text_values import values_of_texts
 
 __all__ = ["CsvFile"]
 
@@ -47,7 +46,7 @@ class CsvFile:
         file: the file.
 
     Raises:
-        RecordLayoutError: columns are unknown, have one name, or are of a type that CSV cannot hold.
+        RecordLayoutError: columns are unknown, or have one name.
         ConfigurationError: the file cannot be read as CSV.
     """
 
@@ -58,7 +57,6 @@ class CsvFile:
         self._known = columns.flat_types()
         self._types = columns.hive_types()
         columns.check(file, self.names, self._known)
-        check_scalar(columns.table, self.names)
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -129,7 +127,7 @@ class CsvFile:
         misfits: list[tuple[int, str, str]] = []
         for name, column in zip(texts.schema.names, texts.columns, strict=True):
             try:
-                values[name] = values_of_texts(column, self._type(name))
+                values[name] = from_cells(column, self._type(name))
             except MisfitError as misfit:
                 misfits.append((misfit.row, name, misfit.reason))
         if misfits:

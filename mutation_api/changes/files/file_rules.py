@@ -12,6 +12,7 @@ from mutation_api.storage.links import without_links
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import HiveType, parse_hive_type, spark_type
+from mutation_api.types.json_input import NESTED_KINDS
 
 __all__ = [
     "SAMPLE_ROWS",
@@ -24,8 +25,8 @@ __all__ = [
     "row_id_types",
 ]
 
-COMPLEX_KINDS = ("array", "map", "struct", "uniontype", "binary")
-"""Kinds of Hive types that a CSV field cannot hold."""
+COMPLEX_KINDS = (*NESTED_KINDS, "binary")
+"""Kinds of Hive types of which CSV files of changes are read, but not written."""
 SAMPLE_ROWS = 3
 """Rows with wrong values that a message shows."""
 
@@ -83,19 +84,14 @@ def existing_file(file: Location) -> Location:
     return found
 
 
-def check_scalar(table: AcidTable, names: Sequence[str] | None = None) -> None:
-    """Refuse columns of these names (any case; None for all) that CSV cannot hold.
-
-    Raises:
-        RecordLayoutError: names them.
-    """
-    wanted = None if names is None else {name.lower() for name in names}
-    columns = [c for c in table.all_columns if wanted is None or c.name in wanted]
-    complex_columns = [c for c in columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
+def check_scalar(table: AcidTable) -> None:
+    """Refuse a table whose changes are not written as CSV. Raises RecordLayoutError: names the columns."""
+    complex_columns = [c for c in table.all_columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
     if complex_columns:
+        named = ", ".join(f"{c.name} {c.type}" for c in complex_columns)
         raise RecordLayoutError(
-            f"table {table.full_name}: CSV cannot hold the columns "
-            f"{', '.join(f'{c.name} {c.type}' for c in complex_columns)}; use JSON, ORC or Parquet"
+            f"table {table.full_name}: changes of the columns {named} are not written as CSV; use JSON, ORC "
+            "or Parquet"
         )
 
 

@@ -24,14 +24,13 @@ import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.files.file_rules import (
     SAMPLE_ROWS,
     RowColumns,
-    check_scalar,
     is_row_id,
     row_id_ddl,
     row_id_part,
@@ -45,8 +44,8 @@ from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import HiveType
+from mutation_api.types.json_input import NESTED_KINDS, from_cells
 from mutation_api.types.misfit import MisfitError
-from mutation_api.types.text_values import refusal_of, values_of_texts
 
 __all__ = ["RowFiles"]
 
@@ -118,10 +117,21 @@ class RowFiles:
         known = self._columns.flat_types()
         self._columns.check(file, texts.columns, known)
         names = {name: known.get(name.lower(), "string") for name in texts.columns}
-        check_scalar(self.table, texts.columns)
         texts = texts.select(*[_unquoted(name) for name in texts.columns])
         _check_values(self._columns, file, texts, names)
-        typed = [_field(name).cast(kind).alias(name) for name, kind in names.items() if not is_row_id(name)]
+        kinds = self._columns.hive_types()
+        parsed = {
+            name: ArrowColumn(_ParsedCells(kinds[name.lower()], data_type(kind)), kind, (_field(name),))
+            for name, kind in names.items()
+            if name.lower() in kinds and not _is_cast(kinds[name.lower()])
+        }
+        if parsed:
+            texts = computed(texts, {name: parsed.get(name, _field(name)) for name in names})
+        typed = [
+            (_field(name) if name in parsed else _field(name).cast(kind)).alias(name)
+            for name, kind in names.items()
+            if not is_row_id(name)
+        ]
         row_id = [
             _field(name).cast(kind).alias(row_id_part(name))
             for name, kind in names.items()
@@ -169,6 +179,8 @@ def _check_values(columns: RowColumns, file: Location, texts: DataFrame, types: 
     texts = computed(texts, {**{name: _field(name) for name in types}, **refused})
     wrong = {
         name: _field(mark) | (_field(name).isNotNull() & try_cast(name, types[name]).isNull())
+        if _is_cast(kinds[name.lower()])
+        else _field(mark)
         for name, mark in zip(checked, refused, strict=True)
     }
     wrong_names = sf.array_compact(
@@ -204,7 +216,7 @@ class _RefusedTexts:
         texts = texts.cast(pa.string())
         for _ in range(SAMPLE_ROWS):
             try:
-                values_of_texts(texts, self.hive_type)
+                from_cells(texts, self.hive_type)
             except MisfitError as misfit:
                 found[misfit.row] = True
                 texts = pc.if_else(pa.array(found), pa.scalar(None, pa.string()), texts)
@@ -213,10 +225,29 @@ class _RefusedTexts:
         return pa.array(found)
 
 
+@dataclass(frozen=True)
+class _ParsedCells:
+    """The function that runs in tasks: the values of texts that Spark's cast does not know."""
+
+    hive_type: HiveType
+    spark: DataType
+
+    def __call__(self, texts: pa.Array) -> pa.Array:
+        return from_cells(texts.cast(pa.string()), self.hive_type).cast(to_arrow_type(self.spark))
+
+
+def _is_cast(hive_type: HiveType) -> bool:
+    """Whether Spark makes a value of its text; otherwise Python does."""
+    return hive_type.kind not in (*NESTED_KINDS, "binary")
+
+
 def _reason(text: str, kind: HiveType) -> str:
     """Why a text does not fit. Spark alone refuses some texts, and then it is not known."""
-    reason = refusal_of(text, kind)
-    return reason and f": it {reason}"
+    try:
+        from_cells(pa.array([text], pa.string()), kind)
+    except MisfitError as misfit:
+        return f": it {misfit.reason}"
+    return ""
 
 
 def _layout(frame: DataFrame) -> dict[str, str]:

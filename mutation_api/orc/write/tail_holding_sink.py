@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from mutation_api.orc.format.tail import TAIL_CHECKSUM_BYTES, tail_checksum
-from mutation_api.storage.protocol import OutputFile
 
 __all__ = ["TailHoldingSink"]
+
+
+class _Writable(Protocol):
+    """What takes the bytes."""
+
+    def write(self, data: bytes) -> object:
+        """Append bytes."""
+        ...
 
 
 class TailHoldingSink:
     """File object for an encoder: passes bytes on until :meth:`hold`, then keeps them as the file's end."""
 
-    def __init__(self, file: OutputFile) -> None:
+    def __init__(self, file: _Writable) -> None:
         self._file = file
         self._held: list[bytes] | None = None
         self._recent = b""

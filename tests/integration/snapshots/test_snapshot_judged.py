@@ -20,8 +20,7 @@ from mutation_api.reader.partition_plan import plan_splits
 from mutation_api.reader.snapshot_reader import read_split
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.json_row import json_values
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.types.json_values import to_json
 from tests.fixtures.fix_judge import new_database
 from tests.support.acid_files import Event, write_events
 from tests.support.directory_cases import random_directories, random_snapshot
@@ -76,7 +75,7 @@ def our_rows(directory: Path, columns: list[tuple[str, str]]) -> list[tuple[Any,
         check_keyed_rows(table, split, ALL, ReadOptions(TimestampForm.MICROSECONDS))
         for batch in read_split(table, split, ALL, options=ReadOptions(TimestampForm.TEXT)):
             ids = [tuple(row_id.values()) for row_id in batch.column(0).to_pylist()]
-            values = [json_values(batch.column(n), parse_hive_type(t)) for n, t in columns]
+            values = [to_json(batch.column(n)) for n, _ in columns]
             rows += zip(ids, *values, strict=True)
     return rows
 

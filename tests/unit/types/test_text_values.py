@@ -12,7 +12,7 @@ import pytest
 
 from mutation_api.types.hive_type import arrow_type, parse_hive_type
 from mutation_api.types.misfit import MisfitError, UnfitTypeError
-from mutation_api.types.text_values import BinaryText, refusal_of, values_of_texts
+from mutation_api.types.text_values import BinaryText, values_of_texts
 
 CASES: list[tuple[str, str, Any]] = [
     ("boolean", "1", True),
@@ -160,7 +160,9 @@ def test_long_values_are_cut_in_messages() -> None:
 
 
 def test_why_a_text_is_no_value() -> None:
-    """The reason of the error, and nothing for a text that is one."""
+    """The reason of the error; a text whose further digits are zeros is one."""
     price = parse_hive_type("decimal(9,2)")
-    assert refusal_of("3.005", price) == "is not a number of at most 7 digits before and 2 after the point"
-    assert refusal_of("3.010", price) == ""
+    with pytest.raises(MisfitError) as caught:
+        values_of_texts(pa.array(["3.010", "3.005"]), price)
+    reason = "is not a number of at most 7 digits before and 2 after the point"
+    assert (caught.value.row, caught.value.reason) == (1, reason)

@@ -25,7 +25,6 @@ from mutation_api.storage.location import Location
 from mutation_api.types.hive_type import HiveType, parse_hive_type
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.text_matrix import (
-    FLAT_TYPES,
     NESTED_TYPES,
     check_promise,
     promised_json,
@@ -101,11 +100,14 @@ def promised_values(given: list[Any], kind: HiveType, form: str) -> list[Any] | 
 def check(directory: Path, seed: int, form: str) -> None:
     """One file for one column."""
     rng = random.Random(f"{form} {seed}")
-    hive_type = rng.choice(FLAT_TYPES if form == "csv" else HIVE_TYPES)
-    if form == "json" and rng.random() < 0.4:
+    hive_type = rng.choice(HIVE_TYPES)
+    is_nested = rng.random() < 0.4
+    if is_nested:
         hive_type = rng.choice(NESTED_TYPES).format(hive_type)
     kind, way = parse_hive_type(hive_type), rng.choice(("apply", "merge"))
-    given = [(random_text if form == "csv" else random_json)(rng, kind) for _ in range(ROWS)]
+    given = [
+        (random_text if form == "csv" and not is_nested else random_json)(rng, kind) for _ in range(ROWS)
+    ]
     home = directory / f"{form}{seed}"
     home.mkdir()
     file = home / f"changes.{form}"
