@@ -191,7 +191,7 @@ def few_at_once(metastore: MetastoreClient, clock: Clock) -> Iterator[None]:
     """
     place = Place()
     try:
-        place.tickets.append(_take(metastore.address))
+        place.tickets.append(_take(f"{metastore.address}\nlocks"))
     except OSError as error:
         _log.debug("no queue on this machine for metastore %s: %s", metastore.address, error)
     else:

@@ -105,7 +105,8 @@ class SteppedMetastore:
         self._steps = steps
 
     def __getattr__(self, name: str) -> Any:
-        return self._steps.wrap(name, getattr(self._client, name))
+        found = getattr(self._client, name)
+        return self._steps.wrap(name, found) if callable(found) else found
 
 
 def drive(uri: str, writer: str, full_name: str, last_step: int) -> None:

@@ -179,7 +179,7 @@ def test_who_may_not_ask_for_long_asks_all_the_same(queues: Path) -> None:
     metastore, clock = InMemoryMetastore(), FakeClock()
     with contextlib.ExitStack() as others:
         for _ in range(AT_ONCE):
-            place = machine_queue.Place([machine_queue._take(metastore.address)])
+            place = machine_queue.Place([machine_queue._take(f"{metastore.address}\nlocks")])
             others.callback(place.give_back)
         started = clock.now()
         with concurrent.futures.ThreadPoolExecutor(1) as other:
