@@ -265,12 +265,11 @@ class Lease:
     def _is_behind(self) -> bool:
         """Whether the snapshot sees rows of a sink under a higher write id than ours."""
         changed = {_full_name(c) for c in self._components if c.operation is DataOperationType.UPDATE}
-        for name in changed & self._write_ids.keys():
-            seen = self._valid_write_ids[name]
-            above = seen.range_validity(self._write_ids[name] + 1, seen.high_watermark)
-            if above is not RangeValidity.NONE:
-                return True
-        return False
+        seen = {name: self._valid_write_ids[name] for name in changed & self._write_ids.keys()}
+        return any(
+            ids.range_validity(self._write_ids[name] + 1, ids.high_watermark) is not RangeValidity.NONE
+            for name, ids in seen.items()
+        )
 
     def _can_conflict(self) -> bool:
         return any(c.type is not LockType.SHARED_READ for c in self._components)

@@ -144,13 +144,8 @@ def queue_up(
     """
     place = Place()
     for name in tables:
-        try:
-            ticket = _take(f"{metastore.address}\n{name}\n{at_once}")
-        except OSError as error:
-            _log.debug("no queue on this machine for table %s: %s", name, error)
-            continue
-        place.tickets.append(ticket)
-        if not _wait(ticket, f"table {name}", clock, deadline, at_once):
+        queue = f"{metastore.address}\n{name}\n{at_once}"
+        if not _line_up(place, queue, f"table {name}", clock, deadline, at_once):
             place.give_back()
             break
     return place
@@ -174,10 +169,7 @@ def in_turn(metastore: MetastoreClient, tables: Iterable[str], clock: Clock) -> 
     try:
         if metastore.capabilities().answers_from_statistics:
             for name in tables:
-                with contextlib.suppress(OSError):
-                    ticket = _take(f"{metastore.address}\n{name}\ndescription")
-                    place.tickets.append(ticket)
-                    _wait(ticket, f"table {name}", clock, math.inf)
+                _line_up(place, f"{metastore.address}\n{name}\ndescription", f"table {name}", clock)
         yield
     finally:
         place.give_back()
@@ -191,18 +183,27 @@ def few_at_once(metastore: MetastoreClient, clock: Clock) -> Iterator[None]:
     """
     place = Place()
     try:
-        place.tickets.append(_take(f"{metastore.address}\nlocks"))
-    except OSError as error:
-        _log.debug("no queue on this machine for metastore %s: %s", metastore.address, error)
-    else:
-        _wait(place.tickets[0], f"metastore {metastore.address}", clock, math.inf, AT_ONCE)
-    try:
+        what = f"metastore {metastore.address}"
+        _line_up(place, f"{metastore.address}\nlocks", what, clock, at_once=AT_ONCE)
         yield
     finally:
         place.give_back()
 
 
-def _wait(ticket: _Ticket, what: str, clock: Clock, deadline: float, at_once: int = 1) -> bool:
+def _line_up(
+    place: Place, queue: str, what: str, clock: Clock, deadline: float = math.inf, at_once: int = 1
+) -> bool:
+    """Take a place in one more queue, and wait; whether it is its turn, or there is no queue."""
+    try:
+        ticket = _take(queue)
+    except OSError as error:
+        _log.debug("no queue on this machine for %s: %s", what, error)
+        return True
+    place.tickets.append(ticket)
+    return _wait(ticket, what, clock, deadline, at_once)
+
+
+def _wait(ticket: _Ticket, what: str, clock: Clock, deadline: float, at_once: int) -> bool:
     """Whether it is the ticket's turn: fewer than ``at_once`` are before it."""
     started = moved = clock.now()
     ahead, is_told = 0, False
