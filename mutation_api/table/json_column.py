@@ -19,6 +19,7 @@ from mutation_api.errors import RecordValueError
 from mutation_api.types.conversion import convert_to_column
 from mutation_api.types.decimal_text import exact_decimal, is_number_text
 from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
+from mutation_api.types.plain_array import offsets_of_lists
 
 __all__ = ["column_from_json"]
 
@@ -58,7 +59,9 @@ def column_from_json(values: Sequence[object], hive_type: HiveType) -> pa.Array:
 def _array(values: Sequence[object], hive_type: HiveType) -> pa.Array:
     lists = [None if value is None else _list(value) for value in values]
     elements = [element for each in lists if each is not None for element in each]
-    return pa.ListArray.from_arrays(_offsets(lists), column_from_json(elements, hive_type.children[0]))
+    return pa.ListArray.from_arrays(
+        offsets_of_lists(lists), column_from_json(elements, hive_type.children[0])
+    )
 
 
 def _map(values: Sequence[object], hive_type: HiveType) -> pa.Array:
@@ -68,7 +71,7 @@ def _map(values: Sequence[object], hive_type: HiveType) -> pa.Array:
         raise ValueError("a key of a map cannot be null")
     keys = column_from_json([key for key, _ in entries], hive_type.children[0])
     return pa.MapArray.from_arrays(
-        _offsets(maps), keys, column_from_json([v for _, v in entries], hive_type.children[1])
+        offsets_of_lists(maps), keys, column_from_json([v for _, v in entries], hive_type.children[1])
     )
 
 
@@ -94,13 +97,6 @@ def _union(values: Sequence[object], hive_type: HiveType) -> pa.Array:
         parts[tag].append(held)
     children = [column_from_json(part, child) for part, child in zip(parts, hive_type.children, strict=True)]
     return pa.UnionArray.from_dense(pa.array(tags), pa.array(positions), children)
-
-
-def _offsets(lists: Sequence[Sequence[object] | None]) -> pa.Array:
-    """Offsets from which Arrow builds lists: null where the list is null."""
-    ends = np.cumsum([0] + [len(each or ()) for each in lists])
-    missing = [each is None for each in lists] + [False]
-    return pa.array(ends, pa.int32(), mask=np.array(missing))
 
 
 def _list(value: object) -> list[object]:

@@ -21,6 +21,7 @@ __all__ = [
     "MAX_CHAR_LENGTH",
     "MAX_DECIMAL_PRECISION",
     "MAX_VARCHAR_LENGTH",
+    "NESTED_KINDS",
     "HiveType",
     "arrow_type",
     "parse_hive_type",
@@ -29,6 +30,7 @@ __all__ = [
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 INTEGER_KINDS = tuple(INTEGER_BITS)
+NESTED_KINDS = ("array", "map", "struct", "uniontype")
 DECIMALS_OF_INTEGERS = {
     pa.int8(): pa.decimal128(3, 0),
     pa.int16(): pa.decimal128(5, 0),

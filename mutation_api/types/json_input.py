@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mutation_api.types.hive_type import INTEGER_KINDS, HiveType
+from mutation_api.types.hive_type import INTEGER_KINDS, NESTED_KINDS, HiveType
 from mutation_api.types.misfit import MisfitError
-from mutation_api.types.plain_array import dense_union
+from mutation_api.types.plain_array import dense_union, offsets_of_lists
 from mutation_api.types.repeated import repeated
 from mutation_api.types.text_values import BinaryText, values_of_texts
 
-__all__ = ["NESTED_KINDS", "JsonMisfitError", "decode_json", "from_cells", "from_json"]
+__all__ = ["JsonMisfitError", "decode_json", "from_cells", "from_json"]
 
-NESTED_KINDS = ("array", "map", "struct", "uniontype")
 _TEXT_KINDS = ("string", "varchar", "char")
 
 TextReader = Callable[[pa.Array, HiveType], pa.Array]
@@ -167,7 +166,7 @@ def _list(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> p
     flat = [(row, element) for row, value in enumerate(values) for element in value or ()]
     rows = [row for row, _ in flat]
     elements = _within([each for _, each in flat], rows, hive_type.children[0], of_texts)
-    return pa.ListArray.from_arrays(_offsets(values), elements)
+    return pa.ListArray.from_arrays(offsets_of_lists(values), elements)
 
 
 def _map(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
@@ -180,7 +179,7 @@ def _map(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa
             raise JsonMisfitError(row, "a key is null")
     keys = _within([key for _, key, _ in flat], rows, key_type, of_texts)
     items = _within([item for _, _, item in flat], rows, item_type, of_texts)
-    return pa.MapArray.from_arrays(_offsets(maps), keys, items)
+    return pa.MapArray.from_arrays(offsets_of_lists(maps), keys, items)
 
 
 def _pairs(row: int, value: Any, key_type: HiveType) -> list[tuple[Any, Any]]:
@@ -228,11 +227,6 @@ def _refuse_first(values: Sequence[Any], is_wrong: Callable[[Any], bool]) -> Non
     for row, value in enumerate(values):
         if value is not None and is_wrong(value):
             raise JsonMisfitError(row)
-
-
-def _offsets(values: Sequence[Sequence[Any] | None]) -> pa.Array:
-    ends = np.cumsum([0, *(len(value or ()) for value in values)])
-    return pa.array(ends, pa.int32(), mask=np.array([*(value is None for value in values), False]))
 
 
 _NESTED: dict[str, Callable[[Sequence[Any], HiveType, TextReader], pa.Array]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +17,13 @@ __all__ = [
     "has_union",
     "list_offsets",
     "map_parts",
+    "offsets_of_lists",
     "plain_array",
     "rebased_list",
     "refusal",
     "refused_type",
     "struct_fields",
+    "text_arrays",
     "union_parts",
 ]
 
@@ -248,6 +250,27 @@ def list_offsets(offsets: NDArray[np.int64], array: pa.Array) -> pa.Array:
         pa.ArrowInvalid: more than 2**31 - 1 values.
     """
     return pa.array(offsets, mask=_list_mask(array)).cast(pa.int32())
+
+
+def offsets_of_lists(lists: Sequence[Sequence[object] | None]) -> pa.Array:
+    """Offsets from which Arrow builds lists or maps of Python's: null where there is none."""
+    ends = np.cumsum([0, *(len(each or ()) for each in lists)])
+    return pa.array(ends, pa.int32(), mask=np.array([*(each is None for each in lists), False]))
+
+
+def text_arrays(array: pa.Array) -> Iterator[pa.StringArray]:
+    """The array itself if it holds texts, and those nested in it, at any depth."""
+    kind = array.type
+    if pa.types.is_string(kind):
+        yield array
+    elif pa.types.is_list(kind):
+        yield from text_arrays(array.values)
+    elif pa.types.is_map(kind):
+        yield from text_arrays(array.keys)
+        yield from text_arrays(array.items)
+    else:
+        for i in range(kind.num_fields):
+            yield from text_arrays(array.field(i))
 
 
 def union_parts(array: pa.Array) -> tuple[NDArray[np.int8], list[pa.Array]]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.types.hive_type import HiveType
+from mutation_api.types.plain_array import offsets_of_lists
 
 __all__ = ["array_of"]
 
@@ -48,7 +49,7 @@ def _array(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
 def _list(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
     lists = [None if value is None else _sequence(value) for value in values]
     elements = _array([element for value in lists if value for element in value], hive_type.children[0])
-    return pa.ListArray.from_arrays(_offsets(lists), elements)
+    return pa.ListArray.from_arrays(offsets_of_lists(lists), elements)
 
 
 def _map(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
@@ -57,7 +58,7 @@ def _map(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
     keys = _array([key for key, _ in flat], hive_type.children[0])
     items = _array([item for _, item in flat], hive_type.children[1])
     entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
-    return pa.ListArray.from_arrays(_offsets(maps), entries)
+    return pa.ListArray.from_arrays(offsets_of_lists(maps), entries)
 
 
 def _struct(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
@@ -108,13 +109,6 @@ def _fields(value: Any, names: list[str]) -> list[Any]:
     if len(fields) != len(names):
         raise ValueError(f"a struct of {len(fields)} values; expected {names}")
     return fields
-
-
-def _offsets(values: Sequence[list[Any] | None]) -> pa.Array:
-    ends = np.zeros(len(values) + 1, np.int32)
-    ends[1:] = np.cumsum([len(value or ()) for value in values])
-    mask = np.array([value is None for value in values] + [False])
-    return pa.array(ends, mask=mask)
 
 
 _NESTED = {"array": _list, "map": _map, "struct": _struct, "uniontype": _union}

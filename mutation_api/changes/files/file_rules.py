@@ -11,10 +11,10 @@ from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.storage.links import without_links
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.types.hive_type import HiveType, parse_hive_type, spark_type
-from mutation_api.types.json_input import NESTED_KINDS
+from mutation_api.types.hive_type import NESTED_KINDS, HiveType, parse_hive_type, spark_type
 
 __all__ = [
+    "COMPLEX_KINDS",
     "SAMPLE_ROWS",
     "RowColumns",
     "check_scalar",

@@ -29,6 +29,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from mutation_api.acid.row_id import ROW_ID_COLUMN
 from mutation_api.changes.files.file_rules import (
+    COMPLEX_KINDS,
     SAMPLE_ROWS,
     RowColumns,
     is_row_id,
@@ -44,7 +45,7 @@ from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.types.hive_type import HiveType
-from mutation_api.types.json_input import NESTED_KINDS, from_cells
+from mutation_api.types.json_input import from_cells
 from mutation_api.types.misfit import MisfitError
 
 __all__ = ["RowFiles"]
@@ -238,7 +239,7 @@ class _ParsedCells:
 
 def _is_cast(hive_type: HiveType) -> bool:
     """Whether Spark makes a value of its text; otherwise Python does."""
-    return hive_type.kind not in (*NESTED_KINDS, "binary")
+    return hive_type.kind not in COMPLEX_KINDS
 
 
 def _reason(text: str, kind: HiveType) -> str:

@@ -17,7 +17,7 @@ from mutation_api.acid.version import TRANSACTIONAL_PROPERTIES, AcidVersion
 from mutation_api.client.tables.replica import why_not_writable
 from mutation_api.errors import MutationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
-from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.types.hive_type import NESTED_KINDS, HiveType, arrow_type, parse_hive_type
 from mutation_api.types.repeated import repeated
 
 __all__ = ["bucketing_version_of", "check_mutable", "compression_of"]
@@ -34,7 +34,6 @@ zlib.
 """
 
 _BUCKETING_VERSIONS = {"": 1, "1": 1, "2": 2}
-_NESTED_KINDS = frozenset({"array", "map", "struct", "uniontype"})
 
 
 def check_mutable(
@@ -181,7 +180,7 @@ def _check_columns(table: TableInfo) -> None:
         _parsed(table, column)
     for key in table.partition_keys:
         kind = _parsed(table, key).kind
-        if kind in _NESTED_KINDS or kind == "binary":
+        if kind in NESTED_KINDS or kind == "binary":
             raise _refusal(
                 table, f"partition key {key.name!r} has type {key.type}, whose values have no text form"
             )

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.orc.format.stripe_ranges import column_count
-from mutation_api.types.plain_array import list_offsets, map_parts, rebased_list
+from mutation_api.types.plain_array import list_offsets, map_parts, rebased_list, text_arrays
 
 __all__ = ["may_be_padded", "without_padding"]
 
@@ -25,14 +25,7 @@ _FEW_BYTES = 4096
 
 def may_be_padded(array: pa.Array) -> bool:
     """Whether a column has texts that end with a blank, at any depth."""
-    kind = array.type
-    if pa.types.is_string(kind):
-        return _ends_with_blank(array)
-    if pa.types.is_list(kind):
-        return may_be_padded(array.values)
-    if pa.types.is_map(kind):
-        return may_be_padded(array.keys) or may_be_padded(array.items)
-    return any(may_be_padded(array.field(i)) for i in range(kind.num_fields))
+    return any(map(_ends_with_blank, text_arrays(array)))
 
 
 def _ends_with_blank(array: pa.StringArray) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from mutation_api.types.plain_array import text_arrays
+
 __all__ = ["NOT_UTF8", "first_not_utf8"]
 
 NOT_UTF8 = "a text is not UTF-8; Hive reads it, and Arrow cannot hold it"
@@ -27,20 +29,9 @@ def first_not_utf8(names: Sequence[str], arrays: Sequence[pa.Array]) -> str | No
             found = first_not_utf8([f"{name}.{field.name}" for field in kind], fields)
             if found is not None:
                 return found
-        elif not _is_utf8(array):
+        elif not all(_is_ascii(texts) or _is_valid(texts) for texts in text_arrays(array)):
             return name
     return None
-
-
-def _is_utf8(array: pa.Array) -> bool:
-    kind = array.type
-    if pa.types.is_string(kind):
-        return _is_ascii(array) or _is_valid(array)
-    if pa.types.is_list(kind):
-        return _is_utf8(array.values)
-    if pa.types.is_map(kind):
-        return _is_utf8(array.keys) and _is_utf8(array.items)
-    return all(_is_utf8(array.field(i)) for i in range(kind.num_fields))
 
 
 def _is_ascii(array: pa.StringArray) -> bool:
