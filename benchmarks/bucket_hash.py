@@ -60,8 +60,8 @@ from mutation_api import (
     apply_changes,
     local_session,
 )
-from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.change_set.split import ADDRESSED_ROWS_MAX
+from mutation_api.format.event import bucket_property
+from mutation_api.write.writing_order import ADDRESSED_ROWS_MAX
 
 __all__ = ["HELP", "TYPES", "add_arguments", "run"]
 

@@ -40,11 +40,11 @@ from benchmarks.measuring.measure import versions as versions_of
 from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.peers import PeerProcess
 from mutation_api import local_session
-from mutation_api.inputs.engines.engine import Engine
-from mutation_api.inputs.engines.local_engine import LocalEngine
-from mutation_api.inputs.engines.spark_engine import SparkEngine
-from mutation_api.inputs.messages import quick_json
-from mutation_api.local.local_options import LocalOptions
+from mutation_api.cdc.engine import Engine
+from mutation_api.cdc.local_engine import LocalEngine
+from mutation_api.cdc.messages import json_text
+from mutation_api.cdc.spark_engine import SparkEngine
+from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -163,7 +163,7 @@ def _contestants(spark: SparkSession, read: _Read) -> list[Contestant]:
         return lambda folder: reduced(engine, source_of(read.name, folder))
 
     def without_orjson(folder: Path) -> Answer:
-        with mock.patch.object(quick_json, "ORJSON", None):
+        with mock.patch.object(json_text, "ORJSON", None):
             return reading(local)(folder)
 
     return [
@@ -212,7 +212,7 @@ def _bare(folder: Path) -> None:
     for path in folder.iterdir():
         with path.open("rb") as file:
             for line in file:
-                quick_json.ORJSON.loads(line[line.find(b"\t") + 1 :])
+                json_text.ORJSON.loads(line[line.find(b"\t") + 1 :])
 
 
 def _formats(text: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ from mutation_api import (
 )
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.protocol import Staged
-from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.storage.tree import side_by_side
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -30,8 +30,7 @@ from metastore_client.model import (
     TableInfo,
     WriteNotification,
 )
-from metastore_client.row_counts import CountRows
-from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from metastore_client.valid_ids import CountRows, ValidTxnList, ValidWriteIdList
 
 __all__ = ["MetastoreClient"]
 

@@ -1,4 +1,10 @@
-"""Hadoop's delegation tokens: the text form that a metastore returns, and Hadoop's file format for them.
+"""Delegation tokens of Hadoop, and the files that hold them.
+
+Reads protobuf messages without their classes: field numbers and values in their order.
+
+Source: protobuf.dev, "Encoding".
+
+Hadoop's delegation tokens: the text form that a metastore returns, and Hadoop's file format for them.
 
 Source: org.apache.hadoop.security.token.Token and Credentials, WritableUtils.writeVInt, Security.proto
     (CredentialsProto); checked with tokens of real servers in test_transport_judged.py and
@@ -10,14 +16,70 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from metastore_client.errors import InvalidConfigurationError
-from metastore_client.protobuf_fields import fields, read_delimited, texts
 
-__all__ = ["DelegationToken", "read_token_file", "tokens_in"]
+__all__ = ["DelegationToken", "fields", "read_delimited", "read_token_file", "texts", "tokens_in"]
+
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 10
+
+
+def fields(message: BinaryIO) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of each field: a number, or bytes, which may be a message, a text or fixed bytes.
+
+    Raises:
+        EOFError: the message is truncated.
+        ValueError: it is not protobuf.
+    """
+    while first := message.read(1):
+        tag = _read_varint(message, first)
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            yield number, _read_varint(message)
+        elif kind == _BYTES:
+            yield number, read_delimited(message)
+        elif kind in (_FIXED64, _FIXED32):
+            yield number, _exactly(message, 8 if kind == _FIXED64 else 4)
+        else:
+            raise ValueError(f"a field has the wire type {kind}")
+
+
+def texts(message: BinaryIO) -> dict[int, bytes]:
+    """Fields that are bytes, by number; the last one of a repeated field, as in protobuf.
+
+    Raises as :func:`fields`.
+    """
+    return {number: value for number, value in fields(message) if isinstance(value, bytes)}
+
+
+def read_delimited(message: BinaryIO) -> bytes:
+    """Read bytes that follow their own length. Raises EOFError, ValueError."""
+    return _exactly(message, _read_varint(message))
+
+
+def _read_varint(message: BinaryIO, first: bytes = b"") -> int:
+    value = 0
+    for position in range(_LONGEST_VARINT):
+        byte = (first or _exactly(message, 1))[0]
+        first = b""
+        value |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            return value
+    raise ValueError("a number is longer than ten bytes")
+
+
+def _exactly(message: BinaryIO, count: int) -> bytes:
+    found = message.read(count)
+    if len(found) < count:
+        raise EOFError
+    return found
+
 
 METASTORE_KIND = "HIVE_DELEGATION_TOKEN"
 
@@ -59,9 +121,9 @@ class DelegationToken:
         """
         file = io.BytesIO(self.identifier)
         try:
-            _exactly(file, 1)  # the version
+            _exact_bytes(file, 1)  # the version
             for _ in ("owner", "renewer", "real user"):
-                _exactly(file, _read_length(file))
+                _exact_bytes(file, _read_length(file))
             _read_length(file)  # when it was issued
             return _read_length(file)
         except EOFError:
@@ -97,7 +159,7 @@ def tokens_in(data: bytes, name: str) -> list[DelegationToken]:
     try:
         if file.read(4) != _FILE_MAGIC:
             raise InvalidConfigurationError(f"{name} is not a file of Hadoop credentials")
-        version = _exactly(file, 1)[0]
+        version = _exact_bytes(file, 1)[0]
         if version == _WRITABLE_VERSION:
             return [_read_named_token(file) for _ in range(_read_length(file))]
         if version == _PROTOBUF_VERSION:
@@ -126,26 +188,26 @@ def _token_of_message(message: bytes) -> DelegationToken:
 
 
 def _read_named_token(file: BinaryIO) -> DelegationToken:
-    _exactly(file, _read_length(file))  # the alias
+    _exact_bytes(file, _read_length(file))  # the alias
     return _read_token(file)
 
 
 def _read_token(file: BinaryIO) -> DelegationToken:
-    identifier, password, kind, service = (_exactly(file, _read_length(file)) for _ in range(4))
+    identifier, password, kind, service = (_exact_bytes(file, _read_length(file)) for _ in range(4))
     return DelegationToken(identifier, password, kind.decode("utf-8"), service.decode("utf-8"))
 
 
 def _read_length(file: BinaryIO) -> int:
     """Read Hadoop's variable-length number: one byte from -112 up, else -112 - n and then n bytes."""
-    first = int.from_bytes(_exactly(file, 1), "big", signed=True)
+    first = int.from_bytes(_exact_bytes(file, 1), "big", signed=True)
     if first >= 0:
         return first
     if not -120 <= first < -112:
         raise EOFError("a length is negative")
-    return int.from_bytes(_exactly(file, -112 - first), "big")
+    return int.from_bytes(_exact_bytes(file, -112 - first), "big")
 
 
-def _exactly(file: BinaryIO, count: int) -> bytes:
+def _exact_bytes(file: BinaryIO, count: int) -> bytes:
     found = file.read(count)
     if len(found) < count:
         raise EOFError

@@ -19,17 +19,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from metastore_client.errors import InvalidConfigurationError
-from metastore_client.settings import flag, number, text_of
 from metastore_client.transport.security import (
     ANY_PROTECTION,
     HttpConfig,
     Protection,
     SaslLogin,
     TlsConfig,
+    flag,
+    number,
     read_http,
     read_login,
     read_protections,
     read_tls,
+    text_of,
 )
 
 __all__ = [

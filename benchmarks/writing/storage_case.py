@@ -13,7 +13,7 @@ from benchmarks.writing.writers import OURS_KINDS, TableWriter
 from mutation_api import Location
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.protocol import Staged
-from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.storage.tree import side_by_side
 
 __all__ = ["HDFS", "RemoteWriter", "warm"]
 

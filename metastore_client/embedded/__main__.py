@@ -2,7 +2,7 @@
 
 import sys
 
-from metastore_client.embedded.command import main
+from metastore_client.embedded.server import main
 
 if __name__ == "__main__":
     sys.exit(main())

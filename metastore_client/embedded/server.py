@@ -1,24 +1,34 @@
-"""The real Hive metastore 2.3 that ships inside pyspark's jars, on this machine, ready in seconds.
+"""A Hive metastore on this machine: its process, and the command that runs it.
+
+The real Hive metastore 2.3 that ships inside pyspark's jars, on this machine, ready in seconds.
 
     with EmbeddedMetastore() as metastore:
         client = metastore_client.connect(metastore.uri)
 
-As a command: :mod:`metastore_client.embedded.command`.
+As a command: :mod:`metastore_client.embedded.server`.
 
 It needs Java >= 17 (a runtime is enough) and the jars of the installed pyspark; neither Spark nor Hadoop is
 started. The data lies in an embedded Derby database. Hive 2.3 opens its port on all interfaces without
 authentication: use it for tests, demos and tables on this machine, not in a network you do not trust.
+
+The embedded metastore as a command: ``python -m metastore_client.embedded --data-dir DIR --port 9083``.
+
+Runs until Ctrl-C. The class is in :mod:`metastore_client.embedded.server`, so that running this module does
+not import it twice.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import shutil
+import signal
 import socket
+import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from metastore_client.embedded.guarded_process import GuardedProcess
@@ -27,7 +37,8 @@ from metastore_client.hive_site import Address, MetastoreConfig
 from metastore_client.java import ADD_OPENS, find_java, hive_class_path
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 
-__all__ = ["START_TIMEOUT_SECONDS_DEFAULT", "EmbeddedMetastore"]
+__all__ = ["START_TIMEOUT_SECONDS_DEFAULT", "EmbeddedMetastore", "add_arguments", "main", "run"]
+
 
 START_TIMEOUT_SECONDS_DEFAULT = 180.0
 """Time after which a start counts as failed; it takes about 5 s on a quiet machine."""
@@ -253,3 +264,61 @@ def _is_listening(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+WAIT_POLL_SECONDS = 0.2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the embedded metastore until Ctrl-C or SIGTERM; prints its address."""
+    parser = argparse.ArgumentParser(prog="python -m metastore_client.embedded", description=main.__doc__)
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("--data-dir", metavar="DIR", help="keep the data here (default: thrown away)")
+    parser.add_argument("--warehouse", metavar="DIR", help="root of the tables (default: in the data dir)")
+    parser.add_argument("--port", type=int, default=0, help="port (default: a free one)")
+    parser.add_argument(
+        "--conf", metavar="KEY=VALUE", action="append", default=[], help="a Hive setting; may be repeated"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command with parsed arguments; returns its exit code."""
+    configuration = dict(each.partition("=")[::2] for each in arguments.conf)
+    stop = _StopSignal()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    try:
+        with EmbeddedMetastore(
+            arguments.data_dir, arguments.warehouse, arguments.port, configuration
+        ) as metastore:
+            print(metastore.uri, flush=True)
+            print(f"warehouse {metastore.warehouse}; log {metastore.log_file}", file=sys.stderr)
+            while metastore.is_running:
+                time.sleep(WAIT_POLL_SECONDS)
+                if stop.was_sent:
+                    return 0
+            print(f"the metastore ended by itself; see {metastore.log_file}", file=sys.stderr)
+            return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+class _StopSignal:
+    """Notes the first Ctrl-C or SIGTERM; a second one interrupts.
+
+    An interrupt at any place may come between taking a lock of ``subprocess`` and the block that gives it
+    back; whoever waits for the server then waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self.was_sent = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        if self.was_sent:
+            raise KeyboardInterrupt
+        self.was_sent = True

@@ -1,19 +1,37 @@
-"""The answer to a call, read field by field: what it lacks or cannot hold is refused by its path.
+"""Answers of a metastore: their checks, and the errors that they become.
+
+The answer to a call, read field by field: what it lacks or cannot hold is refused by its path.
 
 Generated code leaves a field that did not come at None, and takes any number for an enum. So nothing of an
 answer is used as it came: each field is asked for by what it must be, and a field of a wrong kind or number
 becomes one error.
+
+Threads that make calls beside their caller, and end when nothing has been asked of them for a while.
+
+A thread has a connection of its own, for which a server keeps a thread, too. So a client that does nothing
+keeps none but its own.
+
+Checks of a Thrift request before any of it is sent.
+
+Generated Python code encodes a request with a missing field half, and the server hangs up on it. So each
+request is compared with the generated specification first.
 """
 
 from __future__ import annotations
 
 import enum
+import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import Future
 from typing import Any, NoReturn, TypeVar
 
-from metastore_client.errors import InvalidAnswerError
+from thrift.Thrift import TException, TType
 
-__all__ = ["Answer"]
+from metastore_client.errors import InvalidAnswerError, InvalidRequestError
+
+__all__ = ["Answer", "Helpers", "check_argument", "done"]
+
 
 _E = TypeVar("_E", bound=enum.IntEnum)
 _T = TypeVar("_T")
@@ -173,3 +191,127 @@ class Answer:
 def _shown(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_LETTERS else f"{text[:_SHOWN_LETTERS]}…"
+
+
+IDLE_SECONDS = 2.0
+"""A thread that waits so long for work ends."""
+
+_Work = tuple[Callable[[], Any], "Future[Any]"]
+
+
+class Helpers:
+    """Some threads, made when they are needed.
+
+    Args:
+        most: number of threads.
+        at_end: called by each thread before it ends.
+    """
+
+    def __init__(self, most: int, at_end: Callable[[], None]) -> None:
+        self._most = most
+        self._at_end = at_end
+        self._changed = threading.Condition()
+        self._work: deque[_Work] = deque()
+        self._waiting = 0
+        self._is_closed = False
+        self._threads: set[threading.Thread] = set()
+
+    def submit(self, call: Callable[[], Any]) -> Future[Any]:
+        """Let a thread make a call, as soon as one is free; until then the future can be cancelled."""
+        future: Future[Any] = Future()
+        with self._changed:
+            self._work.append((call, future))
+            if self._waiting >= len(self._work):
+                self._changed.notify()
+            elif len(self._threads) < self._most:
+                thread = threading.Thread(target=self._run, name="metastore-call", daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        return future
+
+    def close(self) -> None:
+        """End the threads, and wait for them."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            threads = self._threads - {threading.current_thread()}
+        for thread in threads:
+            thread.join()
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            call, future = work
+            if future.set_running_or_notify_cancel():
+                _settle(future, call)
+        self._at_end()
+
+    def _next(self) -> _Work | None:
+        """What to do; None: nothing for a while, or no more."""
+        with self._changed:
+            while not self._work:
+                self._waiting += 1
+                is_told = not self._is_closed and self._changed.wait(IDLE_SECONDS)
+                self._waiting -= 1
+                if not self._work and (self._is_closed or not is_told):
+                    self._threads.discard(threading.current_thread())
+                    return None
+            return self._work.popleft()
+
+
+def done(call: Callable[[], Any]) -> Future[Any]:
+    """A call that has been made, and its result or error."""
+    future: Future[Any] = Future()
+    _settle(future, call)
+    return future
+
+
+def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
+    """Make a call, and give a future its result or error."""
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+_INTEGER_BITS = {TType.BYTE: 8, TType.I16: 16, TType.I32: 32, TType.I64: 64}
+
+
+def check_argument(value: Any, where: str) -> None:
+    """Refuse a request with a missing required field or a value of a wrong type.
+
+    Generated code sends such a request half, and the server hangs up on it.
+    """
+    spec = getattr(value, "thrift_spec", None)
+    if spec is None:
+        if value is None:
+            raise InvalidRequestError(f"{where}: an argument is missing")
+        return
+    try:
+        value.validate()
+    except TException as error:
+        raise InvalidRequestError(f"{where}: {type(value).__name__}: {error}") from error
+    for entry in filter(None, spec):
+        field = getattr(value, entry[2])
+        if field is not None:
+            _check_field(field, entry[1], entry[3], f"{where}: {type(value).__name__}.{entry[2]}")
+
+
+def _check_field(value: Any, kind: int, details: Any, where: str) -> None:
+    """Check one value against its Thrift type; ``details`` come from the generated specification."""
+    if kind == TType.STRUCT:
+        check_argument(value, where)
+    elif kind == TType.LIST:
+        for item in value:
+            _check_field(item, details[0], details[1], where)
+    elif kind == TType.MAP:
+        for key, item in value.items():
+            _check_field(key, details[0], details[1], where)
+            _check_field(item, details[2], details[3], where)
+    elif kind == TType.STRING and not isinstance(value, str):
+        raise InvalidRequestError(f"{where} must be a string, not {value!r}")
+    elif kind in _INTEGER_BITS:
+        limit = 1 << (_INTEGER_BITS[kind] - 1)
+        if not isinstance(value, int) or not -limit <= value < limit:
+            raise InvalidRequestError(
+                f"{where} must be an integer of {_INTEGER_BITS[kind]} bits, not {value!r}"
+            )

@@ -41,9 +41,7 @@ from metastore_client.errors import (
     UnsupportedByServerError,
 )
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.remote.helpers import Helpers, done
-from metastore_client.remote.thrift_answers import Answer
-from metastore_client.remote.thrift_checks import check_argument
+from metastore_client.remote.thrift_answers import Answer, Helpers, check_argument, done
 from metastore_client.remote.thrift_values import CATALOG, ttypes
 from metastore_client.transport.connection import Connection, ConnectionPool, OpenSocket, open_socket
 

@@ -29,8 +29,7 @@ from metastore_client.model import (
 )
 from metastore_client.remote.thrift_answers import Answer
 from metastore_client.remote.thrift_calls import ThriftCalls, batches
-from metastore_client.remote.thrift_constraints import constraint_infos
-from metastore_client.remote.thrift_statistics import column_statistics
+from metastore_client.remote.thrift_statistics import column_statistics, constraint_infos
 from metastore_client.remote.thrift_values import (
     CATALOG,
     compaction_info,
@@ -42,8 +41,7 @@ from metastore_client.remote.thrift_values import (
     thrift_table,
     ttypes,
 )
-from metastore_client.row_counts import CountRows, accurate_row_count, with_row_count
-from metastore_client.valid_ids import ValidWriteIdList
+from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
 
 __all__ = ["TableCalls"]
 

@@ -21,7 +21,6 @@ Source: TxnHandler and CompactionTxnHandler of Hive 2.3; for 3.1 and 4.1 the beh
 """
 
 from metastore_client.testing.in_memory_metastore import InMemoryMetastore
-from metastore_client.testing.releases import HIVE_2_3, HIVE_3_1, HIVE_4_1
-from metastore_client.testing.server_calls import TXN_TIMEOUT_SECONDS_DEFAULT
+from metastore_client.testing.server_calls import HIVE_2_3, HIVE_3_1, HIVE_4_1, TXN_TIMEOUT_SECONDS_DEFAULT
 
 __all__ = ["HIVE_2_3", "HIVE_3_1", "HIVE_4_1", "TXN_TIMEOUT_SECONDS_DEFAULT", "InMemoryMetastore"]

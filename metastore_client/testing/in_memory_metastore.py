@@ -9,8 +9,7 @@ from pathlib import Path
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import CompactionInfo, CompactionType
 from metastore_client.testing.memory_transactions import MemoryTransactions
-from metastore_client.testing.releases import HIVE_2_3
-from metastore_client.testing.server_calls import TXN_TIMEOUT_SECONDS_DEFAULT, server_call
+from metastore_client.testing.server_calls import HIVE_2_3, TXN_TIMEOUT_SECONDS_DEFAULT, server_call
 
 __all__ = ["InMemoryMetastore"]
 

@@ -1,4 +1,9 @@
-"""MemoryTables: databases, tables, partitions and statistics of the in-memory metastore."""
+"""Databases, tables and partitions of the in-memory metastore.
+
+MemoryTables: databases, tables, partitions and statistics of the in-memory metastore.
+
+What a transaction writes, as a server records it: tables and partitions, and how. Pure.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +11,30 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.errors import (
     AlreadyExistsError,
     InvalidRequestError,
+    MetastoreError,
     NoSuchObjectError,
     UnsupportedByServerError,
 )
-from metastore_client.model import ColumnInfo, ColumnStatistics, ConstraintInfo, PartitionInfo, TableInfo
+from metastore_client.model import (
+    ColumnInfo,
+    ColumnStatistics,
+    ConstraintInfo,
+    DataOperationType,
+    LockComponent,
+    PartitionInfo,
+    TableInfo,
+)
 from metastore_client.partition_name import check_name, make_partition_name
-from metastore_client.row_counts import CountRows, accurate_row_count, with_row_count
 from metastore_client.testing.server_calls import ServerCalls, server_call
-from metastore_client.valid_ids import ValidWriteIdList
+from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
 
-__all__ = ["MemoryTables"]
+__all__ = ["OPERATION_LETTERS", "MemoryTables", "Resource", "Written", "recorded", "resource_of"]
 
 
 @dataclass
@@ -311,3 +324,64 @@ def _checked_partition_name(table: TableInfo, keys: Sequence[str], values: Seque
 
 def _local_path(location: str) -> Path:
     return Path("/" + location.removeprefix("file:").lstrip("/"))
+
+
+OPERATION_LETTERS = {
+    DataOperationType.SELECT: "s",
+    DataOperationType.INSERT: "i",
+    DataOperationType.UPDATE: "u",
+    DataOperationType.DELETE: "d",
+}
+
+
+class Resource(NamedTuple):
+    """The resource of a component: a table, or one partition of it."""
+
+    database: str
+    table: str | None
+    partition: str | None
+
+    def overlaps(self, other: Resource) -> bool:
+        """Whether both may touch the same rows: an unnamed table or partition stands for all of them."""
+        return (
+            self.database == other.database
+            and (self.table is None or other.table is None or self.table == other.table)
+            and (self.partition is None or other.partition is None or self.partition == other.partition)
+        )
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, self))
+
+
+class Written(NamedTuple):
+    """A recorded component: the resource a transaction writes and how (one letter).
+
+    ``is_placeholder``: it stands for partitions that are not registered yet.
+    """
+
+    resource: Resource
+    operation: str
+    is_placeholder: bool = False
+
+
+def resource_of(component: LockComponent) -> Resource:
+    """The resource that a lock component names; raises InvalidRequestError for a bad partition name."""
+    if component.partition is not None:
+        check_name(component.partition, f"{component.database}.{component.table}")
+    table = None if component.table is None else component.table.lower()
+    return Resource(component.database.lower(), table, component.partition)
+
+
+def recorded(component: LockComponent, capabilities: Capabilities) -> Written | None:
+    """What the server records of a lock component for the conflict check and the compactor.
+
+    4.x also records writes to partitions that are not known yet.
+    """
+    if not component.is_transactional or component.operation is DataOperationType.SELECT:
+        return None
+    if component.operation not in OPERATION_LETTERS:
+        raise MetastoreError(f"unexpected operation {component.operation.name} in a lock request")
+    written = Written(resource_of(component), OPERATION_LETTERS[component.operation])
+    if component.is_dynamic_partition_write:
+        return written._replace(is_placeholder=True) if capabilities.has_exclusive_write_lock else None
+    return written

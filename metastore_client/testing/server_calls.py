@@ -1,4 +1,9 @@
-"""What each call of the in-memory metastore is: serialised, recorded, and able to fail on demand."""
+"""The calls of the in-memory metastore, and the releases that it behaves like.
+
+The capabilities of releases of Hive, as which an in-memory metastore can behave.
+
+What each call of the in-memory metastore is: serialised, recorded, and able to fail on demand.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,23 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME, DEFAULT_PARTITION_SETTING
-from metastore_client.testing.releases import HIVE_2_3
 
-__all__ = ["TXN_TIMEOUT_SECONDS_DEFAULT", "ServerCalls", "server_call"]
+__all__ = ["HIVE_2_3", "HIVE_3_1", "HIVE_4_1", "TXN_TIMEOUT_SECONDS_DEFAULT", "ServerCalls", "server_call"]
+
+
+HIVE_2_3 = Capabilities(version="3.0", has_write_ids=False)
+"""The capabilities of a Hive 2.3 server."""
+HIVE_3_1 = Capabilities(version="3.0", has_write_ids=True)
+"""The capabilities of a Hive 3.1 server; it reports the same version as 2.3."""
+HIVE_4_1 = Capabilities(
+    version="4.1.0",
+    has_write_ids=True,
+    has_exclusive_write_lock=True,
+    has_write_notifications=True,
+    has_min_history=True,
+)
+"""The capabilities of a Hive 4.1 server."""
+
 
 TXN_TIMEOUT_SECONDS_DEFAULT = 300.0
 """``hive.txn.timeout``: a transaction or lock without a heartbeat for longer than this is reaped."""

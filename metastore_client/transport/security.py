@@ -1,4 +1,10 @@
-"""How a connection is secured and how its client authenticates: values, and the keys they are read from.
+"""How clients log in, and the settings that decide it.
+
+Reads single values out of the keys of a configuration; pure.
+
+Every key ``hive.metastore.x`` may also be spelled ``metastore.x``, as servers and clients from 3.0 on do.
+
+How a connection is secured and how its client authenticates: values, and the keys they are read from.
 
 =================================================  =========================================================
 key (``metastore.…`` is taken as well, as 3+ does)  meaning
@@ -35,7 +41,6 @@ from pathlib import Path
 
 from metastore_client.delegation_token import DelegationToken, read_token_file
 from metastore_client.errors import InvalidConfigurationError
-from metastore_client.settings import flag, text_of
 
 __all__ = [
     "HttpConfig",
@@ -45,11 +50,47 @@ __all__ = [
     "SaslLogin",
     "TlsConfig",
     "TokenLogin",
+    "flag",
+    "number",
     "read_http",
     "read_login",
     "read_protections",
     "read_tls",
+    "text_of",
 ]
+
+
+def text_of(values: Mapping[str, str], key: str) -> str:
+    """Give a value without surrounding blanks; empty if it is not set."""
+    given = values.get(key) or values.get(key.removeprefix("hive."), "")
+    return given.strip()
+
+
+def number(values: Mapping[str, str], key: str, default: int) -> int:
+    """Give a number >= 0.
+
+    Raises:
+        InvalidConfigurationError: it is not such a number; the message names the key.
+    """
+    text = text_of(values, key)
+    if not text:
+        return default
+    if not text.isdecimal():
+        raise InvalidConfigurationError(f"{key} is {text!r}; expected a number >= 0")
+    return int(text)
+
+
+def flag(values: Mapping[str, str], key: str, default: bool) -> bool:
+    """Give a truth value.
+
+    Raises:
+        InvalidConfigurationError: it is neither true nor false; the message names the key.
+    """
+    text = text_of(values, key).lower()
+    if text not in ("", "true", "false"):
+        raise InvalidConfigurationError(f"{key} is {text!r}; expected true or false")
+    return default if not text else text == "true"
+
 
 USE_SSL = "hive.metastore.use.SSL"
 TRUST_STORE_PATH = "hive.metastore.truststore.path"

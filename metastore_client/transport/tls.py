@@ -1,19 +1,153 @@
-"""TLS to a metastore: trusted certificates, and a socket that notices when the server has hung up."""
+"""TLS connections, and the trust stores of Java that they use.
+
+Reads the trusted certificates of a file: PEM, Java's JKS, or PKCS #12, recognised by the first bytes.
+
+Source: the JKS format as sun.security.provider.JavaKeyStore writes it: entries, then a SHA-1 over the
+    password, a fixed phrase and all preceding bytes. PKCS #12 is read by the package ``cryptography``.
+
+TLS to a metastore: trusted certificates, and a socket that notices when the server has hung up.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import io
+import re
 import socket
 import ssl
+import struct
+from pathlib import Path
 from typing import Any
 
 from thrift.transport.TSocket import TSocket
 
-from metastore_client.errors import SecureConnectionError
+from metastore_client.errors import InvalidConfigurationError, MissingExtraError, SecureConnectionError
 from metastore_client.transport.security import TlsConfig
-from metastore_client.transport.trust_store import read_certificates
 
-__all__ = ["TlsSocket", "start_tls"]
+__all__ = ["TlsSocket", "read_certificates", "start_tls"]
+
+
+try:
+    from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
+except ImportError:
+    Encoding = pkcs12 = None  # type: ignore[assignment,misc]
+
+_PEM = re.compile(
+    r"-----BEGIN (?:TRUSTED )?CERTIFICATE-----.+?-----END (?:TRUSTED )?CERTIFICATE-----", re.DOTALL
+)
+_JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_JKS_PHRASE = b"Mighty Aphrodite"
+_PRIVATE_KEY, _TRUSTED_CERTIFICATE = 1, 2
+_DER_SEQUENCE = b"\x30"
+_SHA1_BYTES = 20
+
+
+def read_certificates(path: Path, password: str | None = None) -> list[bytes]:
+    """Read the trusted certificates (DER) of a file, at least one.
+
+    Private keys in it, with their own certificates, are skipped.
+
+    Args:
+        path: PEM, JKS or PKCS #12.
+        password: of a Java key store; a JKS can be read without it, but changes in the file are not noticed
+        then.
+
+    Raises:
+        InvalidConfigurationError: the file cannot be read, the password is wrong, or it has no trusted
+            certificate.
+        MissingExtraError: a PKCS #12 file, and ``cryptography`` is not installed.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidConfigurationError(f"the trust store cannot be read: {error}") from error
+    if content.startswith(_JKS_MAGIC):
+        found = _read_jks(path, content, password)
+    elif content.startswith(_DER_SEQUENCE):
+        found = _read_pkcs12(path, content, password)
+    else:
+        text = content.decode("latin-1")
+        found = [ssl.PEM_cert_to_DER_cert(part.replace("TRUSTED ", "")) for part in _PEM.findall(text)]
+    if not found:
+        raise InvalidConfigurationError(
+            f"the trust store {path} holds no certificate to trust (PEM, JKS or PKCS #12 is expected)"
+        )
+    return found
+
+
+def _read_jks(path: Path, content: bytes, password: str | None) -> list[bytes]:
+    body, seal = content[:-_SHA1_BYTES], content[-_SHA1_BYTES:]
+    if password is not None:
+        digest = hashlib.sha1(password.encode("utf-16-be") + _JKS_PHRASE + body, usedforsecurity=False)
+        if digest.digest() != seal:
+            raise InvalidConfigurationError(
+                f"the trust store {path}: wrong password, or it was tampered with"
+            )
+    try:
+        return _jks_certificates(io.BytesIO(body))
+    except (struct.error, ValueError) as error:
+        raise InvalidConfigurationError(f"the trust store {path} is damaged: {error}") from None
+
+
+def _jks_certificates(file: io.BytesIO) -> list[bytes]:
+    _, version, count = _unpack(file, ">4sII")
+    if version not in (1, 2):
+        raise ValueError(f"JKS version {version}")
+    trusted = []
+    for _ in range(count):
+        (tag,) = _unpack(file, ">I")
+        _jks_text(file)  # the alias
+        file.seek(8, io.SEEK_CUR)  # when it was made
+        if tag == _TRUSTED_CERTIFICATE:
+            trusted.append(_jks_certificate(file, version))
+        elif tag == _PRIVATE_KEY:
+            _jks_bytes(file)
+            (chain_length,) = _unpack(file, ">I")
+            for _ in range(chain_length):
+                _jks_certificate(file, version)
+        else:
+            raise ValueError(f"entry of kind {tag}")
+    return trusted
+
+
+def _jks_certificate(file: io.BytesIO, version: int) -> bytes:
+    if version > 1:
+        _jks_text(file)  # the kind, always X.509
+    return _jks_bytes(file)
+
+
+def _jks_text(file: io.BytesIO) -> None:
+    (length,) = _unpack(file, ">H")
+    file.seek(length, io.SEEK_CUR)
+
+
+def _jks_bytes(file: io.BytesIO) -> bytes:
+    (length,) = _unpack(file, ">I")
+    found = file.read(length)
+    if len(found) < length:
+        raise ValueError("it is truncated")
+    return found
+
+
+def _unpack(file: io.BytesIO, form: str) -> tuple[Any, ...]:
+    return struct.unpack(form, file.read(struct.calcsize(form)))
+
+
+def _read_pkcs12(path: Path, content: bytes, password: str | None) -> list[bytes]:
+    if pkcs12 is None:
+        raise MissingExtraError(
+            f"the trust store {path} is PKCS #12, which needs the package cryptography: "
+            "pip install 'hive-mutation-api[pkcs12]', or export it as PEM: "
+            "keytool -exportcert -rfc -alias NAME -keystore FILE"
+        )
+    try:
+        store = pkcs12.load_pkcs12(content, None if password is None else password.encode("utf-8"))
+    except ValueError as error:
+        raise InvalidConfigurationError(
+            f"the trust store {path}: wrong password, or not PKCS #12: {error}"
+        ) from error
+    return [entry.certificate.public_bytes(Encoding.DER) for entry in store.additional_certs]
 
 
 def start_tls(handle: socket.socket, host: str, config: TlsConfig) -> ssl.SSLSocket:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.upkeep.abort import abort_transactions
+from mutation_api.upkeep.sweep import abort_transactions
 
 __all__ = ["add_arguments", "run"]
 

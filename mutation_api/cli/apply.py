@@ -19,21 +19,26 @@ import argparse
 import dataclasses
 import json
 
-from mutation_api.change_set.apply_summary import ApplySummary
-from mutation_api.changes.files.file_rules import existing_file
-from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
-from mutation_api.cli.arguments.engine_arguments import add_engine_argument, by_engine, engine_module
-from mutation_api.cli.arguments.files import add_format_argument, input_format, location_from
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.write_arguments import (
+from mutation_api.cli.cluster_arguments import add_cluster_arguments
+from mutation_api.cli.engine_arguments import add_engine_argument, by_engine, engine_module
+from mutation_api.cli.table_arguments import (
+    add_format_argument,
+    add_metastore_arguments,
+    input_format,
+    location_from,
+    metastore_from,
+)
+from mutation_api.cli.terminal import say
+from mutation_api.cli.write_arguments import (
     add_operation_column_argument,
     add_write_arguments,
     writing_client,
 )
-from mutation_api.cli.terminal import say
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.merge.file_rules import existing_file
 from mutation_api.storage.location import Location
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.write.forecast import ApplySummary
 
 __all__ = ["add_arguments", "run"]
 
@@ -83,7 +88,7 @@ def _applied(
     client: MutatorClient, engine: str, file: Location, format_name: str, arguments: argparse.Namespace
 ) -> ApplySummary:
     with (
-        engine_module("apply", engine).opened(APP_NAME) as apply_file,
+        engine_module(engine).open_apply(APP_NAME) as apply_file,
         client.new_transaction() as transaction,
     ):
         summary: ApplySummary = apply_file(

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TextIO
 
-from mutation_api.bucketing.json_lines import BucketHash, hash_json_lines
 from mutation_api.cli.terminal import say
 from mutation_api.errors import ConfigurationError
-from mutation_api.table.schema_text import parse_types
+from mutation_api.table.bucket_rows import BucketHash, hash_json_lines
+from mutation_api.table.row_type import parse_types
 
 __all__ = ["add_arguments", "run"]
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import argparse
 
 from metastore_client.model import ColumnInfo, TableInfo
-from mutation_api.cli.arguments.list_arguments import key_values, listed_names
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.table_arguments import add_metastore_arguments, key_values, listed_names, metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.table.schema_text import parse_columns
+from mutation_api.table.row_type import parse_columns
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 __all__ = ["add_arguments", "run"]

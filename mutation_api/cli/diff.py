@@ -34,42 +34,46 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from mutation_api.changes.diff_rules import OPERATIONS
-from mutation_api.changes.files.file_rules import check_scalar, existing_file
-from mutation_api.cli.arguments.as_of_argument import point_in_time
-from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
-from mutation_api.cli.arguments.engine_arguments import (
+from mutation_api.cli.cluster_arguments import add_cluster_arguments
+from mutation_api.cli.engine_arguments import (
     AUTO,
     ENGINE_OPTIONS,
+    DiffTask,
+    FileState,
+    TableState,
     add_engine_argument,
     add_memory_argument,
     by_engine,
     engine_module,
     local_options,
 )
-from mutation_api.cli.arguments.files import (
+from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.table_arguments import (
     add_format_argument,
+    add_key_argument,
+    add_lock_timeout_argument,
+    add_metastore_arguments,
     add_output_argument,
     input_format,
+    key_columns,
     location_from,
+    metastore_from,
     output_format,
+    point_in_time,
 )
-from mutation_api.cli.arguments.list_arguments import add_key_argument, key_columns
-from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.option_names import in_option_names, option_names
-from mutation_api.cli.arguments.write_arguments import add_operation_column_argument
-from mutation_api.cli.engines.tasks import DiffTask, FileState, TableState
 from mutation_api.cli.terminal import say
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.past_snapshot import PastSnapshot
-from mutation_api.client.snapshot import Snapshot
-from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.scan.file_format import FORMATS, extension
-from mutation_api.scan.table_view import open_table, table_bytes
+from mutation_api.cli.write_arguments import add_operation_column_argument
+from mutation_api.merge.differences import OPERATIONS
+from mutation_api.merge.file_rules import check_scalar, existing_file
+from mutation_api.read.export import FORMATS, extension
+from mutation_api.read.table_view import open_table, table_bytes
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.past_snapshot import PastSnapshot
+from mutation_api.transaction.snapshot import Snapshot
 
 __all__ = ["add_arguments", "run"]
 
@@ -162,7 +166,7 @@ def _check_usage(arguments: argparse.Namespace) -> None:
 
 
 def _compared(engine: str, task: DiffTask) -> Mapping[str, int]:
-    with engine_module("diff", engine).opened(APP_NAME) as compare:
+    with engine_module(engine).open_diff(APP_NAME) as compare:
         counts: Mapping[str, int] = compare(task)
         return counts
 

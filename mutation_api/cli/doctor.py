@@ -18,7 +18,7 @@ import argparse
 import json
 
 from metastore_client.model import ConstraintInfo, ConstraintKind
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.upkeep.doctor import DoctorReport, TableReport, examine
 from mutation_api.upkeep.replication import (

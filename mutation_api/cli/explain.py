@@ -14,15 +14,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from metastore_client.model import LockInfo
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.errors import ReadError
-from mutation_api.types.printable import one_line
-from mutation_api.upkeep.past.explain import (
-    TransactionExplanation,
-    TransactionTable,
-    explain_transaction,
-)
+from mutation_api.format.printable import one_line
+from mutation_api.upkeep.explain import TransactionExplanation, TransactionTable, explain_transaction
 
 __all__ = ["add_arguments", "run"]
 

@@ -13,13 +13,11 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.terminal import say
-from mutation_api.cli.text_table import text_table
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say, text_table
 from mutation_api.errors import ReadError
-from mutation_api.types.printable import one_line
-from mutation_api.upkeep.past.event_counts import EventCounts
-from mutation_api.upkeep.past.history import HistoryEntry, TableHistory, table_history
+from mutation_api.format.printable import one_line
+from mutation_api.upkeep.history import EventCounts, HistoryEntry, TableHistory, table_history
 
 __all__ = ["add_arguments", "run"]
 

@@ -13,12 +13,16 @@ from types import ModuleType
 
 from metastore_client.errors import MetastoreError
 from mutation_api._version import __version__
-from mutation_api.cli.arguments.cluster_answer import tell_yarn
-from mutation_api.cli.arguments.cluster_arguments import sent_to_cluster
-from mutation_api.cli.arguments.discreet_parser import DiscreetParser
-from mutation_api.cli.arguments.lock_waits import waits_are_told
-from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
-from mutation_api.cli.terminal import safe_warnings, say_aside
+from mutation_api.cli.cluster_arguments import sent_to_cluster, tell_yarn
+from mutation_api.cli.parsers import DiscreetParser, waits_are_told
+from mutation_api.cli.terminal import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    safe_warnings,
+    say_aside,
+)
 from mutation_api.errors import MutationError
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]

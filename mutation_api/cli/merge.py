@@ -27,11 +27,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from mutation_api.changes.files.file_rules import existing_file
-from mutation_api.changes.merge_report import MergeReport
-from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
-from mutation_api.cli.arguments.engine_arguments import (
+from mutation_api.cli.cluster_arguments import add_cluster_arguments
+from mutation_api.cli.engine_arguments import (
     ENGINE_OPTIONS,
+    MergeTask,
     add_engine_argument,
     add_memory_argument,
     by_engine,
@@ -39,22 +38,30 @@ from mutation_api.cli.arguments.engine_arguments import (
     local_options,
     read_bytes_max,
 )
-from mutation_api.cli.arguments.files import add_format_argument, input_format, location_from
-from mutation_api.cli.arguments.list_arguments import add_key_argument, key_columns
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.option_names import in_option_names
-from mutation_api.cli.arguments.rule_arguments import (
+from mutation_api.cli.parsers import in_option_names
+from mutation_api.cli.table_arguments import (
+    add_format_argument,
+    add_key_argument,
+    add_metastore_arguments,
+    input_format,
+    key_columns,
+    location_from,
+    metastore_from,
+)
+from mutation_api.cli.terminal import say
+from mutation_api.cli.write_arguments import (
     RULE_OPTIONS,
     add_rule_arguments,
+    add_write_arguments,
     check_rule_usage,
     rules_from,
+    writing_client,
 )
-from mutation_api.cli.arguments.write_arguments import add_write_arguments, writing_client
-from mutation_api.cli.engines.tasks import MergeTask
-from mutation_api.cli.terminal import say
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.tables.catalog import split_full_name
+from mutation_api.merge.file_rules import existing_file
+from mutation_api.merge.merge_report import MergeReport
 from mutation_api.storage.location import Location
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.mutator_client import MutatorClient
 
 __all__ = ["add_arguments", "run"]
 
@@ -134,7 +141,7 @@ def _task(arguments: argparse.Namespace, files: list[Location]) -> MergeTask:
 
 def _merged(client: MutatorClient, engine: str, task: MergeTask) -> MergeReport:
     with (
-        engine_module("merge", engine).opened(APP_NAME, task) as merge,
+        engine_module(engine).open_merge(APP_NAME, task) as merge,
         client.new_transaction() as transaction,
     ):
         report: MergeReport = merge(transaction)

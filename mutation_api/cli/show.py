@@ -19,10 +19,9 @@ from typing import Any
 
 from metastore_client.client import MetastoreClient
 from metastore_client.model import TxnState
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.terminal import say
-from mutation_api.cli.text_table import text_table
-from mutation_api.types.printable import one_line
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say, text_table
+from mutation_api.format.printable import one_line
 
 __all__ = ["add_arguments", "run"]
 

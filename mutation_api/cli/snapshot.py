@@ -6,7 +6,7 @@ reads a directory without a metastore.
 ``--json`` prints one object a line: ``{"partition": {"ds": "x"}, "ROW__ID": {"writeid": 7, "bucketid": 0,
 "rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2). ``partition`` is there
 for partitioned tables only, ``ROW__ID`` with ``--row-ids`` only; values are as in
-:mod:`mutation_api.types.json_values`. A file written by ``--output`` has the partition columns beside the
+:mod:`mutation_api.format.json_values`. A file written by ``--output`` has the partition columns beside the
 others, and ROW__ID in the form that ``hive-mutate apply`` reads. DIR and FILE are local paths, or locations
 such as hdfs://namenode/directory and s3a://bucket/directory/file.parquet. FILE appears when it is complete,
 and replaces an existing file.
@@ -20,30 +20,31 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.cli.arguments.as_of_argument import point_in_time
-from mutation_api.cli.arguments.directory_arguments import (
+from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.table_arguments import (
     DIRECTORY_OPTIONS,
     add_directory_arguments,
+    add_lock_timeout_argument,
+    add_metastore_arguments,
+    add_output_argument,
     directory_from,
     given_directory_options,
+    key_values,
+    listed_names,
+    metastore_from,
+    output_format,
+    point_in_time,
 )
-from mutation_api.cli.arguments.files import add_output_argument, output_format
-from mutation_api.cli.arguments.list_arguments import key_values, listed_names
-from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.option_names import in_option_names, option_names
-from mutation_api.cli.terminal import say
-from mutation_api.cli.text_table import text_table
-from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.cli.terminal import say, text_table
+from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.json_values import cell_text
 from mutation_api.orc.read.column_reader import TimestampForm
-from mutation_api.scan.export import export_rows
-from mutation_api.scan.row_objects import row_objects
-from mutation_api.scan.table_scan import TableScan
-from mutation_api.scan.table_view import TableView, open_table
+from mutation_api.read.export import export_rows, row_objects
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import TableView, open_table
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.named_columns import named_data_columns
-from mutation_api.types.json_values import cell_text
+from mutation_api.table.row_type import named_data_columns
+from mutation_api.transaction.builder import MutatorClientBuilder
 
 __all__ = ["add_arguments", "run"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.commit.staging import Abandoned
+from mutation_api.transaction.staging import Abandoned
 from mutation_api.upkeep.sweep import SweptSize, SweptTable, sweep
 
 __all__ = ["add_arguments", "run"]

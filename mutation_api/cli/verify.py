@@ -18,17 +18,18 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from mutation_api.cli.arguments.directory_arguments import (
+from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.table_arguments import (
     DIRECTORY_OPTIONS,
     add_directory_arguments,
+    add_metastore_arguments,
     directory_from,
     given_directory_options,
+    metastore_from,
 )
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.option_names import in_option_names, option_names
 from mutation_api.cli.terminal import say, say_aside
 from mutation_api.errors import ReadError
-from mutation_api.types.printable import one_line
+from mutation_api.format.printable import one_line
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.verify import VerifyProgress, VerifyReport, verify_table, verify_view
 

@@ -10,11 +10,10 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.terminal import say
-from mutation_api.cli.text_table import text_table
-from mutation_api.inputs.find_watermarks import find_watermarks
-from mutation_api.inputs.watermark import Watermark, watermark_table_beside
+from mutation_api.cdc.ingest_report import find_watermarks
+from mutation_api.cdc.watermark import Watermark, watermark_table_beside
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say, text_table
 
 __all__ = ["add_arguments", "run"]
 

@@ -1,29 +1,45 @@
-"""Parts of a change set: what single calls changed of a table, joined to one change set.
+"""Parts of a pending change set, kept in memory or in a temporary file.
+
+Parts of a change set: what single calls changed of a table, joined to one change set.
 
 Parts come with any types and different columns. They are joined without a conversion if their types are the
 same; where types differ, the values get the table's own type.
+
+SpooledBatches: batches that wait in memory up to a bound, and beyond it in a temporary file.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.acid.row_id import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.change_set.default_columns import DefaultColumns
-from mutation_api.change_set.layout import ROW_ID_FIELDS, ChangeLayout, GivenColumn, match_columns
-from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.reader.split_rows import full_row_id_type
+from mutation_api.errors import DeltaWriteError, RecordLayoutError, RecordValueError
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.format.plain_array import plain_array
+from mutation_api.read.snapshot_reader import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.hive_type import arrow_type, parse_hive_type
-from mutation_api.types.plain_array import plain_array
+from mutation_api.write.layout import ROW_ID_FIELDS, ChangeLayout, DefaultColumns, GivenColumn, match_columns
 
-__all__ = ["DELETE", "INSERT", "OPERATION", "UPDATE", "ChangePart", "PartLayout", "joined"]
+__all__ = [
+    "DELETE",
+    "INSERT",
+    "OPERATION",
+    "UPDATE",
+    "ChangePart",
+    "MemoryShare",
+    "PartLayout",
+    "SpooledBatches",
+    "joined",
+]
+
 
 OPERATION = "__operation"
 """The column of operations in a joined change set; a name that hardly any table has."""
@@ -244,3 +260,74 @@ def _ignored(table: AcidTable, operation: str, fields: Sequence[pa.Field]) -> se
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+class MemoryShare:
+    """Memory that several collections share.
+
+    Args:
+        byte_count: its size.
+    """
+
+    def __init__(self, byte_count: int) -> None:
+        self._left = byte_count
+
+    def took(self, byte_count: int) -> bool:
+        """Take so many bytes if they are left; whether they were."""
+        fits = byte_count <= self._left
+        self._left -= byte_count if fits else 0
+        return fits
+
+
+class SpooledBatches:
+    """Batches of one schema, in the order in which they were added; they can be read any number of times.
+
+    Args:
+        schema: their schema.
+        share: the memory for them. What does not fit goes to a file in the directory for temporary files,
+            which has no name and vanishes with the process.
+    """
+
+    def __init__(self, schema: pa.Schema, share: MemoryShare) -> None:
+        self.schema = schema
+        self._share = share
+        self._held: list[pa.RecordBatch] = []
+        self._file: IO[bytes] | None = None
+        self._writer: pa.RecordBatchWriter | None = None
+        self.row_count = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch. Raises DeltaWriteError if the temporary file could not be written."""
+        self.row_count += batch.num_rows
+        if self._file is None and self._share.took(batch.nbytes):
+            self._held.append(batch)
+            return
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="hive-changes-")  # noqa: SIM115
+                self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, mode="w"), self.schema)
+            assert self._writer is not None
+            self._writer.write_batch(batch)
+        except OSError as error:
+            raise DeltaWriteError(f"changes could not be written to a temporary file: {error}") from error
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """The batches. Raises DeltaWriteError if the temporary file could not be completed or read."""
+        yield from self._held
+        if self._file is None:
+            return
+        try:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(pa.PythonFile(self._file, mode="r"))
+        except OSError as error:
+            raise DeltaWriteError(f"changes could not be read from a temporary file: {error}") from error
+
+    def close(self) -> None:
+        """Forget the batches, and remove the file."""
+        self._held = []
+        self._writer = None
+        if self._file is not None:
+            self._file.close()

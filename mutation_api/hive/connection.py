@@ -1,4 +1,9 @@
-"""connect: the metastore, and from there transactions and snapshots over its tables."""
+"""``connect``, the connection, and its snapshots.
+
+HiveSnapshot: a consistent view of some tables, as a ``with`` block.
+
+connect: the metastore, and from there transactions and snapshots over its tables.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +16,116 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import InvalidConfigurationError, MetastoreError
 from metastore_client.hive_site import MetastoreConfig
 from metastore_client.remote import thrift_client
-from mutation_api.client.builder import (
+from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
+from mutation_api.hive.hive_table import SnapshotTable
+from mutation_api.hive.hive_transaction import HiveTransaction
+from mutation_api.storage.hadoop_settings import log_in_as_spark
+from mutation_api.table.acid_table import WriterOptions
+from mutation_api.transaction.builder import (
     LOCK_TIMEOUT_SECONDS_DEFAULT,
     MetastoreTarget,
     MutatorClientBuilder,
     user_of,
 )
-from mutation_api.client.late_aborts import close_after_aborts
-from mutation_api.client.listener import LockFailureListener, SaidByTheNextStep
-from mutation_api.client.lock import WriteLock
-from mutation_api.client.mutator_client import MutatorClient, ask_settings
-from mutation_api.client.one_process import NotPickled
-from mutation_api.client.past_snapshot import AsOf
-from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
-from mutation_api.hive.hive_snapshot import HiveSnapshot
-from mutation_api.hive.hive_transaction import HiveTransaction
-from mutation_api.local.local_options import LocalOptions
-from mutation_api.storage.keytab_login import log_in_as_spark
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.commit_outcome import close_after_aborts
+from mutation_api.transaction.listener import LockFailureListener, SaidByTheNextStep
+from mutation_api.transaction.lock import WriteLock
+from mutation_api.transaction.mutator_client import MutatorClient, ask_settings
+from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
+from mutation_api.transaction.snapshot import NotPickled, Snapshot
+from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["Hive", "connect"]
+__all__ = ["Hive", "HiveSnapshot", "connect"]
+
+
+class HiveSnapshot(NotPickled):
+    """The tables as they are when its block begins. Made by ``Hive.snapshot``.
+
+    Its read lock keeps Hive from removing the files. Other transactions change the tables meanwhile.
+
+    Args:
+        client: not connected yet; it is closed with the snapshot.
+        tables: ``database.table``.
+        local: memory and threads.
+        as_of: the point in the past; None: now.
+    """
+
+    WHAT = "a snapshot"
+
+    def __init__(
+        self,
+        client: MutatorClient,
+        tables: Sequence[str],
+        local: LocalOptions,
+        as_of: AsOf | None = None,
+    ) -> None:
+        self._client = client
+        self._names = tables
+        self._local = local
+        self._as_of = as_of
+        self._snapshot: Snapshot | PastSnapshot | None = None
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed."""
+        return self._is_over
+
+    def open(self) -> HiveSnapshot:
+        """Open it, as the ``with`` statement does; returns self. Does nothing if it is open.
+
+        Raises:
+            TransactionStateError: it was closed.
+            TableNotMutableError: a table does not exist or has no ROW__IDs.
+            DirectoryStateError: a compaction took the past that is asked for.
+            LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
+        """
+        if self._is_over:
+            raise TransactionStateError("the snapshot is closed: take another one")
+        if self._snapshot is None:
+            try:
+                self._snapshot = self._opened(self._client.connect())
+            except BaseException:
+                self.close()
+                raise
+        return self
+
+    def _opened(self, client: MutatorClient) -> Snapshot | PastSnapshot:
+        if self._as_of is None:
+            return client.open_snapshot(*self._names)
+        return client.open_snapshot(*self._names, as_of=self._as_of)
+
+    def table(self, name: str) -> SnapshotTable:
+        """One of its tables.
+
+        Raises:
+            TransactionStateError: it is not open.
+            ConfigurationError: it does not hold the table.
+        """
+        if self._snapshot is None:
+            raise TransactionStateError(
+                "the snapshot is not open: use it in a with statement, or call open()"
+            )
+        return SnapshotTable(self._snapshot, name, self._local)
+
+    def close(self) -> None:
+        """Release the lock. May be called twice."""
+        self._is_over = True
+        self._client.close()
+
+    def __enter__(self) -> HiveSnapshot:
+        """Open."""
+        return self.open()
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
 
 
 def connect(

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.change_set.layout import OPERATION_COLUMN_DEFAULT
-from mutation_api.changes.duplicates import FirstBy
-from mutation_api.changes.local_merge.merge import LocalMerge, local_merge
-from mutation_api.client.transaction import Transaction
 from mutation_api.hive.change_part import DELETE, INSERT, UPDATE
 from mutation_api.hive.table_changes import TableChanges
-from mutation_api.local.local_options import LocalOptions
-from mutation_api.reader.read_ahead import WAITING_BYTES_DEFAULT
-from mutation_api.scan import TimestampForm
-from mutation_api.scan.table_scan import TableScan
-from mutation_api.scan.table_view import open_table
-from mutation_api.table.snapshot_view import SnapshotView
+from mutation_api.merge.clauses import FirstBy
+from mutation_api.merge.local_merge import LocalMerge, local_merge
+from mutation_api.orc.read.column_reader import TimestampForm
+from mutation_api.read.read_ahead import WAITING_BYTES_DEFAULT
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import open_table
+from mutation_api.table.acid_table import SnapshotView
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
+from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["HiveTable", "SnapshotTable"]
 

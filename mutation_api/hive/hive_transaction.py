@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.one_process import OfOneProcess
-from mutation_api.client.transaction import Transaction
-from mutation_api.client.transaction_state import ended_meanwhile
-from mutation_api.client.transaction_summary import TransactionSummary
 from mutation_api.errors import TransactionStateError
+from mutation_api.hive.change_part import MemoryShare
 from mutation_api.hive.hive_table import HiveTable
-from mutation_api.hive.spooled_batches import MemoryShare
 from mutation_api.hive.table_changes import TableChanges
-from mutation_api.local.local_options import LocalOptions
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.table.acid_table import WriterOptions
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.snapshot import OfOneProcess
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
+from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["HiveTransaction"]
 

@@ -10,18 +10,23 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from mutation_api.change_set.apply_summary import ApplySummary
-from mutation_api.changes.local_merge.merge import LocalMerge
-from mutation_api.client.transaction import Transaction
 from mutation_api.errors import TransactionStateError
-from mutation_api.hive.change_part import OPERATION, ChangePart, PartLayout, joined
-from mutation_api.hive.spooled_batches import MemoryShare, SpooledBatches
-from mutation_api.local.apply import apply_arrow
-from mutation_api.local.arrow_input import changes_reader
-from mutation_api.local.local_options import LocalOptions
-from mutation_api.table.acid_table import AcidTable, TableRole
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.types.timestamp_units import exact_unit
+from mutation_api.format.timestamps import exact_unit
+from mutation_api.hive.change_part import (
+    OPERATION,
+    ChangePart,
+    MemoryShare,
+    PartLayout,
+    SpooledBatches,
+    joined,
+)
+from mutation_api.merge.local_merge import LocalMerge
+from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.apply import apply_arrow
+from mutation_api.write.arrow_input import changes_reader
+from mutation_api.write.forecast import ApplySummary
+from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["TableChanges"]
 
@@ -94,7 +99,7 @@ class TableChanges:
         options: WriterOptions | None,
         local: LocalOptions,
     ) -> None:
-        """Collect the change set of a merge; takes what :func:`~mutation_api.local.apply.apply_arrow` takes.
+        """Collect the change set of a merge; takes what :func:`~mutation_api.write.apply.apply_arrow` takes.
 
         Raises: TransactionStateError, see :meth:`check_first`.
         """
@@ -146,7 +151,7 @@ class TableChanges:
     def write(self, local: LocalOptions, options: WriterOptions | None) -> ApplySummary | None:
         """Write everything as one change set; None if there is nothing.
 
-        Raises: see :func:`~mutation_api.local.apply.apply_arrow`.
+        Raises: see :func:`~mutation_api.write.apply.apply_arrow`.
         """
         if not self._parts:
             return None

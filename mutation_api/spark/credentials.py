@@ -1,34 +1,174 @@
-"""Workers' credentials for storage: delegation tokens that Spark's driver requests for them.
+"""Credentials of a job, and tokens that are renewed.
+
+Keeps the delegation tokens of a driver's jobs alive, and gives one set of them to all of its jobs.
+
+A NameNode renews a token for the user that it was issued to, if this user logs in by Kerberos. The token
+itself stays the same, so workers notice nothing. Only tokens of HDFS are renewed; others (of a KMS) live for
+as long as they were issued.
+
+Workers' credentials for storage: delegation tokens that Spark's driver requests for them.
 
 A worker on a cluster has no ticket, and the token file that it was started with expires. So each job carries
-tokens of the driver. They are issued to the driver's user, who may also renew them: :mod:`.token_renewal`
+tokens of the driver. They are issued to the driver's user, who may also renew them: :mod:`.credentials`
 does so as long as the driver has a ticket or a keytab. So a job may take as long as a token can live at most:
 a week (``dfs.namenode.delegation.token.max-lifetime``). One that is not renewed lives for a day.
 
-This module and :mod:`.token_renewal` are the only ones that call Hadoop in the driver's JVM.
+This module and :mod:`.credentials` are the only ones that call Hadoop in the driver's JVM.
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import logging
-from collections.abc import Iterable, Sequence
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkContext
 
-from mutation_api.errors import WorkerError
+from mutation_api.errors import ConfigurationError, WorkerError
 from mutation_api.spark.jvm import hadoop_configuration, jvm_of
-from mutation_api.spark.token_renewal import TokenKeeper, ticket_cache, with_ticket
 from mutation_api.storage.connect import settings, token_issuers
-from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.hdfs.token_file import HDFS_KIND, private_file
-from mutation_api.storage.keytab_login import has_keytab, log_in_as_spark
+from mutation_api.storage.hadoop_settings import (
+    HDFS_KIND,
+    TICKETS,
+    HadoopSettings,
+    fresh_ticket_cache,
+    has_keytab,
+    last_seconds,
+    log_in_as_spark,
+    private_file,
+)
 from mutation_api.storage.location import Location
 
-__all__ = ["worker_settings"]
+__all__ = ["TokenKeeper", "ticket_cache", "with_ticket", "worker_settings"]
+
 
 logger = logging.getLogger(__name__)
+
+_PAUSE_SECONDS_MIN = 1.0
+_FILE_SYSTEM_OF_SERVICE = "ha-hdfs:"
+
+
+def ticket_cache() -> Path | None:
+    """The file of tickets of this process, where Java looks for it; None without one."""
+    found = fresh_ticket_cache()
+    if found is None:
+        name = os.environ.get(TICKETS) or f"/tmp/krb5cc_{os.getuid()}"
+        found = Path(name.removeprefix("FILE:"))
+    return found if found.is_file() else None
+
+
+@contextlib.contextmanager
+def with_ticket(jvm: Any, configuration: Any, issuer: str, cache: Path) -> Iterator[Any]:
+    """A file system that is logged in to by the tickets in a file, whatever Spark's own user has."""
+    apart = jvm.org.apache.hadoop.conf.Configuration(configuration)
+    apart.set("hadoop.security.kerberos.ticket.cache.path", str(cache))
+    files = jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(issuer), apart, None)
+    try:
+        yield files
+    finally:
+        files.close()
+
+
+class TokenKeeper:
+    """The tokens that a driver was issued, by their issuers; a thread renews them while the driver runs."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._kept: dict[tuple[str, ...], _Kept] = {}
+
+    def tokens(self, context: SparkContext, issuers: Sequence[str]) -> bytes | None:
+        """Tokens of these issuers that are alive and will be for long; None: new ones are needed."""
+        with self._guard:
+            kept = self._kept.get(tuple(issuers))
+        return kept.tokens if kept is not None and kept.is_good_for(context) else None
+
+    def keep(self, context: SparkContext, issuers: Sequence[str], tokens: bytes, credentials: Any) -> None:
+        """Keep new tokens, in the form of Hadoop's file and as Hadoop's Credentials, and renew them."""
+        kept = _Kept(context, tokens, credentials)
+        if kept.start():
+            with self._guard:
+                self._kept[tuple(issuers)] = kept
+
+
+class _Kept:
+    """Tokens of one time. They are renewed until others could live twice as long, and the jobs with them."""
+
+    def __init__(self, context: SparkContext, tokens: bytes, credentials: Any) -> None:
+        self.tokens = tokens
+        self._context = context
+        self._credentials = credentials
+        self._issued = time.time()
+        self._last = last_seconds(tokens) or self._issued
+        self._valid_until = self._issued  # until the first renewal tells more
+
+    def is_good_for(self, context: SparkContext) -> bool:
+        now = time.time()
+        half = self._issued + (self._last - self._issued) / 2  # others would live longer from then on
+        return context is self._context and now < half and now < self._valid_until
+
+    def start(self) -> bool:
+        """Renew once, which tells how long they are valid, then go on in a thread; False if that fails."""
+        if not self._renew():
+            return False
+        threading.Thread(target=self._go_on, name="hive-mutation-tokens", daemon=True).start()
+        return True
+
+    def _go_on(self) -> None:
+        """Renew at half of the time that is left; so after a failure, too, until none is left."""
+        while self._is_running() and time.time() < self._valid_until < self._last:
+            time.sleep(max(_PAUSE_SECONDS_MIN, (self._valid_until - time.time()) / 2))
+            if self._is_running():
+                self._renew()
+
+    def _is_running(self) -> bool:
+        return SparkContext._active_spark_context is self._context
+
+    def _renew(self) -> bool:
+        try:
+            self._valid_until = self._renewed()
+        except (Py4JError, ConfigurationError, OSError) as error:
+            if self._is_running():
+                reason = str(getattr(error, "java_exception", None) or error).splitlines()[0]
+                logger.warning(
+                    "the delegation tokens of the workers could not be renewed: %s; they end at %s, the "
+                    "driver needs a valid ticket or keytab (see klist, spark.kerberos.keytab)",
+                    reason,
+                    self._said_end(),
+                )
+            return False
+        return True
+
+    def _said_end(self) -> str:
+        if self._valid_until <= self._issued:
+            return "dfs.namenode.delegation.token.renew-interval after their issue"
+        return datetime.datetime.fromtimestamp(self._valid_until, datetime.UTC).isoformat(timespec="seconds")
+
+    def _renewed(self) -> float:
+        """Until when they are valid, in seconds since 1970."""
+        cache = ticket_cache()
+        if cache is None:
+            raise ConfigurationError("there is no ticket any more")
+        jvm = jvm_of(self._context)
+        ends = [
+            self._renewed_token(jvm, token, cache)
+            for token in self._credentials.getAllTokens().toArray()
+            if token.getKind().toString() == HDFS_KIND
+        ]
+        return min(ends, default=self._last)
+
+    def _renewed_token(self, jvm: Any, token: Any, cache: Path) -> float:
+        service = str(token.getService().toString())
+        issuer = f"hdfs://{service.removeprefix(_FILE_SYSTEM_OF_SERVICE)}/"
+        with with_ticket(jvm, hadoop_configuration(self._context), issuer, cache) as files:
+            return float(files.getClient().getNamenode().renewDelegationToken(token)) / 1000
+
 
 _KINDS = (HDFS_KIND, "kms-dt")
 """The kinds of tokens that storage needs. Other secrets stay in the driver."""

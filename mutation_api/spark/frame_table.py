@@ -1,9 +1,21 @@
-"""create_table: an ACID table with the columns of a DataFrame's schema."""
+"""Types and columns of DataFrames for a table, and batches of rows.
+
+create_table: an ACID table with the columns of a DataFrame's schema.
+
+The Arrow types of Spark's values, of those types alone whose values Arrow receives as what they are.
+
+Sizes of the Arrow batches in which Spark passes rows to Python.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -18,6 +30,8 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
+    NumericType,
     ShortType,
     StringType,
     StructType,
@@ -29,9 +43,11 @@ from pyspark.sql.types import (
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.errors import RecordLayoutError
+from mutation_api.spark.versions import in_force, users_own
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
-__all__ = ["create_table", "hive_columns"]
+__all__ = ["BATCH_ROWS_MAX", "arrow_type_of", "counted_by_rows", "create_table", "hive_columns"]
+
 
 _PLAIN_TYPES: dict[type[DataType], str] = {
     BooleanType: "boolean",
@@ -147,3 +163,81 @@ def _hive_type(spark_type: DataType, path: str) -> str:
             f"column {path}: no Hive column holds Spark's type {spark_type.simpleString()}"
         )
     return found
+
+
+_PLAIN = (
+    BinaryType,
+    BooleanType,
+    CharType,
+    DateType,
+    NullType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+
+def arrow_type_of(spark_type: DataType) -> pa.DataType:
+    """The Arrow type of a Spark type.
+
+    A type of a user comes as what it is stored as, and a VARIANT as the bytes of its encoding. So any type
+    that is not listed here is refused.
+
+    Raises:
+        TypeError: it is, or contains, a type that is refused, or Spark has no Arrow type for it.
+    """
+    for each in _parts(spark_type):
+        if not isinstance(each, _PLAIN):
+            raise TypeError(
+                f"values of Spark's type {each.simpleString()} have no type of Hive: cast them first, for "
+                "example to strings or numbers"
+            )
+    try:
+        return to_arrow_type(spark_type)
+    except (PySparkException, ValueError) as error:
+        raise TypeError(str(error)) from error
+
+
+def _parts(spark_type: DataType) -> Iterator[DataType]:
+    """The types in it that are not nested."""
+    if isinstance(spark_type, ArrayType):
+        yield from _parts(spark_type.elementType)
+    elif isinstance(spark_type, MapType):
+        yield from _parts(spark_type.keyType)
+        yield from _parts(spark_type.valueType)
+    elif isinstance(spark_type, StructType):
+        for field in spark_type.fields:
+            yield from _parts(field.dataType)
+    else:
+        yield spark_type
+
+
+BATCH_ROWS_MAX = 4096
+"""Maximum rows of a batch whose bytes are not counted: 64 MiB if rows have 16 KiB."""
+
+_MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NO_LIMIT = str(2**31 - 1)
+
+
+@contextlib.contextmanager
+def counted_by_rows(spark: SparkSession) -> Iterator[None]:
+    """Let jobs that begin in the block limit batches by rows only, to at most BATCH_ROWS_MAX.
+
+    Spark sums up the bytes of a batch again for each row, which takes longer than writing the row (measured:
+    more than half of the time to Python). A user's own limit of bytes turns this off, and a user's lower
+    limit of rows is kept. Other queries that the session begins meanwhile get the same batches. Versions of
+    Spark that do not count bytes ignore that setting.
+
+    Args:
+        spark: the session of the jobs.
+    """
+    if users_own(spark, _MAX_BYTES) is not None:
+        yield
+        return
+    rows = int(str(spark.conf.get(_MAX_ROWS)))
+    limit = min(rows, BATCH_ROWS_MAX) if rows > 0 else BATCH_ROWS_MAX
+    with in_force(spark, {_MAX_ROWS: str(limit), _MAX_BYTES: _NO_LIMIT}):
+        yield

@@ -1,8 +1,12 @@
-"""Access to objects of Spark's JVM that PySpark keeps private. No other module accesses them.
+"""Everything that uses the JVM of a session.
+
+Access to objects of Spark's JVM that PySpark keeps private. No other module accesses them.
 
 Spark's public API does not show what an expression reads, whether it is deterministic, or how large a cached
 DataFrame is, and it converts bytes to text on the way to Python. A Spark Connect session has no local JVM:
 functions that take a session or a DataFrame refuse one with ConfigurationError.
+
+The session to use if the caller names none.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ __all__ = [
     "analyzed_plan",
     "estimated_bytes",
     "frame_of_batches",
+    "given_or_active",
     "hadoop_configuration",
     "is_deterministic",
     "is_surely_empty",
@@ -165,3 +170,18 @@ def _refuse_connect(spark: SparkSession) -> None:
             "a Spark Connect session cannot be used: change sets and snapshots are jobs over RDDs, which it "
             "lacks; start a classic session (without SparkSession.builder.remote() and SPARK_REMOTE)"
         )
+
+
+def given_or_active(spark: SparkSession | None) -> SparkSession:
+    """The given session, else this thread's active one.
+
+    Raises:
+        ConfigurationError: there is neither.
+    """
+    session = SparkSession.getActiveSession() if spark is None else spark
+    if session is None:
+        raise ConfigurationError(
+            "there is no active Spark session: start one (SparkSession.builder.getOrCreate(), or "
+            "mutation_api.local_session() on this machine), or name one with spark=…"
+        )
+    return session

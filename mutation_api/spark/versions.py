@@ -1,4 +1,8 @@
-"""What differs between Spark 3.5, 4.0 and 4.1 to 4.3, behind one interface.
+"""Releases of Spark: differences, settings for a block, and SQL literals.
+
+Settings of a session that hold for a block, and are afterwards as the user had them.
+
+What differs between Spark 3.5, 4.0 and 4.1 to 4.3, behind one interface.
 
 No other module asks for a version, or names what one of them lacks. What these versions lack, and what is
 used instead:
@@ -19,8 +23,10 @@ a log of each error          Spark 4.0      nothing to do: :func:`unlogged_error
 ===========================  =============  ==================================================================
 
 Not used at all, since every version has something as good: shuffles by a partition's number (Spark 4.1; see
-:mod:`~mutation_api.spark.task_choice`), ``min_by`` of several rows (4.2), variants (4.0), and the module
+:mod:`~mutation_api.spark.tasks`), ``min_by`` of several rows (4.2), variants (4.0), and the module
 ``pyspark.core`` (4.0).
+
+Values as Columns of Spark.
 """
 
 from __future__ import annotations
@@ -56,8 +62,7 @@ from pyspark.sql.types import (
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.spark.jvm import frame_of_batches, sql_state
-from mutation_api.spark.quoted_name import quoted
-from mutation_api.spark.session_settings import in_force, users_own
+from mutation_api.table.row_type import quoted
 
 __all__ = [
     "ANSI",
@@ -68,12 +73,75 @@ __all__ = [
     "computed",
     "data_type",
     "frame_of_arrow",
+    "in_force",
     "is_data_exception",
     "java_versions",
     "lenient_part",
+    "spark_literal",
     "try_cast",
     "unlogged_errors",
+    "users_own",
 ]
+
+
+_guard = threading.Lock()
+
+
+@dataclass
+class _Changed:
+    """A setting that running blocks have changed: their number, and the user's value, None if not set."""
+
+    blocks: int
+    before: str | None
+
+
+_changed: dict[tuple[SparkSession, str], _Changed] = {}
+
+
+@contextlib.contextmanager
+def in_force(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Let settings hold for what the session begins within the block, by whomever.
+
+    Blocks may overlap; the first one sets the values, the last one takes them back.
+    """
+    with _guard:
+        for name, value in settings.items():
+            _begin(spark, name, value)
+    try:
+        yield
+    finally:
+        with _guard:
+            for name in settings:
+                _end(spark, name)
+
+
+def users_own(spark: SparkSession, name: str) -> str | None:
+    """The value that the user gave a setting, whatever blocks have made of it; None if not set."""
+    with _guard:
+        known = _changed.get((spark, name))
+        return spark.conf.get(name, None) if known is None else known.before
+
+
+def _begin(spark: SparkSession, name: str, value: str) -> None:
+    known = _changed.get((spark, name))
+    if known is not None:
+        known.blocks += 1
+        return
+    _changed[spark, name] = _Changed(1, spark.conf.get(name, None))
+    spark.conf.set(name, value)
+
+
+def _end(spark: SparkSession, name: str) -> None:
+    known = _changed[spark, name]
+    known.blocks -= 1
+    if known.blocks:
+        return
+    del _changed[spark, name]
+    if known.before is None:
+        spark.conf.unset(name)
+    else:
+        spark.conf.set(name, known.before)
+
 
 SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 """Spark's version, major and minor."""
@@ -267,23 +335,23 @@ def _check_passes(name: str, kind: DataType) -> None:
 
 def _nullable(kind: DataType) -> DataType:
     """The type with all fields nullable, since a null struct has null fields."""
-    return _changed(kind, lambda each: each)
+    return _changed_type(kind, lambda each: each)
 
 
 def _without_zone(kind: DataType) -> DataType:
     """The type without time zones, which some versions want to know for Arrow's types."""
-    return _changed(kind, lambda each: TimestampNTZType() if isinstance(each, TimestampType) else each)
+    return _changed_type(kind, lambda each: TimestampNTZType() if isinstance(each, TimestampType) else each)
 
 
-def _changed(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:
+def _changed_type(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:
     """The type with its simple parts changed and all of it nullable."""
     match kind:
         case StructType():
-            return StructType([StructField(f.name, _changed(f.dataType, change)) for f in kind.fields])
+            return StructType([StructField(f.name, _changed_type(f.dataType, change)) for f in kind.fields])
         case ArrayType():
-            return ArrayType(_changed(kind.elementType, change))
+            return ArrayType(_changed_type(kind.elementType, change))
         case MapType():
-            return MapType(_changed(kind.keyType, change), _changed(kind.valueType, change))
+            return MapType(_changed_type(kind.keyType, change), _changed_type(kind.valueType, change))
         case _:
             return change(kind)
 
@@ -348,3 +416,27 @@ def unlogged_errors() -> Iterator[None]:
     finally:
         for log in logs:
             log.removeFilter(is_elsewhere)
+
+
+_NAMES = {
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.string(): "string",
+}
+
+
+def spark_literal(value: pa.Scalar) -> Column:
+    """A scalar of a type that is not nested as a Column; a timestamp is a wall clock."""
+    kind = value.type
+    name = f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _NAMES[kind]
+    plain = value.as_py()
+    if plain is not None and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
+        plain = str(plain)  # Spark takes a datetime for an instant
+    return sf.lit(plain).cast(name)

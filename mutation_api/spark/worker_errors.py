@@ -1,7 +1,13 @@
-"""Turns failures of a Spark job back into our own errors on the driver.
+"""Errors of workers, and of YARN's applications.
+
+Turns failures of a Spark job back into our own errors on the driver.
 
 A worker's error reaches the driver as text only, inside an exception of pyspark. Its message repeats Python's
 traceback and often the JVM's. The last line of Python's traceback names our class and its message.
+
+fail_on_yarn: a driver in a container of YARN ends its application as failed, with a message of its own.
+
+Spark itself tells YARN no more of a Python driver than its exit code.
 """
 
 from __future__ import annotations
@@ -19,9 +25,11 @@ from pyspark.sql import Column
 
 from mutation_api import errors
 from mutation_api.errors import MutationError, RecordValueError, WorkerError
+from mutation_api.spark.jvm import jvm_of_process
 from mutation_api.spark.versions import is_data_exception
 
-__all__ = ["raised_in_job", "translated_worker_errors", "worker_error_from_text"]
+__all__ = ["fail_on_yarn", "raised_in_job", "translated_worker_errors", "worker_error_from_text"]
+
 
 logger = logging.getLogger(__name__)
 
@@ -105,3 +113,28 @@ def _short_cause(text: str) -> str:
             return str(python_errors[-1])[:LONGEST_CAUSE]
     lines = [line.strip() for line in before_java_stack.splitlines() if line.strip()]
     return " ".join(lines[:FIRST_LINES])[:LONGEST_CAUSE]
+
+
+_MASTER = "org$apache$spark$deploy$yarn$ApplicationMaster$$master"
+
+
+def fail_on_yarn(message: str, code: int) -> None:
+    """End the application as failed; Spark then ends this process soon, and the attempt with it.
+
+    Without effect where there was no session, since YARN does not know the driver then; and in a Spark that
+    does this otherwise.
+
+    Args:
+        message: the application's diagnostics, for YARN's pages and for whoever submitted it.
+        code: exit code of the container.
+
+    Source: org.apache.spark.deploy.yarn.ApplicationMaster (``finish``), the same from Spark 3.5 to 4.3.
+    """
+    jvm = jvm_of_process()
+    if jvm is None:
+        return
+    # The JVM may be gone before it has answered.
+    with contextlib.suppress(Py4JError, OSError, TypeError):
+        companion = getattr(getattr(jvm.org.apache.spark.deploy.yarn, "ApplicationMaster$"), "MODULE$")
+        status = jvm.org.apache.hadoop.yarn.api.records.FinalApplicationStatus.FAILED
+        getattr(companion, _MASTER)().finish(status, code, message)

@@ -1,7 +1,11 @@
-"""Local disk: files of this machine and of its mounts.
+"""The local file system.
+
+Local disk: files of this machine and of its mounts.
 
 Why not ``pyarrow.fs.FileSystem.move``: it overwrites the target, and an overwritten file is a silent loss of
 rows.
+
+Links to files and directories, which only local disks have.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ import pyarrow as pa
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Staged, os_error
 
-__all__ = ["LocalStorage"]
+__all__ = ["LocalStorage", "without_links"]
+
 
 _OUTPUT_BUFFER_BYTES = 256 * 1024
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
@@ -211,3 +216,11 @@ def _rename(source: str, target: str) -> None:
         Path(source).rename(target)
     else:
         Path(source).unlink()
+
+
+def without_links(location: Location) -> Location:
+    """A local location with its links resolved, whether its target exists or not; others as given.
+
+    So a link stays in force when its file is replaced.
+    """
+    return location if location.local_path is None else Location.given(Path(location.local_path).resolve())

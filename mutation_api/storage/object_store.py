@@ -1,4 +1,13 @@
-"""What object stores have in common: locations that are keys, and files that appear in one request.
+"""Object stores: files without directories, and their input.
+
+SizedInput: a readable file of known size, over a function that returns bytes by their positions.
+
+Files of an object store: outputs that are sent when they are closed, and inputs that read ranges.
+
+A file is written to the local disk first. So memory is bounded, a failed request can be repeated, and the
+written bytes can be read again.
+
+What object stores have in common: locations that are keys, and files that appear in one request.
 
 There are no directories. A location counts as one if anything lies below it, or if another program left a
 mark for it. Such a mark is listed as a directory only.
@@ -12,15 +21,200 @@ from __future__ import annotations
 import abc
 import contextlib
 import errno
+import io
+import os
+import tempfile
 import uuid
-from collections.abc import Iterator
-from typing import IO, ClassVar, Generic, TypeVar
+from collections.abc import Callable, Iterator
+from typing import IO, Any, ClassVar, Generic, TypeVar
+
+import pyarrow as pa
 
 from mutation_api.storage.location import Location
-from mutation_api.storage.object_files import ObjectOutput
 from mutation_api.storage.protocol import Staged, os_error
 
-__all__ = ["ObjectStore", "check_uploaded_to"]
+__all__ = [
+    "TAIL_BYTES",
+    "ObjectOutput",
+    "ObjectStore",
+    "RangeReader",
+    "SizedInput",
+    "check_uploaded_to",
+    "nothing",
+    "opened",
+]
+
+
+class SizedInput(io.RawIOBase, abc.ABC):
+    """Subclasses fetch the bytes; they are never asked for bytes outside of the file.
+
+    Args:
+        size: of the file, in bytes.
+        name: of the file, for errors.
+    """
+
+    def __init__(self, size: int, name: str | None = None) -> None:
+        super().__init__()
+        self._size = size
+        self._name = name
+        self._position = 0
+
+    @abc.abstractmethod
+    def _bytes_at(self, start: int, stop: int) -> bytes:
+        """The bytes from ``start`` to before ``stop``, at least one. Raises OSError."""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """The position."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move the position, also past the end, and return it. Raises OSError."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        if start + offset < 0:
+            raise OSError(errno.EINVAL, "a position before the beginning", self._name)
+        self._position = start + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Up to ``size`` bytes; the rest of the file if it is negative; none at the end. Raises OSError."""
+        left = max(0, self._size - self._position)
+        count = left if size is None or size < 0 else min(size, left)
+        if not count:
+            return b""
+        data = self._bytes_at(self._position, self._position + count)
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        """The rest of the file."""
+        return self.read()
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer with the next bytes; returns their number."""
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+TAIL_BYTES = 64 * 1024
+"""Read when a file is opened: usually the footer of an ORC file, and a small file as a whole."""
+_FEWEST_READ_BYTES = 256 * 1024
+"""The least that later reads fetch: a request takes as long as this many bytes."""
+
+Send = Callable[[Staged, IO[bytes], int], Staged]
+"""Sends a body of this many bytes to the file that was begun."""
+
+
+class ObjectOutput:
+    """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`."""
+
+    def __init__(
+        self,
+        location: Location,
+        send: Send,
+        take_back: Callable[[Staged], object],
+        begin: Callable[[Location], Staged] = Staged,
+    ) -> None:
+        """:meth:`close` calls ``begin`` and ``send`` once. ``take_back`` removes what was sent, or an upload
+        that was only begun.
+        """
+        self._begin = begin
+        self._send = send
+        self._take_back = take_back
+        self._written = Staged(location)
+        self._is_closed = False
+        self._earlier: IO[bytes] | None = None
+        self._spool: IO[bytes] = _local_copy()
+
+    @property
+    def staged(self) -> Staged:
+        """The location of the file; after :meth:`close` the result of ``send``."""
+        return self._written
+
+    def write(self, data: bytes | memoryview | pa.Buffer) -> int:
+        """Append bytes to the local copy."""
+        return self._spool.write(data)
+
+    def restart(self) -> pa.NativeFile:
+        """The bytes written so far, in the local copy."""
+        self._earlier, self._spool = self._spool, _local_copy()
+        self._earlier.seek(0)
+        return pa.PythonFile(self._earlier, mode="r")
+
+    def close(self) -> None:
+        """Send the file."""
+        if self._is_closed:
+            return
+        with self._spool as spool:
+            size = spool.seek(0, os.SEEK_END)
+            spool.seek(0)
+            self._written = self._begin(self._written.location)
+            self._written = self._send(self._written, spool, size)
+        self._is_closed = True
+        self._drop_copies()
+
+    def discard(self) -> None:
+        """Drop the local copy, and take back what was sent or begun."""
+        self._drop_copies()
+        if self._is_closed or self._written.upload_id:
+            self._take_back(self._written)
+
+    def _drop_copies(self) -> None:
+        self._spool.close()
+        if self._earlier is not None:
+            self._earlier.close()
+
+
+def _local_copy() -> IO[bytes]:
+    """A file without a name on the local disk (``TMPDIR``)."""
+    return tempfile.TemporaryFile(prefix="hive-mutation-")
+
+
+class RangeReader(SizedInput):
+    """A file that is read by ranged requests; its end has been read already."""
+
+    def __init__(self, read: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
+        """``read`` gives the bytes from a start to before a stop."""
+        super().__init__(size)
+        self._read_range = read
+        self._known_start = size - len(tail)
+        self._known = tail
+
+    def _bytes_at(self, start: int, stop: int) -> bytes:
+        self._know(start, stop)
+        return self._known[start - self._known_start : stop - self._known_start]
+
+    def _know(self, start: int, stop: int) -> None:
+        """Load these bytes; bytes loaded before are dropped, except for the end of the file."""
+        if self._known_start <= start and stop <= self._known_start + len(self._known):
+            return
+        stop = min(self._size, max(stop, start + _FEWEST_READ_BYTES))
+        self._known = self._read_range(start, stop)
+        self._known_start = start
+
+
+def opened(read: Callable[[int, int], bytes], size: int) -> pa.NativeFile:
+    """A seekable stream over the bytes of an object; ``read`` gives those from a start to before a stop.
+
+    Its end is read at once. Raises what ``read`` raises.
+    """
+    if not size:
+        return nothing()
+    return pa.PythonFile(RangeReader(read, size, read(max(0, size - TAIL_BYTES), size)), mode="r")
+
+
+def nothing() -> pa.NativeFile:
+    """A stream without bytes: a store has no range of an empty file."""
+    return pa.PythonFile(io.BytesIO(b""), mode="r")
+
 
 _Head = TypeVar("_Head")
 

@@ -1,4 +1,6 @@
-"""Storage: the operations of a file system or an object store that writing, publishing and reading need.
+"""The protocol of storages, and the faults of a machine that are not the storage's.
+
+Storage: the operations of a file system or an object store that writing, publishing and reading need.
 
 Each kind of storage has its own module. Schemes are known in this package only.
 
@@ -6,10 +8,13 @@ Files are published in one of two ways. A file system stages a file under a hidd
 (``publishes_by_rename``). An object store cannot rename: it takes the parts of a multipart upload to the
 **final** key and shows nothing of it until the upload is completed, which is a request without data. In both
 cases the writer calls :meth:`Storage.stage`, and the committer calls :meth:`Storage.publish`.
+
+Which errors come from the machine that reads, and say nothing about a file.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +22,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from mutation_api.errors import ReadError
 from mutation_api.storage.location import Location
 
-__all__ = ["FileEntry", "OutputFile", "Staged", "Storage", "os_error"]
+__all__ = ["FileEntry", "OutputFile", "Staged", "Storage", "is_fault_of_machine", "os_error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,3 +202,17 @@ class Storage(Protocol):
 def os_error(number: int, location: Location) -> OSError:
     """An error as :class:`Storage` promises it; Python chooses the subclass by the number."""
     return OSError(number, os.strerror(number), str(location))
+
+
+def is_fault_of_machine(error: BaseException) -> bool:
+    """Whether a file may be sound although it could not be read.
+
+    The operating system gives its own errors a number (too many open files, no permission, no memory); those
+    of decoders have none. A missing file is one of the table.
+
+    Args:
+        error: of reading a file.
+    """
+    if isinstance(error, OSError):
+        return error.errno not in (None, errno.ENOENT)
+    return type(error) is ReadError

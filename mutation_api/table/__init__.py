@@ -1,1 +1,1 @@
-"""What travels from the driver to the workers."""
+"""The descriptor of a table that travels to workers, partitions, buckets, and SQL over rows."""

@@ -1,19 +1,54 @@
-"""AcidTable: the light, frozen descriptor of one table that the driver hands to workers."""
+"""The descriptor of a table, its serialized form, and the options of writers.
+
+AcidTable: the light, frozen descriptor of one table that the driver hands to workers.
+
+WriterOptions: user settings for the files that a job writes. They travel from the driver to the tasks.
+
+SnapshotView: what readers need of whoever holds a snapshot of tables.
+
+AcidTableSerializer: the text form of an AcidTable, for sending it to workers.
+
+``AcidTable:1:<payload>:<checksum>``: the payload is JSON, deflated, in URL-safe base64; the checksum is its
+CRC-32 in hexadecimal. The text is ASCII without blanks, line ends, quotes or ``$``, so it may be a Spark
+configuration value or an environment variable. Hive's own ``AcidTableV1:`` texts hold a Java object and
+cannot be read.
+"""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import enum
-from collections.abc import Mapping
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from metastore_client.model import PartitionInfo
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME
-from mutation_api.acid.bucket_codec import MAX_BUCKETS
-from mutation_api.acid.version import AcidVersion
-from mutation_api.errors import TransactionStateError
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.errors import ConfigurationError, TransactionStateError
+from mutation_api.format.event import MAX_BUCKETS
+from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 
-__all__ = ["AcidColumn", "AcidTable", "CheckConstraint", "TableRole"]
+__all__ = [
+    "BATCH_ROWS_DEFAULT",
+    "COMPRESSIONS",
+    "SORT_MEMORY_BYTES_DEFAULT",
+    "SORT_MEMORY_BYTES_MAX",
+    "STRIPE_BYTES_DEFAULT",
+    "ZLIB",
+    "AcidColumn",
+    "AcidTable",
+    "AcidTableSerializer",
+    "CheckConstraint",
+    "SnapshotView",
+    "TableRole",
+    "WriterOptions",
+]
 
 
 class TableRole(enum.Enum):
@@ -175,3 +210,178 @@ class AcidTable:
         if not partition_name:
             return self.location
         return self.partition_locations.get(partition_name) or self.location / partition_name
+
+
+STRIPE_BYTES_DEFAULT = 8 * 1024 * 1024
+"""The stripe size of Hive's own writer for deltas (64 MiB / ``orc.base.delta.ratio``)."""
+BATCH_ROWS_DEFAULT = 10_000
+"""Rows that a coordinator collects from single records before it encodes them."""
+SORT_MEMORY_BYTES_DEFAULT = 128 * 1024 * 1024
+"""In addition a Python worker needs about 150 MiB and a stripe."""
+SORT_MEMORY_BYTES_MAX = 2**31
+"""Arrow's arrays of texts safely hold at most half of it."""
+ZLIB = "zlib"
+"""Hive's codec if the table does not set one."""
+COMPRESSIONS = (ZLIB, "snappy", "lz4", "zstd", "none")
+"""Codecs that pyarrow and pyorc both write; ``AcidVersion.compressions`` says which ones a release reads."""
+
+
+@dataclass(frozen=True)
+class WriterOptions:
+    """Settings of the files that are written.
+
+    Attributes:
+        stripe_bytes: size at which a stripe is closed (with zlib, the size before compression); it also
+            bounds the memory of a writer.
+        batch_rows: rows per batch in which single records are encoded.
+        compression: one of COMPRESSIONS, or None for the table's own.
+        sort_memory_bytes: memory in which a Spark task sorts its changes, at most SORT_MEMORY_BYTES_MAX. The
+            rest is spilled to the executor's local disk. A coordinator ignores it.
+    """
+
+    stripe_bytes: int = STRIPE_BYTES_DEFAULT
+    batch_rows: int = BATCH_ROWS_DEFAULT
+    compression: str | None = None
+    sort_memory_bytes: int = SORT_MEMORY_BYTES_DEFAULT
+
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError if a setting is out of range."""
+        if self.stripe_bytes < 1 or self.batch_rows < 1:
+            raise ConfigurationError(
+                f"stripe_bytes ({self.stripe_bytes}) and batch_rows ({self.batch_rows}) must be 1 or more"
+            )
+        if not 1 <= self.sort_memory_bytes <= SORT_MEMORY_BYTES_MAX:
+            raise ConfigurationError(
+                f"sort_memory_bytes ({self.sort_memory_bytes}) must be in 1 to {SORT_MEMORY_BYTES_MAX}"
+            )
+        if self.compression is not None and self.compression.lower() not in COMPRESSIONS:
+            codecs = ", ".join(COMPRESSIONS)
+            raise ConfigurationError(f"compression {self.compression!r} is not one of {codecs}")
+
+
+class SnapshotView(Protocol):
+    """A begun transaction, a snapshot that a client opened, or a past one."""
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The transactions it sees, compactions among them."""
+        ...
+
+    def valid_ids(self, table_name: str) -> ValidIdList:
+        """Which of the ids in the files of one of its tables it sees."""
+        ...
+
+    def table(self, table_name: str) -> AcidTable:
+        """Descriptor of one of its tables."""
+        ...
+
+    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
+        """Partitions of one of its tables; none if it has no partition keys."""
+        ...
+
+    def check(self) -> None:
+        """Raise if its lock is lost."""
+        ...
+
+
+_VERSION = 1
+_FORM = re.compile(r"AcidTable:([0-9]+):([A-Za-z0-9_=-]*):([0-9a-f]{8})")
+_START = re.compile(r"AcidTable:([0-9]+):")
+_SHOWN_CHARACTERS = 60
+_MAX_BYTES = 128 << 20
+"""A partition takes some 200 bytes."""
+_ROWS_OF_FIELDS: dict[str, type] = {
+    "columns": AcidColumn,
+    "partition_keys": AcidColumn,
+    "checks": CheckConstraint,
+}
+"""Fields of AcidTable that are tuples of a class whose fields are plain values."""
+
+_DAMAGE = (LookupError, ValueError, TypeError, AttributeError, RecursionError)
+"""Errors of a text that is not what :meth:`AcidTableSerializer.encode` writes."""
+
+
+class AcidTableSerializer:
+    """Turns an AcidTable into text and back."""
+
+    @staticmethod
+    def encode(table: AcidTable) -> str:
+        """Write a table as text."""
+        fields = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}
+        for name in _ROWS_OF_FIELDS:
+            fields[name] = [dataclasses.astuple(each) for each in fields[name]]
+        fields["partition_spellings"] = dict(table.partition_spellings)
+        fields["ambiguous_partitions"] = {c: [*names] for c, names in table.ambiguous_partitions.items()}
+        fields["location"] = str(table.location)
+        fields["partition_locations"] = {name: str(at) for name, at in table.partition_locations.items()}
+        fields["version"] = table.version.value
+        fields["role"] = table.role.value
+        text = json.dumps(fields, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+        payload = base64.urlsafe_b64encode(zlib.compress(text.encode("ascii"))).decode("ascii")
+        return f"AcidTable:{_VERSION}:{payload}:{_checksum(payload)}"
+
+    @staticmethod
+    def decode(text: str) -> AcidTable:
+        """Read what :meth:`encode` wrote.
+
+        Raises:
+            ConfigurationError: the text is something else, is damaged, or comes from a newer release.
+        """
+        payload = _payload(text)
+        try:
+            fields = json.loads(_unpacked(base64.urlsafe_b64decode(payload)))
+            for name, kind in _ROWS_OF_FIELDS.items():
+                fields[name] = tuple(kind(*values) for values in fields[name])
+            fields["bucket_columns"] = tuple(fields["bucket_columns"])
+            fields["location"] = Location.parse(fields["location"])
+            locations = fields["partition_locations"].items()
+            fields["partition_locations"] = {name: Location.parse(text) for name, text in locations}
+            ambiguous = fields["ambiguous_partitions"].items()
+            fields["ambiguous_partitions"] = {name: tuple(others) for name, others in ambiguous}
+            fields["version"] = AcidVersion(fields["version"])
+            fields["role"] = TableRole(fields["role"])
+            _check_names(fields)
+            return AcidTable(**fields)
+        except (*_DAMAGE, OSError, zlib.error) as error:
+            raise ConfigurationError(f"damaged table text {_shown(text)}: {error}") from error
+
+
+def _unpacked(packed: bytes) -> bytes:
+    """Raises ValueError: it is longer than any table's text, and would take all memory."""
+    unpacking = zlib.decompressobj()
+    found = unpacking.decompress(packed, _MAX_BYTES)
+    if not unpacking.eof:
+        raise ValueError(f"it is cut off, or has more than {_MAX_BYTES:,} bytes")
+    return found
+
+
+def _payload(text: str) -> str:
+    start = _START.match(text)
+    if not start:
+        raise ConfigurationError(f"not a serialized table: {_shown(text)} (expected AcidTable:{_VERSION}:…)")
+    version = int(start.group(1))
+    if version != _VERSION:
+        raise ConfigurationError(
+            f"serialized table of version {version}, this release reads version {_VERSION}: "
+            "use the same release on driver and workers"
+        )
+    form = _FORM.fullmatch(text)
+    if not form or _checksum(form.group(2)) != form.group(3):
+        raise ConfigurationError(
+            f"damaged table text {_shown(text)} ({len(text)} characters): it was cut or changed"
+        )
+    return form.group(2)
+
+
+def _check_names(fields: dict[str, object]) -> None:
+    expected = {field.name for field in dataclasses.fields(AcidTable)}
+    if set(fields) != expected:
+        raise ValueError(f"fields that differ: {sorted(set(fields) ^ expected)}")
+
+
+def _checksum(payload: str) -> str:
+    return f"{zlib.crc32(payload.encode('ascii')):08x}"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")

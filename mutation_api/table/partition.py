@@ -1,14 +1,20 @@
-"""Partition values and the names of partitions: typed values <-> Hive's text <-> escaped warehouse path.
+"""Partitions: names, values, columns, and partitions that do not exist yet.
+
+Partition values and the names of partitions: typed values <-> Hive's text <-> escaped warehouse path.
 
 The metastore compares names exactly and checks nothing: ``hr=1`` and ``hr=01`` are two partitions. So values
 are always written as Hive's SQL writes them, and a partition that another writer spelled differently is found
 through :func:`canonical_partition_name`.
+
+Partition columns as Arrow: their types, and their values in the rows of a partition. Pure.
+
+Refuses partitions that do not exist and may not be created; one text for planning and commit. Pure.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -23,13 +29,12 @@ from metastore_client.partition_name import (
     unescape_path_name,
 )
 from metastore_client.partition_name import parse_partition_name as _parse_pairs
-from mutation_api.errors import RecordLayoutError, RecordValueError, listed
+from mutation_api.errors import PartitionCreationError, RecordLayoutError, RecordValueError, listed
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.hive_type import INTEGER_KINDS, HiveType, MisfitError, arrow_type, parse_hive_type
+from mutation_api.format.number_text import texts_of_decimals
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_value import stored_partition_value
-from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.decimal_text import texts_of_decimals
-from mutation_api.types.hive_type import INTEGER_KINDS, HiveType, arrow_type, parse_hive_type
-from mutation_api.types.misfit import MisfitError
 
 __all__ = [
     "DEFAULT_PARTITION_NAME",
@@ -37,15 +42,19 @@ __all__ = [
     "MAX_PARTITION_VALUE_LENGTH",
     "as_partition_stores",
     "canonical_partition_name",
+    "check_may_create",
     "escape_path_name",
     "existing_name",
     "null_text_of",
     "parse_partition_name",
     "partition_name",
     "partition_names",
+    "partition_scalars",
     "partition_texts",
+    "partition_type",
     "unescape_path_name",
 ]
+
 
 MAX_PARTITION_VALUE_LENGTH = 256
 """Width, in characters, of the column that holds one value in the metastore's database (PART_KEY_VAL)."""
@@ -360,3 +369,41 @@ _TEXTS: dict[str, Callable[[pa.Array, HiveType], pa.Array]] = {
     "date": _plain_texts,
     "timestamp": _timestamp_texts,
 }
+
+
+def partition_type(key: AcidColumn) -> pa.DataType:
+    """Arrow type of a partition column. Timestamps have microseconds, the finest unit that is parsed."""
+    return arrow_type(parse_hive_type(key.type), timestamp_unit="us")
+
+
+def partition_scalars(
+    table: AcidTable, name: str, wanted: Collection[AcidColumn] | None = None
+) -> dict[str, pa.Scalar]:
+    """Typed values of the partition columns in a partition's rows; empty for an unpartitioned table.
+
+    Only the texts of ``wanted`` columns are parsed; None for all.
+
+    A text that is no value of its column's type is NULL, as in Hive.
+
+    Raises:
+        RecordValueError: a timestamp has nanoseconds, or the column's type is none of a partition column.
+    """
+    texts = parse_partition_name(name) if table.partition_keys else ()
+    return {
+        key.name: pa.scalar(
+            stored_partition_value(text, parse_hive_type(key.type), table.null_partition_text),
+            partition_type(key),
+        )
+        for key, text in zip(table.partition_keys, texts, strict=True)
+        if wanted is None or key in wanted
+    }
+
+
+def check_may_create(table: AcidTable, missing: Collection[str]) -> None:
+    """Raise PartitionCreationError if there are missing partitions, and the table may not get new ones."""
+    if missing and not table.create_partitions:
+        raise PartitionCreationError(
+            f"table {table.full_name}: partitions {listed(sorted(missing))} do not exist; create them, or "
+            "let this library create them: --create-partitions of a command, create_partitions=True of "
+            "hive.transaction(…) or add_sink_table(…) in Python"
+        )

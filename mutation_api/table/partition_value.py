@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.errors import RecordValueError
-from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.decimal_text import exact_decimal
-from mutation_api.types.hive_type import INTEGER_BITS, INTEGER_KINDS, HiveType, parse_hive_type
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.hive_type import INTEGER_BITS, INTEGER_KINDS, HiveType, parse_hive_type
+from mutation_api.format.number_text import exact_decimal
 
 __all__ = ["partition_value", "stored_partition_value"]
 

@@ -1,16 +1,37 @@
-"""The Arrow type of a table's rows."""
+"""Columns of a table by name, as Arrow types and as a schema string.
+
+The Arrow type of a table's rows.
+
+Columns that a reader names.
+
+Columns and types written as text, ``id bigint, msg string``, as in a CREATE TABLE statement.
+
+Quotes column names, so that Spark's SQL takes them literally.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from mutation_api.errors import TableNotMutableError
-from mutation_api.table.acid_table import AcidColumn
-from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
+from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.format.plain_array import repeated
+from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = ["row_type"]
+__all__ = [
+    "checked_assignments",
+    "checked_names",
+    "named_columns",
+    "named_data_columns",
+    "parse_columns",
+    "parse_types",
+    "quoted",
+    "row_type",
+]
 
 
 def row_type(columns: Sequence[AcidColumn]) -> pa.StructType:
@@ -27,3 +48,118 @@ def _type_of(column: AcidColumn) -> HiveType:
         return parse_hive_type(column.type)
     except TableNotMutableError as error:
         raise TableNotMutableError(f"column {column.name!r}: {error}") from error
+
+
+def checked_names(given: object, what: str) -> list[str]:
+    """Names that a caller gave, in lower case; a text is one name.
+
+    Raises:
+        RecordLayoutError: it gave something else; ``what`` says what it is for.
+    """
+    several = [given] if isinstance(given, str) else given
+    names: list[Any] = [*several] if isinstance(several, Iterable) else [several]
+    if not all(isinstance(name, str) for name in names):
+        raise RecordLayoutError(f'{what}={given!r}: give names of columns, such as ["id", "name"]')
+    return [name.lower() for name in names]
+
+
+def checked_assignments(given: object, what: str) -> dict[str, Any]:
+    """Values by column that a caller gave, with the names in lower case.
+
+    Raises:
+        RecordLayoutError: it gave something else, or a column twice in different case, of which one value
+            would be lost; ``what`` says whose values they are.
+    """
+    if not isinstance(given, Mapping):
+        raise RecordLayoutError(f'{what}: {given!r} are no values by column, as {{"n": pc.field("n")}}')
+    names = checked_names(list(given), f"{what}: values by column")
+    if len(set(names)) < len(names):
+        raise RecordLayoutError(f"{what}: a column has two values (case does not count): {', '.join(given)}")
+    return dict(zip(names, given.values(), strict=True))
+
+
+def named_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    """The data and partition columns of these names (any case), in the given order; all of them for None.
+
+    A text is one name.
+
+    Raises:
+        RecordLayoutError: the table does not have a column, or its name occurs twice.
+    """
+    return _named(table, table.all_columns, names, "there are")
+
+
+def named_data_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    """The same of the data columns alone."""
+    return _named(table, table.columns, names, "data columns:")
+
+
+def _named(
+    table: AcidTable, known: Sequence[AcidColumn], given: Sequence[str] | None, known_as: str
+) -> tuple[AcidColumn, ...]:
+    by_name = {column.name: column for column in known}
+    names = list(by_name) if given is None else checked_names(given, f"table {table.full_name}: columns")
+    unknown = [name for name in names if name not in by_name]
+    if unknown or len(set(names)) < len(names):
+        raise RecordLayoutError(
+            f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
+            f"named once; {known_as} {', '.join(by_name)}"
+        )
+    return tuple(by_name[name] for name in names)
+
+
+_COLUMN = re.compile(
+    r"\s*(?:`(?P<quoted>[^`]+)`|(?P<plain>[^\s:`]+))(?:\s*:\s*|\s+|(?<=`))(?P<type>\S.*)", re.DOTALL
+)
+
+
+def parse_columns(text: str) -> tuple[AcidColumn, ...]:
+    """Columns of a list ``name type, name type``. Names become lower case; types are Hive's, nested or not.
+
+    Raises:
+        ConfigurationError: a column lacks a name or a Hive type, or a name occurs twice.
+    """
+    columns = tuple(_column(piece, text) for piece in _pieces(text))
+    names = [c.name for c in columns]
+    twice = repeated(names)
+    if twice or not columns:
+        problem = f"column {twice[0]!r} comes twice" if twice else "it has no columns"
+        raise ConfigurationError(f"schema {text!r}: {problem} (case does not count)")
+    return columns
+
+
+def parse_types(text: str) -> tuple[HiveType, ...]:
+    """Types of a list ``int,decimal(10,2)``.
+
+    Raises:
+        TableNotMutableError: one is no type Hive has, or there is none.
+    """
+    return tuple(parse_hive_type(piece) for piece in _pieces(text) or [text])
+
+
+def _pieces(text: str) -> list[str]:
+    """Split at the commas outside brackets."""
+    pieces, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            pieces.append(text[start:position])
+            start = position + 1
+    pieces.append(text[start:])
+    return pieces if text.strip() else []
+
+
+def _column(piece: str, text: str) -> AcidColumn:
+    match = _COLUMN.fullmatch(piece)
+    if match is None:
+        raise ConfigurationError(f"schema {text!r}: {piece.strip()!r} is not a column name and its type")
+    try:
+        hive_type = parse_hive_type(match["type"])
+    except TableNotMutableError as error:
+        raise ConfigurationError(f"schema {text!r}: {error}") from error
+    return AcidColumn((match["quoted"] or match["plain"]).lower(), hive_type.text)
+
+
+def quoted(*parts: str) -> str:
+    """The quoted name of a column from its parts. Dots and blanks in a part have no meaning."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -9,12 +9,12 @@ from dataclasses import replace
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError, NoSuchObjectError
 from metastore_client.model import ColumnInfo, TableInfo
-from mutation_api.client.failure import client_error
-from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, TableNotMutableError
+from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.table.acid_table import TableRole
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import client_error
+from mutation_api.transaction.preconditions import check_mutable
 
 __all__ = ["create_acid_table"]
 

@@ -11,21 +11,25 @@ from dataclasses import dataclass
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from metastore_client.model import ConstraintInfo
-from mutation_api.acid.version import AcidVersion
-from mutation_api.client.failure import metastore_errors_as_ours
-from mutation_api.client.tables.catalog import probed_partitions, split_full_name
-from mutation_api.client.tables.databases import HOW_TO_FIND_DATABASES, has_database
-from mutation_api.client.tables.descriptors import (
+from mutation_api.errors import ConfigurationError, TableNotMutableError
+from mutation_api.format.layout import AcidVersion
+from mutation_api.storage.tree import side_by_side
+from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.transaction.catalog import (
+    HOW_TO_FIND_DATABASES,
+    has_database,
+    probed_partitions,
+    split_full_name,
+)
+from mutation_api.transaction.descriptors import (
     check_location,
     check_partition_directories,
     describe,
     with_constraints,
 )
-from mutation_api.client.tables.preconditions import check_mutable
-from mutation_api.errors import ConfigurationError, TableNotMutableError
-from mutation_api.storage.side_by_side import side_by_side
-from mutation_api.table.acid_table import AcidTable, TableRole
-from mutation_api.upkeep.compactor_rules import compactor_trouble
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.transaction.preconditions import check_mutable
+from mutation_api.upkeep.compaction_rules import compactor_trouble
 
 __all__ = ["DoctorReport", "TableReport", "examine"]
 

@@ -15,12 +15,12 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from metastore_client.model import TableInfo
 from metastore_client.valid_ids import RangeValidity, ValidTxnList, ValidWriteIdList
-from mutation_api.client.failure import metastore_errors_as_ours
-from mutation_api.client.tables import replica
-from mutation_api.client.tables.catalog import split_full_name
-from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
+from mutation_api.transaction import preconditions
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.transaction.preconditions import check_mutable
 
 __all__ = [
     "ReplicatedTable",
@@ -131,13 +131,15 @@ def replication_of(metastore: MetastoreClient, database: str, table: str | None 
 
 def _role_of(properties: Mapping[str, str]) -> ReplicationRole:
     """What a database with these properties is."""
-    if (properties.get(replica.ENDPOINT) or "").upper() == "SOURCE":
+    if (properties.get(preconditions.ENDPOINT) or "").upper() == "SOURCE":
         return ReplicationRole.FAILING_OVER
-    if replica.is_target(properties):
-        return ReplicationRole.TAKEN_OVER if replica.has_taken_over(properties) else ReplicationRole.TARGET
-    if replica.is_becoming_target(properties):
+    if preconditions.is_target(properties):
+        return (
+            ReplicationRole.TAKEN_OVER if preconditions.has_taken_over(properties) else ReplicationRole.TARGET
+        )
+    if preconditions.is_becoming_target(properties):
         return ReplicationRole.BECOMING_TARGET
-    return ReplicationRole.SOURCE if properties.get(replica.SOURCE_FOR) else ReplicationRole.NONE
+    return ReplicationRole.SOURCE if properties.get(preconditions.SOURCE_FOR) else ReplicationRole.NONE
 
 
 def _of_server(metastore: MetastoreClient) -> Iterator[ReplicationRule]:
@@ -179,16 +181,16 @@ def _must_be_true(name: str, found: str, why: str) -> ReplicationRule:
 
 
 def _of_database(properties: Mapping[str, str]) -> Iterator[ReplicationRule]:
-    of_database = properties.get(replica.SOURCE_FOR) or ""
+    of_database = properties.get(preconditions.SOURCE_FOR) or ""
     yield ReplicationRule(
-        replica.SOURCE_FOR,
+        preconditions.SOURCE_FOR,
         of_database or "(absent)",
         bool(of_database),
         "a property of the database: ALTER DATABASE … SET DBPROPERTIES "
-        f"('{replica.SOURCE_FOR}'='name of the policy'). The first REPL DUMP of Hive 4 sets it, too, but "
-        "until then removed files are not kept",
+        f"('{preconditions.SOURCE_FOR}'='name of the policy'). The first REPL DUMP of Hive 4 sets it, too, "
+        "but until then removed files are not kept",
     )
-    refusal = replica.why_not_writable(properties, {})
+    refusal = preconditions.why_not_writable(properties, {})
     yield ReplicationRule("writable", "yes" if refusal is None else "no", refusal is None, refusal or "")
     if properties.get(INCOMPATIBLE):
         yield ReplicationRule(

@@ -1,26 +1,31 @@
-"""Sweep: removes the files that ended transactions have left staged in tables.
+"""Removes what ended transactions left, and aborts transactions.
+
+Sweep: removes the files that ended transactions have left staged in tables.
 
 A driver that dies leaves its staging directory and, on an object store, its unfinished uploads. Readers see
 neither, but both take up space. The metastore says which transactions have ended. The next transaction on the
 table removes these files, too.
+
+abort_transactions: ends transactions that nobody will finish, so that their locks are released.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
-from mutation_api.client.failure import metastore_errors_as_ours
-from mutation_api.client.tables.catalog import Catalog, TableSpec
-from mutation_api.commit.staging import Abandoned, find_abandoned, remove_abandoned
 from mutation_api.errors import TableNotMutableError
 from mutation_api.table.acid_table import TableRole
-from mutation_api.upkeep.past.transaction_files import files_below
+from mutation_api.transaction.catalog import Catalog, TableSpec
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.transaction.staging import Abandoned, find_abandoned, remove_abandoned
+from mutation_api.upkeep.transaction_files import files_below
 
-__all__ = ["SweptSize", "SweptTable", "sweep"]
+__all__ = ["SweptSize", "SweptTable", "abort_transactions", "sweep"]
+
 
 _log = logging.getLogger(__name__)
 
@@ -107,3 +112,23 @@ def _size(each: Abandoned) -> SweptSize:
         _log.warning("could not look for files in %s: %s", each.location, error)
         return SweptSize(0, 0)
     return SweptSize(len(files), sum(file.size for file in files))
+
+
+def abort_transactions(metastore: MetastoreClient, txn_ids: Iterable[int]) -> Iterator[int]:
+    """Abort transactions, whosever they are.
+
+    Args:
+        metastore: where they are open.
+        txn_ids: what ``hive-mutate show txns`` lists.
+
+    Yields:
+        Each id as soon as that transaction is aborted; one that was already is no mistake.
+
+    Raises:
+        NoSuchTxnError: a transaction is committed, or there is none of this id; the metastore does not tell
+            which, so this is not made into one of our errors, which say what is visible.
+        MetastoreError: the server could not be asked.
+    """
+    for txn_id in txn_ids:
+        metastore.abort_txn(txn_id)
+        yield txn_id

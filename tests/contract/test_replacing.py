@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mutation_api.storage.connect import storage_at
+from mutation_api.storage.connect import move_to, replacing, storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.replacing import move_to, replacing
 from tests.support.elsewhere import get, names, put
 
 

@@ -12,7 +12,7 @@ import pytest
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, OutputFile, Staged
-from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.storage.tree import side_by_side
 
 SPECIAL = ["%3A%20", "a#b", "a?b", "a b", "a+b", "äß€", "a*[b]{c}", "a&b=c", "a'b", "(a)!~"]
 

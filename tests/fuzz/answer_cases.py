@@ -30,8 +30,8 @@ from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import MutationError
 from mutation_api.hive.connection import connect
 from mutation_api.upkeep.doctor import examine
-from mutation_api.upkeep.past.explain import explain_transaction
-from mutation_api.upkeep.past.history import table_history
+from mutation_api.upkeep.explain import explain_transaction
+from mutation_api.upkeep.history import table_history
 from mutation_api.upkeep.replication import replication_of
 from mutation_api.upkeep.sweep import sweep
 from mutation_api.upkeep.verify.verify import verify_table

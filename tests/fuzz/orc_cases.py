@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import MutationError
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.format.compression import Compression, chunk_header, original_chunks, unpacked
 from mutation_api.orc.format.protobuf import as_bytes, fields_of
 from mutation_api.orc.format.tail import parse_tail
-from mutation_api.scan.directory import open_directory
-from mutation_api.scan.table_scan import TableScan
-from mutation_api.scan.table_view import TableView
+from mutation_api.read.directory_scan import open_directory
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import TableView
 from mutation_api.upkeep.verify.verify import verify_view
 from tests.fuzz.damage import damaged_bytes, damaged_message, odd_number
 from tests.support.golden_tables import GOLDEN_TABLES, GoldenTable

@@ -16,25 +16,24 @@ from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE
 
-from mutation_api.changes.files.arrow_files import ArrowFiles
-from mutation_api.changes.files.file_rules import RowColumns
-from mutation_api.commit.manifest import DeltaManifest, FileKind
-from mutation_api.inputs.messages.avro_messages import AvroMessageParser, line_part, schema_number
-from mutation_api.inputs.messages.avro_schema import AvroError
-from mutation_api.inputs.messages.formats.canal import CanalFormat
-from mutation_api.inputs.messages.formats.debezium import DebeziumFormat
-from mutation_api.inputs.messages.formats.maxwell import MaxwellFormat
-from mutation_api.inputs.messages.log_options import Positions
-from mutation_api.inputs.mysql.row_events import LoggedColumn, RowDecoder
-from mutation_api.reader.snapshot_split import SnapshotSplit
+from mutation_api.cdc.messages.avro import AvroError, AvroMessageParser, line_part, schema_number
+from mutation_api.cdc.messages.canal import CanalFormat
+from mutation_api.cdc.messages.debezium import DebeziumFormat
+from mutation_api.cdc.messages.events import Positions
+from mutation_api.cdc.messages.maxwell import MaxwellFormat
+from mutation_api.cdc.mysql.row_events import LoggedColumn, RowDecoder
+from mutation_api.merge.arrow_change_files import ArrowFiles
+from mutation_api.merge.file_rules import RowColumns
+from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
-from mutation_api.table.serializer import AcidTableSerializer
+from mutation_api.table.acid_table import AcidTableSerializer
+from mutation_api.transaction.manifest import DeltaManifest, FileKind
 from tests.fuzz.damage import damaged_bytes, damaged_json, damaged_text, nested
 from tests.support.avro_messages import in_avro
 from tests.support.json_messages import CHANGES, canal, debezium, events_of, maxwell, write_log
-from tests.unit.changes.files.test_change_files import HEAD, TABLE, TYPED
-from tests.unit.inputs.messages.test_avro_messages import Schemas
+from tests.unit.cdc.messages.test_avro_messages import Schemas
+from tests.unit.merge.files.test_change_files import HEAD, TABLE, TYPED
 
 __all__ = ["TEXT_CASES"]
 

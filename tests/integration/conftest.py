@@ -18,7 +18,7 @@ from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.mysql import MySqlJudge
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
-from mutation_api.cli.engines import apply_by_spark, diff_by_spark, merge_by_spark
+from mutation_api.cli import spark_engine
 from mutation_api.cli.main import main
 from tests.fixtures.fix_hive_elsewhere import judge_elsewhere
 from tests.fixtures.fix_judge import new_database
@@ -158,7 +158,7 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
     What a command caches it drops again, or Spark gives it to the next that reads files of these names.
     """
     spark.catalog.clearCache()  # what other tests left
-    for module in (apply_by_spark, diff_by_spark, merge_by_spark):
+    for module in (spark_engine, spark_engine, spark_engine):
         monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
 
     def run_command(*words: object) -> subprocess.CompletedProcess[str]:

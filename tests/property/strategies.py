@@ -8,10 +8,10 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from mutation_api.acid.version import AcidVersion
+from mutation_api.format.hive_type import HiveType
+from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable, TableRole
-from mutation_api.types.hive_type import HiveType
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 

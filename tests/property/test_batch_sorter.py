@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutation_api.errors import DeltaWriteError
-from mutation_api.worker import batch_sorter
-from mutation_api.worker.batch_sorter import BatchSorter
+from mutation_api.write import batch_sorter
+from mutation_api.write.batch_sorter import BatchSorter
 
 INT64 = 2**63
 

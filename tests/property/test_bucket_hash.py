@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutation_api.bucketing.bucket_hash import bucket_ids, hash_columns
-from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.format.bucket_hash import bucket_ids, hash_columns
+from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from tests.property.strategies import scalar_types, scalar_values
 
 MASK = 0xFFFFFFFF

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutation_api.acid.directory_state import choose_directories
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
+from mutation_api.format.directory_state import choose_directories
+from mutation_api.format.layout import AcidVersion
 from tests.support.directory_cases import random_directories, random_snapshot
 
 VERSIONS = st.sampled_from([AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4])

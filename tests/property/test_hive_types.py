@@ -12,10 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mutation_api.errors import RecordValueError
-from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.serializer import AcidTableSerializer
-from mutation_api.types.conversion import convert_to_column
-from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.table.acid_table import AcidTable, AcidTableSerializer
 from tests.property.strategies import (
     INTEGER_BITS,
     acid_tables,

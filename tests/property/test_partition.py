@@ -8,7 +8,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutation_api.acid.version import AcidVersion
+from mutation_api.format.hive_type import HiveType, arrow_type
+from mutation_api.format.layout import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import (
     DEFAULT_PARTITION_NAME,
@@ -21,7 +22,6 @@ from mutation_api.table.partition import (
     unescape_path_name,
 )
 from mutation_api.table.partition_value import partition_value
-from mutation_api.types.hive_type import HiveType, arrow_type
 from tests.property.strategies import scalar_types, scalar_values, texts
 
 KEY_TYPES = scalar_types().filter(lambda t: t.kind != "binary")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.tail import parse_tail
-from mutation_api.orc.format.user_metadata import append_user_metadata
+from mutation_api.orc.write.event_writer import append_user_metadata
 
 codecs = st.sampled_from(["uncompressed", "zlib", "snappy", "lz4", "zstd"])
 names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), min_size=1, max_size=30)

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutation_api.acid.row_id import RowIdArrays
 from mutation_api.errors import RecordSequenceError
-from mutation_api.worker.validators import SequenceValidator
+from mutation_api.format.event import RowIdArrays
+from mutation_api.write.group_writer import SequenceValidator
 
 records = st.lists(
     st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 1), st.integers(0, 3)), max_size=12

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc
 
-from mutation_api.acid.event import event_schema
+from mutation_api.format.event import event_schema
 
 Event = tuple[int, int, int, int, int, Any]
 """(operation, original transaction, bucket, row id, current transaction, row or None)."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
 
-from mutation_api.inputs.source import (
+from mutation_api.cdc.source import (
     OPERATION,
     POSITION,
     Batch,
@@ -21,7 +21,7 @@ from mutation_api.inputs.source import (
     SourceTable,
     TableOperations,
 )
-from mutation_api.types.hive_type import arrow_type, parse_hive_type, spark_type
+from mutation_api.format.hive_type import arrow_type, parse_hive_type, spark_type
 
 POSITION_TYPE = StructType([StructField("seqno", LongType()), StructField("row_id", LongType())])
 ARROW_POSITION_TYPE = pa.struct([("seqno", pa.int64()), ("row_id", pa.int64())])

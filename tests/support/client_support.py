@@ -12,13 +12,13 @@ from pathlib import Path
 
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TableInfo
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.commit.manifest import DeltaManifest, FileKind, staging_directory
-from mutation_api.commit.manifest_checks import relative_final_path
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import parse_partition_name
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.manifest import DeltaManifest, FileKind, staging_directory
+from mutation_api.transaction.manifest_checks import relative_final_path
 
 WRITER = "writer"
 ATTEMPT = "0"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mutation_api.storage.connect import storage_at
+from mutation_api.storage.connect import replacing, storage_at
 from mutation_api.storage.location import Location
-from mutation_api.storage.replacing import replacing
 
 
 def put(location: Location, data: bytes) -> Location:

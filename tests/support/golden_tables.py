@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mutation_api.scan.directory import open_directory
-from mutation_api.scan.table_view import TableView
+from mutation_api.read.directory_scan import open_directory
+from mutation_api.read.table_view import TableView
 
 _GOLDEN = Path(__file__).parents[1] / "golden"
 GOLDEN_TABLES = tuple(sorted(str(p.parent.relative_to(_GOLDEN)) for p in _GOLDEN.glob("acid*/*/about.json")))

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import connect
-from mutation_api.cli.engines import ingest_by_spark
+from mutation_api.cli import spark_engine
 from mutation_api.cli.ingest import command
 from mutation_api.cli.main import main
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -26,7 +26,7 @@ def engine_of_commands(patch: pytest.MonkeyPatch, spark: SparkSession | None) ->
     """What ``--engine`` is; commands by Spark use this session, which stays open."""
     if spark is None:
         return "local"
-    patch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+    patch.setattr(spark_engine, "spark_session", lambda name: contextlib.nullcontext(spark))
     return "spark"
 
 

@@ -14,12 +14,11 @@ from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
-from mutation_api.acid.version import AcidVersion
-from mutation_api.inputs.messages.events import Event, MessageFormat
-from mutation_api.inputs.messages.json_lines import line_number, log_files, log_ranges
-from mutation_api.inputs.messages.log_options import Positions
-from mutation_api.inputs.messages.unwrap import MessageLog
-from mutation_api.inputs.source import OPERATION, POSITION, LocalOperations
+from mutation_api.cdc.messages.events import Event, MessageFormat, Positions
+from mutation_api.cdc.messages.json_lines import line_number, log_files, log_ranges
+from mutation_api.cdc.messages.unwrap import MessageLog
+from mutation_api.cdc.source import OPERATION, POSITION, LocalOperations
+from mutation_api.format.layout import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 __all__ = [

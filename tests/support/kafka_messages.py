@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mutation_api.inputs.engines.local_reduce import HeldOperations, reduce_here
-from mutation_api.inputs.messages.message_source import MessageSource
-from mutation_api.inputs.source import OPERATION, LocalBatch, Position, SourceTable
+from mutation_api.cdc.local_engine import HeldOperations, reduce_here
+from mutation_api.cdc.messages.message_source import MessageSource
+from mutation_api.cdc.source import OPERATION, LocalBatch, Position, SourceTable
 from tests.support.json_messages import small_table
 
 __all__ = ["ORDERS", "debezium", "maxwell", "read", "read_rows", "rows_of"]

@@ -11,8 +11,8 @@ import pyarrow as pa
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.key_filter import KeyFilter
-from mutation_api.reader.snapshot_reader import read_split, snapshot_schema
-from mutation_api.reader.snapshot_split import SnapshotSplit
+from mutation_api.read.partition_plan import SnapshotSplit
+from mutation_api.read.snapshot_reader import read_split, snapshot_schema
 from mutation_api.table.acid_table import AcidTable
 
 _SHARE_OF_KEYS = 0.3

@@ -17,7 +17,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from mutation_api.types.hive_type import HiveType
+from mutation_api.format.hive_type import HiveType
 from tests.support.text_matrix import Given, promised_text, random_text
 from tests.support.value_matrix import RefusedError
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from metastore_client.model import PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdList
-from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import MutationError
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.manifest import DeltaManifest
 
 
 class OneTable:

@@ -15,10 +15,9 @@ from judges.postgres import Postgres
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from mutation_api import LocalOptions, connect
-from mutation_api.update.disable import DisableReport, disable_update
-from mutation_api.update.enable import EnableReport, enable_update
-from mutation_api.update.extract import ExtractReport, extract_update
-from mutation_api.update.repair import repair_update
+from mutation_api.cdc.update.disable import DisableReport, disable_update, repair_update
+from mutation_api.cdc.update.enable import EnableReport, enable_update
+from mutation_api.cdc.update.extract import ExtractReport, extract_update
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 LOCAL = LocalOptions()

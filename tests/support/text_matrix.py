@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from mutation_api.errors import MutationError
-from mutation_api.types.hive_type import HiveType
+from mutation_api.format.hive_type import HiveType
 from tests.support.value_matrix import HIVE_TYPES, RefusedError
 
 __all__ = [

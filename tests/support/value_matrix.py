@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME
-from mutation_api.types.hive_type import HiveType, parse_hive_type
+from mutation_api.format.hive_type import HiveType, parse_hive_type
 
 __all__ = [
     "Cell",

@@ -9,8 +9,5 @@ from __future__ import annotations
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import mutation_api.spark.read.bucket_search
-import mutation_api.spark.write.job  # noqa: F401
-
 if __name__ == "__main__":
     manager()

@@ -56,7 +56,7 @@ def test_a_missing_package_is_named_without_a_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A usage without the options that the missing package would bring helps nobody."""
-    monkeypatch.setitem(sys.modules, "mutation_api.inputs.mysql.mysql_source", None)
+    monkeypatch.setitem(sys.modules, "mutation_api.cdc.mysql.mysql_source", None)
     monkeypatch.delitem(sys.modules, "mutation_api.cli.ingest.mysql", raising=False)
     with pytest.raises(SystemExit) as ended:
         main(["ingest", "mysql", "--source", "mysql://u@h/d"])

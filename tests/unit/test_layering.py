@@ -13,238 +13,92 @@ ROOT = Path(__file__).parents[2]
 
 OPEN_TO_ALL = {"metastore_client.model", "metastore_client.valid_ids", "mutation_api.errors"}
 
-ALLOWED = {
-    "metastore_client": set(),
-    "mutation_api.errors": set(),
-    "mutation_api.types": set(),
-    "mutation_api.acid": set(),
-    "mutation_api.storage": {
+BELOW: dict[str, tuple[str, ...]] = {
+    "metastore_client": (),
+    "mutation_api.errors": (),
+    "mutation_api.format": (),
+    "mutation_api.storage": (
         "metastore_client.delegation_token",
         "metastore_client.errors",
         "metastore_client.hive_site",
-        "metastore_client.protobuf_fields",
-    },
-    "mutation_api.table": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage.location",
-        "metastore_client.partition_name",
-    },
-    "mutation_api.expressions": {"mutation_api.types", "mutation_api.table.acid_table"},
-    "mutation_api.bucketing": {"mutation_api.types", "mutation_api.acid", "mutation_api.table"},
-    "mutation_api.orc.format": {"mutation_api.types", "mutation_api.storage"},
-    "mutation_api.orc.write": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table.writer_options",
-        "mutation_api.orc.format",
-    },
-    "mutation_api.orc.read": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table.acid_table",
-        "mutation_api.bucketing.placement",
-        "mutation_api.orc.format",
-    },
-    "mutation_api.reader": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.bucketing",
-        "mutation_api.orc.format",
-        "mutation_api.orc.read",
-    },
-    "mutation_api.orc": set(),
-    "mutation_api.commit.manifest": {
-        "mutation_api.acid",
-        "mutation_api.storage.location",
-        "mutation_api.storage.protocol",
-        "mutation_api.table",
-    },
-    "mutation_api.worker": {
-        "mutation_api.expressions",
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.bucketing",
-        "mutation_api.orc.format",
-        "mutation_api.orc.write",
-        "mutation_api.commit.manifest",
-    },
-    "mutation_api.commit": {
-        "mutation_api.acid",
-        "mutation_api.table",
-        "mutation_api.commit.manifest",
-        "mutation_api.orc.write",
-        "mutation_api.storage",
-        "mutation_api.orc.format",
-        "mutation_api.reader",
-        "metastore_client",
-    },
-    "mutation_api.client": {
-        "mutation_api.expressions",
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.table",
-        "mutation_api.bucketing",
-        "mutation_api.commit",
-        "mutation_api.storage",
-        "metastore_client",
-    },
-    "mutation_api.scan": {
-        "mutation_api.expressions",
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.orc",
-        "mutation_api.reader",
-    },
-    "mutation_api.upkeep": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.table",
-        "mutation_api.commit",
-        "mutation_api.storage",
-        "mutation_api.client",
-        "mutation_api.bucketing",
-        "mutation_api.orc",
-        "mutation_api.reader",
-        "mutation_api.scan",
-        "metastore_client",
-    },
-    "mutation_api.change_set": {
-        "mutation_api.expressions",
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.bucketing",
-        "mutation_api.commit.manifest",
-        "mutation_api.worker",
-    },
-    "mutation_api.local": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.bucketing",
-        "mutation_api.orc.format",
-        "mutation_api.reader",
-        "mutation_api.orc.write",
-        "mutation_api.commit.manifest",
-        "mutation_api.worker",
-        "mutation_api.change_set",
-        "mutation_api.scan",
-    },
-    "mutation_api.spark": {
-        "mutation_api.change_set",
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.bucketing",
-        "mutation_api.orc.read",
-        "mutation_api.reader",
-        "mutation_api.orc.write",
-        "mutation_api.commit.manifest",
-        "mutation_api.worker",
-        "mutation_api.upkeep.create_acid_table",
+    ),
+    "mutation_api.table": ("format", "storage.location", "metastore_client.partition_name"),
+    "mutation_api.orc": (),
+    "mutation_api.orc.format": ("format", "storage"),
+    "mutation_api.orc.write": ("format", "storage", "table.acid_table", "orc.format"),
+    "mutation_api.orc.read": ("format", "storage", "table", "orc.format"),
+    "mutation_api.read": ("format", "storage", "table", "orc"),
+    "mutation_api.transaction": ("format", "storage", "table", "orc", "read", "metastore_client"),
+    "mutation_api.write": ("format", "storage", "table", "orc", "read", "transaction.manifest"),
+    "mutation_api.upkeep": ("format", "storage", "table", "orc", "read", "transaction", "metastore_client"),
+    "mutation_api.spark": (
+        "format",
+        "storage",
+        "table",
+        "orc.read",
+        "read",
+        "transaction.manifest",
+        "write",
+        "upkeep.create_acid_table",
         "metastore_client.client",
         "metastore_client.java",
-    },
-    "mutation_api.changes": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.bucketing",
-        "mutation_api.orc.format",
-        "mutation_api.orc.read",
-        "mutation_api.reader",
-        "mutation_api.worker",
-        "mutation_api.change_set",
-        "mutation_api.local",
-        "mutation_api.spark",
-        "mutation_api.client",
-        "mutation_api.expressions",
-        "mutation_api.scan.file_format",
+    ),
+    "mutation_api.merge": ("format", "storage", "table", "orc", "read", "write", "spark"),
+    "mutation_api.hive": (
+        "format",
+        "storage",
+        "table",
+        "orc",
+        "read",
+        "transaction",
+        "write",
+        "upkeep",
+        "merge",
         "metastore_client",
-    },
-    "mutation_api.hive": {
-        "mutation_api.expressions",
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.reader",
-        "mutation_api.change_set",
-        "mutation_api.client",
-        "mutation_api.scan",
-        "mutation_api.local",
-        "mutation_api.changes",
+    ),
+    "mutation_api.cdc": (
+        "format",
+        "storage",
+        "table",
+        "orc",
+        "read",
+        "transaction",
+        "write",
+        "upkeep",
+        "spark",
+        "merge",
         "metastore_client",
-    },
-    "mutation_api.inputs": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.bucketing",
-        "mutation_api.scan",
-        "mutation_api.worker",
-        "mutation_api.change_set",
-        "mutation_api.local",
-        "mutation_api.spark",
-        "mutation_api.changes",
-        "mutation_api.client",
-        "mutation_api.upkeep",
-        "metastore_client",
-    },
-    "mutation_api.update": {
-        "mutation_api.types",
-        "mutation_api.acid",
-        "mutation_api.storage",
-        "mutation_api.table",
-        "mutation_api.scan",
-        "mutation_api.local",
-        "mutation_api.client",
-        "mutation_api.upkeep",
-        "mutation_api.inputs",
-        "metastore_client",
-    },
-    "mutation_api.streams": {
-        "mutation_api.types.repeated",
-        "mutation_api.change_set",
-        "mutation_api.scan",
-        "mutation_api.spark",
-        "mutation_api.changes",
-        "mutation_api.client",
-        "mutation_api.upkeep",
-        "mutation_api.inputs",
-        "mutation_api.worker",
-        "metastore_client",
-    },
-    "mutation_api.cli": {"mutation_api", "metastore_client"},
-    "mutation_api": {"mutation_api", "metastore_client"},
-    "judges": {"metastore_client.java"},
+    ),
+    "mutation_api.cli": ("mutation_api", "metastore_client"),
+    "mutation_api": ("mutation_api", "metastore_client"),
+    "judges": ("metastore_client.java",),
 }
-"""Layer -> what it may import besides itself and OPEN_TO_ALL; of several fitting names the longest counts."""
+"""Room -> what it may import besides itself and OPEN_TO_ALL; names without a package are of ``mutation_api``.
 
-LOCAL_PATHS_IN = ("mutation_api.inputs.source_files", "mutation_api.inputs.own_folder")
+Of several rooms that a module is in, the longest name counts.
+"""
+
+ALLOWED = {
+    room: {
+        name if name.startswith(("mutation_api", "metastore_client")) else f"mutation_api.{name}"
+        for name in names
+    }
+    for room, names in BELOW.items()
+}
+
+ROOMS_AT_MOST, MODULES_AT_MOST = 13, 360
+"""Directories of ``mutation_api``, and modules of both packages without generated ones."""
+
+LOCAL_PATHS_IN = ("mutation_api.cdc.source_url", "mutation_api.cdc.source")
 
 IMPORT_BY_NAME = (
-    "mutation_api.cli.arguments.engine_arguments",
+    "mutation_api.cdc.kafka.topics",
+    "mutation_api.cdc.update.database",
+    "mutation_api.cli.engine_arguments",
     "mutation_api.cli.ingest.command",
     "mutation_api.cli.main",
     "mutation_api.cli.update.command",
-    "mutation_api.inputs.kafka.topics",
     "mutation_api.storage.connect",
-    "mutation_api.update.rdbms.connect",
 )
 
 JVM_ONLY_IN = "mutation_api.spark.jvm"
@@ -252,12 +106,25 @@ JVM_NAMES = frozenset(("_gateway", "_jdf", "_jsc", "_jsparkSession", "_jvm"))
 
 SPARK_ONLY_IN = (
     "mutation_api.spark",
-    "mutation_api.changes.spark_merge",
-    "mutation_api.changes.files",
-    "mutation_api.inputs.reduce",
-    "mutation_api.inputs.engines.spark_engine",
-    "mutation_api.inputs.engines.spark_parts",
-    "mutation_api.streams",
+    "mutation_api.merge.change_files",
+    "mutation_api.merge.column_files",
+    "mutation_api.merge.csv_files",
+    "mutation_api.merge.file_rules",
+    "mutation_api.merge.json_files",
+    "mutation_api.merge.row_files",
+    "mutation_api.merge.spark_diff",
+    "mutation_api.merge.spark_evaluator",
+    "mutation_api.merge.spark_expressions",
+    "mutation_api.merge.spark_matching",
+    "mutation_api.merge.spark_merge",
+    "mutation_api.merge.spark_outcome",
+    "mutation_api.merge.spark_plan",
+    "mutation_api.merge.spark_preview",
+    "mutation_api.merge.spark_rules",
+    "mutation_api.cdc.batch_actions",
+    "mutation_api.cdc.hive_batches",
+    "mutation_api.cdc.reduce",
+    "mutation_api.cdc.spark_engine",
     "mutation_api.cli",
 )
 
@@ -408,7 +275,11 @@ def test_modules_of_ours_are_imported_by_name_only_from_a_list() -> None:
 
 def test_inputs_open_files_by_the_storages() -> None:
     """They know no paths of this machine, but for links and for the folder for temporary files."""
-    inputs = [each for each in SOURCES if _is_in(each, "mutation_api.inputs")]
+    inputs = [
+        each
+        for each in SOURCES
+        if _is_in(each, "mutation_api.cdc") and not _is_in(each, "mutation_api.cdc.update")
+    ]
     opened = [
         f"{module}:{node.lineno}"
         for module in inputs
@@ -427,3 +298,34 @@ def test_no_cycles() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"imports go round: {' -> '.join(error.args[1])}")
+
+
+def test_the_tree_stays_small() -> None:
+    """A newcomer can hold it: few rooms, and modules of a size that is worth opening."""
+    rooms = {path.parent.name for path in (ROOT / "mutation_api").glob("*/__init__.py")}
+    modules = [module for module in SOURCES if not _is_in(module, "judges")]
+    assert len(rooms) <= ROOMS_AT_MOST, sorted(rooms)
+    assert len(modules) <= MODULES_AT_MOST
+
+
+def test_rooms_form_no_cycle() -> None:
+    """Rooms stand on one another, so that each can be understood from those below it."""
+    graph = {
+        room: {
+            _room(imported)
+            for module in SOURCES
+            if _room(module) == room
+            for imported in _imports(_tree(module)) & SOURCES.keys()
+        }
+        - {room}
+        for room in {_room(module) for module in SOURCES}
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"rooms import each other: {' -> '.join(error.args[1])}")
+
+
+def _room(module: str) -> str:
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] == "mutation_api" else parts[0]

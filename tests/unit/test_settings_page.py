@@ -15,8 +15,8 @@ import pytest
 from metastore_client import hive_site
 from metastore_client.transport import security
 from mutation_api import LocalOptions, MutatorClientBuilder, WriterOptions, connect
-from mutation_api.local.local_options import MEMORY_BYTES_DEFAULT
-from mutation_api.spark.few_rows import FEW_BYTES, FEW_BYTES_DEFAULT
+from mutation_api.spark.job import FEW_BYTES, FEW_BYTES_DEFAULT
+from mutation_api.write.local_plan import MEMORY_BYTES_DEFAULT
 from tests.support.doc_blocks import DOCS, ROOT
 
 PAGE = (DOCS / "settings.md").read_text(encoding="utf-8")

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import argparse
 
+from mutation_api.cdc.messages.canal import CanalSource
 from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
-from mutation_api.inputs.messages.formats.canal import CanalSource
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 

@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import argparse
 
-from mutation_api.cli.arguments.files import location_from
-from mutation_api.cli.arguments.list_arguments import listed_names
-from mutation_api.inputs.collector.collector_source import CollectorSource
-from mutation_api.types.text_values import BinaryText
+from mutation_api.cdc.collector import CollectorSource
+from mutation_api.cli.table_arguments import listed_names, location_from
+from mutation_api.format.text_values import BinaryText
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 

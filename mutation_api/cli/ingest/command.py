@@ -20,20 +20,23 @@ from time import sleep
 from types import ModuleType
 from typing import Any
 
-from mutation_api.cli.arguments import engine_arguments
-from mutation_api.cli.arguments.cluster_arguments import add_cluster_arguments
-from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
-from mutation_api.cli.arguments.lock_arguments import add_lock_timeout_argument
-from mutation_api.cli.arguments.metastore_arguments import ReportLoss, add_metastore_arguments, metastore_from
-from mutation_api.cli.arguments.module_parser import parser_of_modules
-from mutation_api.cli.arguments.progress import progress
-from mutation_api.cli.terminal import say
+from mutation_api.cdc.choice import EngineBySize
+from mutation_api.cdc.engine import AnySource, Engine
+from mutation_api.cdc.ingest import Following, IngestOptions, ingest_by
+from mutation_api.cdc.ingest_report import IngestReport
+from mutation_api.cdc.local_engine import LocalEngine
+from mutation_api.cli import engine_arguments
+from mutation_api.cli.cluster_arguments import add_cluster_arguments
+from mutation_api.cli.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
+from mutation_api.cli.parsers import parser_of_modules
+from mutation_api.cli.table_arguments import (
+    ReportLoss,
+    add_lock_timeout_argument,
+    add_metastore_arguments,
+    metastore_from,
+)
+from mutation_api.cli.terminal import progress, say
 from mutation_api.errors import StoppedAtStatementError
-from mutation_api.inputs.engines.choice import EngineBySize
-from mutation_api.inputs.engines.engine import AnySource, Engine
-from mutation_api.inputs.engines.local_engine import LocalEngine
-from mutation_api.inputs.ingest import Following, IngestOptions, ingest_by
-from mutation_api.inputs.ingest_report import IngestReport
 
 __all__ = ["KINDS", "add_arguments", "run"]
 
@@ -82,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     module = _module(arguments.kind)
     is_by_spark = chosen_engine(arguments.engine, ()) == SPARK
     # Before any array is made, since it keeps pandas out.
-    here: LocalEngine | None = None if is_by_spark else engine_module("ingest", LOCAL).ENGINE
+    here: LocalEngine | None = None if is_by_spark else engine_module(LOCAL).ENGINE
     source: AnySource = module.source_from(arguments)
     with ExitStack() as stack:
         if isinstance(source, AbstractContextManager):
@@ -115,7 +118,7 @@ def _opened_engine(given: str, here: LocalEngine | None, stack: ExitStack) -> En
 
     @functools.cache
     def spark() -> Any:
-        return stack.enter_context(engine_module("ingest", SPARK).opened(APP_NAME))
+        return stack.enter_context(engine_module(SPARK).open_ingest(APP_NAME))
 
     if here is None:
         engine: Engine = spark()

@@ -27,17 +27,17 @@ from __future__ import annotations
 import argparse
 import functools
 
-from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
-from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.messages.formats.debezium import DebeziumSource
-from mutation_api.inputs.messages.formats.debezium_flat import FlattenedMessages
-from mutation_api.inputs.messages.formats.debezium_values import (
+from mutation_api.cdc.messages.debezium import DebeziumSource
+from mutation_api.cdc.messages.debezium_flat import FlattenedMessages
+from mutation_api.cdc.messages.debezium_values import (
     BINARY_MODES,
     DECIMAL_MODES,
     SEMANTIC_TYPES,
     TIME_MODES,
     DebeziumValues,
 )
+from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
+from mutation_api.errors import ConfigurationError
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 

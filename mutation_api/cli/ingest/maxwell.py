@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import argparse
 
+from mutation_api.cdc.messages.maxwell import MaxwellSource
 from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
-from mutation_api.inputs.messages.formats.maxwell import MaxwellSource
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 

@@ -10,7 +10,7 @@ environment variable HIVE_MUTATE_MYSQL_PASSWORD, or from an option file of MySQL
 The server must log rows: log_bin, binlog_format=ROW, binlog_row_image=FULL and binlog_row_metadata=FULL. The
 account needs SELECT on the tables, REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG MONITOR). Each
 table needs a primary key, or a unique key without NULL. The documentation of
-mutation_api.inputs.mysql.column_types says what each type becomes.
+mutation_api.cdc.mysql.column_types says what each type becomes.
 
 A column that was added at the source (ALTER TABLE … ADD COLUMN), and is NULL in the rows of before: add it
 to the Hive table, or name it with --ignore-column. Until then each run is refused; the next one then goes on,
@@ -30,15 +30,13 @@ import argparse
 import os
 from pathlib import Path
 
-from mutation_api.cli.arguments.files import location_from
-from mutation_api.cli.arguments.list_arguments import listed_names
-from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
+from mutation_api.cdc.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
+from mutation_api.cdc.mysql.mysql_source import MySqlSource
+from mutation_api.cdc.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress, driver_options
+from mutation_api.cdc.source_url import SourceUrl
+from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
+from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, ZERO_DATES_DEFAULT
-from mutation_api.inputs.mysql.driver_options import driver_options
-from mutation_api.inputs.mysql.mysql_source import MySqlSource
-from mutation_api.inputs.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress
-from mutation_api.inputs.source_url import SourceUrl
 
 __all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
 

@@ -27,14 +27,13 @@ from __future__ import annotations
 import argparse
 import re
 
-from mutation_api.cli.arguments.files import location_from
-from mutation_api.cli.arguments.list_arguments import listed_names
-from mutation_api.cli.ingest.table_map import TABLE_MAP_FORM, table_map
+from mutation_api.cdc.separated_text import SeparatedText
+from mutation_api.cdc.tungsten import TungstenSource
+from mutation_api.cdc.tungsten_files import HEADER_DEFAULT, TEXT_DEFAULT, HeaderField
+from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
+from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.separated_text import SeparatedText
-from mutation_api.inputs.tungsten.staging_records import HEADER_DEFAULT, TEXT_DEFAULT, HeaderField
-from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
-from mutation_api.types.text_values import BinaryText
+from mutation_api.format.text_values import BinaryText
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 

@@ -1,4 +1,6 @@
-"""``hive-mutate update``: keep a table up to date with a table of a relational database.
+"""``hive-mutate update``: the command, and what its actions share.
+
+``hive-mutate update``: keep a table up to date with a table of a relational database.
 
 "enable" makes what captures changes in the source, "extract" applies them, exactly once, "compact" has Hive
 merge deltas, "status" shows all of it, "repair" makes what captures changes again, and "disable" removes it.
@@ -6,18 +8,43 @@ merge deltas, "status" shows all of it, "repair" makes what captures changes aga
 The password of the source is read from the environment variable HIVE_MUTATE_SOURCE_PASSWORD. The variable
 HIVE_MUTATE_SOURCE has the URL of the source that it may go to, as it was given to "enable"; several with
 blanks between. The address in the properties of a table must be one of these, since others may alter it.
+
+What the actions of ``hive-mutate update`` share: words on standard error, the engine, the tables meant.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
+from collections.abc import Callable
+from contextlib import ExitStack
 from types import ModuleType
+from typing import Any
 
-from mutation_api.cli.arguments.metastore_arguments import add_metastore_arguments
-from mutation_api.cli.arguments.module_parser import parser_of_modules
+from metastore_client.client import MetastoreClient
+from mutation_api.cdc.choice import EngineBySize
+from mutation_api.cdc.engine import Engine
+from mutation_api.cdc.update.extract import ExtractOptions
+from mutation_api.cdc.update.settings import enabled_tables
+from mutation_api.cdc.update.sources import AnyCapture
+from mutation_api.cli import engine_arguments
+from mutation_api.cli.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
+from mutation_api.cli.parsers import parser_of_modules
+from mutation_api.cli.table_arguments import ReportLoss, add_lock_timeout_argument, add_metastore_arguments
+from mutation_api.cli.terminal import progress
+from mutation_api.errors import ConfigurationError
 
-__all__ = ["ACTIONS", "add_arguments", "run"]
+__all__ = [
+    "ACTIONS",
+    "add_arguments",
+    "add_run_arguments",
+    "engine_of",
+    "extract_options",
+    "run",
+    "tables_of",
+]
+
 
 ACTIONS = {
     "enable": "capture the changes of a table in the source",
@@ -47,3 +74,54 @@ def _module(name: str) -> ModuleType:
 def run(arguments: argparse.Namespace) -> int:
     """Run the action; returns its exit code."""
     return int(_module(arguments.action).run(arguments))
+
+
+APP_NAME = "hive-mutate update"
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare --engine, --lock-timeout and --quiet."""
+    add_lock_timeout_argument(parser, "another extraction, or another writer of the table")
+    engine_arguments.add_engine_argument(parser, "if at most {} MiB of rows are new")
+    parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
+
+
+def extract_options(arguments: argparse.Namespace, *, dry_run: bool = False) -> ExtractOptions:
+    """The options of an extraction."""
+    return ExtractOptions(
+        dry_run=dry_run,
+        user=arguments.user,
+        lock_timeout_seconds=arguments.lock_timeout,
+        listener=ReportLoss(),
+        progress=progress(arguments),
+    )
+
+
+def engine_of(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[AnyCapture], Engine]:
+    """Gives the engine for a source; Spark starts when it is first needed, and stays."""
+
+    @functools.cache
+    def spark() -> Any:
+        return stack.enter_context(engine_module(SPARK).open_ingest(APP_NAME))
+
+    is_by_spark = chosen_engine(arguments.engine, ()) == SPARK
+    here = None if is_by_spark else engine_module(LOCAL).ENGINE
+
+    def engine(source: AnyCapture) -> Engine:
+        found: Engine = spark() if here is None else here
+        if here is not None and arguments.engine != LOCAL and engine_arguments.has_spark():
+            found = EngineBySize(here, engine_arguments.LOCAL_FILE_BYTES_MAX, spark)
+        found.check(source)
+        return found
+
+    return engine
+
+
+def tables_of(arguments: argparse.Namespace, metastore: MetastoreClient) -> list[str]:
+    """The tables of --table and --database. Raises ConfigurationError: there are none."""
+    if arguments.table:
+        return list(arguments.table)
+    found = [name for name, _ in enabled_tables(metastore, [arguments.database])]
+    if not found:
+        raise ConfigurationError(f"no table of database {arguments.database} has incremental update enabled")
+    return found

@@ -10,10 +10,9 @@ import argparse
 import json
 import re
 
-from mutation_api.cli.arguments.metastore_arguments import metastore_from
-from mutation_api.cli.arguments.progress import progress
-from mutation_api.cli.terminal import say
-from mutation_api.update.compact import (
+from mutation_api.cli.table_arguments import metastore_from
+from mutation_api.cli.terminal import progress, say
+from mutation_api.upkeep.compact import (
     DELTA_ROWS_DEFAULT,
     KINDS,
     WAIT_SECONDS_DEFAULT,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 
-from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cdc.update.disable import disable_by
+from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.cli.update.common import add_run_arguments, engine_of, extract_options
-from mutation_api.update.disable import disable_by
+from mutation_api.cli.update.command import add_run_arguments, engine_of, extract_options
 
 __all__ = ["add_arguments", "run"]
 

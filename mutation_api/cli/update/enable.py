@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import argparse
 
-from mutation_api.cli.arguments.list_arguments import listed_names
-from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cdc.update.enable import enable_update
+from mutation_api.cdc.update.progress_mark import CaptureMethod
+from mutation_api.cli.table_arguments import listed_names, metastore_from
 from mutation_api.cli.terminal import say, say_aside
-from mutation_api.update.enable import enable_update
-from mutation_api.update.method import CaptureMethod
 
 __all__ = ["add_arguments", "run"]
 

@@ -13,11 +13,11 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 
-from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cdc.update.extract import ExtractReport, extract_by
+from mutation_api.cdc.update.sources import BinlogOptions
+from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.cli.update.common import add_run_arguments, engine_of, extract_options, tables_of
-from mutation_api.update.binlog_options import BinlogOptions
-from mutation_api.update.extract import ExtractReport, extract_by
+from mutation_api.cli.update.command import add_run_arguments, engine_of, extract_options, tables_of
 
 __all__ = ["add_arguments", "run"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import argparse
 
-from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cdc.update.disable import repair_update
+from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say, say_aside
-from mutation_api.update.repair import repair_update
 
 __all__ = ["add_arguments", "run"]
 

@@ -11,12 +11,11 @@ import json
 import time
 from pathlib import Path
 
-from mutation_api.cli.arguments.metastore_arguments import metastore_from
+from mutation_api.cdc.update.status import status_dict, status_text, update_status
+from mutation_api.cdc.update.status_html import status_page
+from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.cli.update.common import tables_of
-from mutation_api.update.status import update_status
-from mutation_api.update.status_html import status_page
-from mutation_api.update.status_text import status_dict, status_text
+from mutation_api.cli.update.command import tables_of
 
 __all__ = ["add_arguments", "run"]
 

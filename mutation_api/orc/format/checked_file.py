@@ -17,7 +17,7 @@ import pyorc
 
 from mutation_api.errors import CorruptFileError, MutationError, ReadError
 from mutation_api.orc.format.compression import DAMAGE, holds_bytes, unpacked
-from mutation_api.orc.format.orc_proto import (
+from mutation_api.orc.format.protobuf import (
     STREAM_KIND_DATA,
     STREAM_KIND_DICTIONARY,
     STREAM_KIND_LENGTH,
@@ -28,7 +28,7 @@ from mutation_api.orc.format.run_lengths import check_lengths, check_scales, che
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail, tail_of
 from mutation_api.orc.format.type_tree import TypeKind, TypeNode, last_within
-from mutation_api.storage.machine_faults import is_fault_of_machine
+from mutation_api.storage.protocol import is_fault_of_machine
 
 __all__ = ["FAULTS", "check_values", "checked_stripe", "fault_of", "faults_of", "null_keys", "open_orc"]
 

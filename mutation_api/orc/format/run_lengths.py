@@ -1,4 +1,6 @@
-"""Lengths of texts, lists and maps, tags of unions, and scales of decimals: do a stripe's runs hold such?
+"""Run-length encodings: values, and the places of runs.
+
+Lengths of texts, lists and maps, tags of unions, and scales of decimals: do a stripe's runs hold such?
 
 ORC's C++ library adds lengths up and goes to where they point, negative ones and sums above 64 bits as well,
 takes memory for their sum, counts the values of a union by tags that the union need not have, and divides a
@@ -7,17 +9,33 @@ process, or keep it busy for hours. Here only the heads of runs are looked at, a
 unless the sum of lengths may be too large. Pure.
 
 Source: the ORC v1 specification (run length encodings).
+
+Where the runs of a stream begin, and how many values lie before each. Pure; no value is decoded.
+
+Source: the ORC v1 specification (run length encodings).
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
 
 from mutation_api.orc.format.protobuf import numbers_in, signed, varint_at
 
-__all__ = ["WIDTHS", "check_lengths", "check_scales", "check_tags", "skip_varints", "sum_of_lengths"]
+__all__ = [
+    "WIDTHS",
+    "RunKind",
+    "RunPlaces",
+    "check_lengths",
+    "check_scales",
+    "check_tags",
+    "skip_varints",
+    "sum_of_lengths",
+]
+
 
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """Bits of a value in runs of version 2, by their code."""
@@ -245,3 +263,79 @@ def _numbers(data: bytes, count: int, bits: int) -> list[int]:
         for number in range(count)
         if bits * (number + 1) <= total
     ]
+
+
+class RunKind(enum.Enum):
+    """Encodings of runs: of bytes, and of integers in version 1 and 2."""
+
+    BYTES = "bytes"
+    VERSION_1 = "version 1"
+    VERSION_2 = "version 2"
+
+
+class RunPlaces:
+    """The runs of one stream.
+
+    Args:
+        data: the stream, unpacked.
+        kind: of its runs.
+
+    Raises:
+        ValueError, IndexError: it has no such runs.
+    """
+
+    def __init__(self, data: bytes, kind: RunKind) -> None:
+        self._starts: list[int] = []
+        self._counts: list[int] = []
+        read, position, total = _RUNS[kind], 0, 0
+        while position < len(data):
+            self._starts.append(position)
+            self._counts.append(total)
+            count, position = read(data, position)
+            total += count
+        self._starts.append(len(data))
+        self._counts.append(total)
+
+    def values_before(self, start: int) -> int | None:
+        """How many values lie before the run that begins at a byte; None if no run begins there."""
+        at = bisect_left(self._starts, start)
+        return self._counts[at] if at < len(self._starts) and self._starts[at] == start else None
+
+
+def _bytes(data: bytes, position: int) -> tuple[int, int]:
+    """Number of values of a run, and its end; so do the following."""
+    head = data[position]
+    return (head + 3, position + 2) if head < 0x80 else (0x100 - head, position + 1 + 0x100 - head)
+
+
+def _version_1(data: bytes, position: int) -> tuple[int, int]:
+    head = data[position]
+    if head < 0x80:
+        return head + 3, varint_at(data, position + 2)[1]
+    return 0x100 - head, skip_varints(data, position + 1, 0x100 - head)
+
+
+def _version_2(data: bytes, position: int) -> tuple[int, int]:
+    head = data[position]
+    if head < 0x40:
+        return (head & 7) + 3, position + 2 + (head >> 3)
+    width = WIDTHS[head >> 1 & 31]
+    count = ((head & 1) << 8 | data[position + 1]) + 1
+    if head < 0x80:
+        return count, position + 2 + (count * width + 7) // 8
+    if head < 0xC0:
+        third, fourth = data[position + 2 : position + 4]
+        wanted = min(64, (fourth >> 5) + 1 + WIDTHS[third & 31])
+        bits = next(each for each in WIDTHS if each >= wanted)
+        stop = position + 4 + (third >> 5) + 1 + (count * width + 7) // 8
+        return count, stop + ((fourth & 31) * bits + 7) // 8
+    _, start = varint_at(data, position + 2)
+    _, start = varint_at(data, start)
+    return count, start + (((count - 2) * width + 7) // 8 if head >> 1 & 31 else 0)
+
+
+_RUNS: dict[RunKind, Callable[[bytes, int], tuple[int, int]]] = {
+    RunKind.BYTES: _bytes,
+    RunKind.VERSION_1: _version_1,
+    RunKind.VERSION_2: _version_2,
+}

@@ -1,6 +1,6 @@
 """Sections of an ORC file about each stripe: statistics of its columns, and positions of its streams.
 
-The tail says where both sections lie. :mod:`.stripe_ranges` interprets the statistics.
+The tail says where both sections lie. :mod:`.stored_values` interprets the statistics.
 
 Source: orc_proto.proto and the ORC v1 specification (stripe statistics, stripe footer).
 """
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import DAMAGE, unpacked
-from mutation_api.orc.format.orc_proto import (
+from mutation_api.orc.format.protobuf import (
     STREAM_COLUMN,
     STREAM_KIND,
     STREAM_KIND_BLOOM_FILTER_UTF8,
@@ -22,8 +22,10 @@ from mutation_api.orc.format.orc_proto import (
     STREAM_LENGTH,
     STRIPE_STREAM,
     STRIPE_WRITER_ZONE,
+    as_bytes,
+    as_number,
+    fields_of,
 )
-from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.orc.format.time_zones import is_zone_name
 from mutation_api.orc.format.type_tree import type_nodes

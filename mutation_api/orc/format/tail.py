@@ -1,7 +1,16 @@
-"""The tail of an ORC file: facts from its footer and postscript.
+"""The tail of a file: postscript, footer, and attributes of types.
+
+The tail of an ORC file: facts from its footer and postscript.
 
 Layout: ``… stripes, stripe statistics, footer, postscript, 1 byte = length of the postscript``.
 Source: orc_proto.proto and the ORC v1 specification (file tail).
+
+Attributes of types, added to the tail of a finished ORC file whose footer is not compressed.
+
+pyarrow's writer cannot write them, and Spark tells wall clocks by them. The types of a footer are a list, so
+their messages are extended where they are; all other fields keep their bytes.
+
+Source: orc_proto.proto (Type.attributes).
 """
 
 from __future__ import annotations
@@ -13,7 +22,7 @@ from typing import Any, NamedTuple
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import DAMAGE, LARGEST_BLOCK_BYTES, Compression, unpacked
-from mutation_api.orc.format.orc_proto import (
+from mutation_api.orc.format.protobuf import (
     FOOTER_CALENDAR,
     FOOTER_METADATA,
     FOOTER_STRIPE,
@@ -26,9 +35,19 @@ from mutation_api.orc.format.orc_proto import (
     POSTSCRIPT_FOOTER_LENGTH,
     POSTSCRIPT_STATISTICS_LENGTH,
     PROLEPTIC_GREGORIAN,
+    TYPE_ATTRIBUTE,
+    TYPE_ATTRIBUTE_NAME,
+    TYPE_ATTRIBUTE_VALUE,
     TYPE_KIND_CHAR,
+    as_bytes,
+    as_number,
+    bytes_field,
+    fields_of,
+    number_field,
+    numbers_in,
+    raw_fields_of,
+    with_numbers,
 )
-from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, numbers_in
 from mutation_api.orc.format.type_tree import LARGEST_COUNT, TypeKind, TypeNode, type_nodes
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
@@ -42,7 +61,9 @@ __all__ = [
     "tail_checksum",
     "tail_length",
     "tail_of",
+    "with_type_attributes",
 ]
+
 
 TAIL_CHECKSUM_BYTES = 4096
 """Bytes at the end of a file that enter its checksum (all bytes of a shorter file): mostly its footer."""
@@ -356,3 +377,41 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         writer_version=postscript.writer_version,
         statistics_count=statistics_count,
     )
+
+
+def with_type_attributes(file: bytes, attributes: Mapping[int, Mapping[str, str]]) -> bytes:
+    """The same file with attributes; it also says that days are counted in the proleptic calendar.
+
+    Args:
+        file: a complete file without compression.
+        attributes: name to value, by the number of the type; 0 is the struct of all columns.
+
+    Raises:
+        ValueError: the file is compressed.
+        CorruptFileError: it is no ORC file.
+    """
+    tail = parse_tail(file)
+    if tail.compression is not Compression.NONE:
+        raise ValueError(f"the footer is compressed by {tail.compression.name}")
+    stop = len(file) - 1 - tail.postscript_length
+    start = stop - tail.footer_length
+    footer = _extended(file[start:stop], attributes) + number_field(FOOTER_CALENDAR, PROLEPTIC_GREGORIAN)
+    postscript = with_numbers(file[stop:-1], {POSTSCRIPT_FOOTER_LENGTH: len(footer)})
+    return file[:start] + footer + postscript + bytes([len(postscript)])
+
+
+def _extended(footer: bytes, attributes: Mapping[int, Mapping[str, str]]) -> bytes:
+    parts, number = [], 0
+    for field, value, raw in raw_fields_of(footer):
+        if field == FOOTER_TYPE:
+            added = b"".join(_attribute(name, text) for name, text in attributes.get(number, {}).items())
+            parts.append(bytes_field(FOOTER_TYPE, as_bytes(value) + added))
+            number += 1
+        else:
+            parts.append(raw)
+    return b"".join(parts)
+
+
+def _attribute(name: str, value: str) -> bytes:
+    item = bytes_field(TYPE_ATTRIBUTE_NAME, name.encode()) + bytes_field(TYPE_ATTRIBUTE_VALUE, value.encode())
+    return bytes_field(TYPE_ATTRIBUTE, item)

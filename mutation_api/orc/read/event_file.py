@@ -1,13 +1,49 @@
-"""EventFile: one file that a snapshot reads, as known from its directory's listing."""
+"""Files of events: checks and chunks.
+
+EventFile: one file that a snapshot reads, as known from its directory's listing.
+
+Checks of a file's events that a merge relies on: order, operations and buckets.
+
+A file that fails a check is refused; merging it would silently lose or resurrect rows.
+
+EventChunk: events of one stripe; some of their columns may be read later.
+"""
 
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.errors import CorruptFileError, DirectoryStateError
+from mutation_api.format.event import (
+    MAX_BUCKETS,
+    MAX_STATEMENT_ID,
+    Operation,
+    RecordIdentifier,
+    bucket_ids,
+    bucket_property,
+    unreadable_properties,
+)
+from mutation_api.format.layout import AcidVersion
+from mutation_api.format.merge_events import EventKeys, find_disorder
 from mutation_api.storage.location import Location
 
-__all__ = ["EventFile", "EventFileKind"]
+__all__ = [
+    "EventChunk",
+    "EventFile",
+    "EventFileKind",
+    "LateColumns",
+    "StripeEvents",
+    "check_buckets",
+    "check_operations",
+    "check_order",
+]
 
 
 class EventFileKind(enum.Enum):
@@ -36,3 +72,172 @@ class EventFile:
     statement_id: int | None = None
     length: int | None = None
     byte_count: int = field(default=0, compare=False)
+
+
+def check_order(keys: EventKeys, previous: EventKeys | None, file: EventFile) -> None:
+    """Check that keys ascend, and that the newest event of a key comes first.
+
+    Args:
+        keys: keys of a stripe's events.
+        previous: key of the last event before them; None if there is none.
+        file: the file, for messages.
+
+    Raises:
+        CorruptFileError: they do not; names both events.
+    """
+    at = find_disorder(keys)
+    if at is not None:
+        raise _disorder(file, keys.slice(at - 1, at), keys.slice(at, at + 1))
+    if previous is None:
+        return
+    key, last = keys.key(0), previous.key(0)
+    if key < last or (key == last and keys.current_txn[0] > previous.current_txn[0]):
+        raise _disorder(file, previous, keys)
+
+
+def _disorder(file: EventFile, before: EventKeys, after: EventKeys) -> CorruptFileError:
+    def text(keys: EventKeys) -> str:
+        return f"{tuple(keys.key(0))} of transaction {int(keys.current_txn[0])}"
+
+    return CorruptFileError(
+        f"{file.location} is not sorted: event {text(after)} comes after {text(before)}; Hive would show old "
+        "or deleted rows of such a file. The program that wrote it is faulty: write the transaction again"
+    )
+
+
+def check_operations(keys: EventKeys, file: EventFile, version: AcidVersion) -> None:
+    """Check that in a split layout a delta holds only inserts, and a delete delta only deletes.
+
+    Raises:
+        DirectoryStateError: the file holds other events.
+    """
+    expected = {EventFileKind.DELTA: Operation.INSERT, EventFileKind.DELETE_DELTA: Operation.DELETE}
+    operation = expected.get(file.kind)
+    if operation is None or bool((keys.operation == operation).all()):
+        return
+    found = sorted({Operation(int(code)).name for code in np.unique(keys.operation)})
+    advice = (
+        "Hive 2 wrote it before the table was upgraded, and this server shows wrong rows: let Hive 2 compact "
+        "the table (major) before the upgrade, or restore it from there"
+        if version.uses_write_ids
+        else "it was written for a legacy table"
+    )
+    raise DirectoryStateError(
+        f"{file.location} holds {' and '.join(found)} events, but in a table with transactional_properties"
+        f"=default a {file.kind.value} holds {operation.name} events only: {advice}"
+    )
+
+
+def check_buckets(keys: EventKeys, file: EventFile) -> None:
+    """Check that every ROW__ID names the bucket of its file: Hive finds the deletes of a row by bucket.
+
+    Raises:
+        CorruptFileError: a bucket property that Hive never wrote.
+        DirectoryStateError: an event of another bucket.
+    """
+    if file.bucket_id < MAX_BUCKETS:
+        first = bucket_property(file.bucket_id, 0)
+        if first <= int(keys.bucket.min()) and int(keys.bucket.max()) <= first + MAX_STATEMENT_ID:
+            return
+    unreadable = unreadable_properties(keys.bucket)
+    if unreadable.any():
+        at = int(unreadable.argmax())
+        raise CorruptFileError(
+            f"{file.location}: event {tuple(keys.key(at))} has a bucket property that Hive never wrote"
+        )
+    ids = bucket_ids(keys.bucket)
+    misplaced = ids != file.bucket_id
+    if misplaced.any():
+        at = int(misplaced.argmax())
+        raise DirectoryStateError(
+            f"{file.location} holds event {tuple(keys.key(at))} of bucket {int(ids[at])}, but the file "
+            f"belongs to bucket {file.bucket_id}: Hive silently ignores such deletes, and deletes of such "
+            "rows. The program that wrote the file is faulty: write the transaction again"
+        )
+
+
+class LateColumns:
+    """Columns of some rows of a stripe, read on first use.
+
+    Holds the values of these rows only, not of the whole stripe.
+
+    Args:
+        read: returns the values by column, in the order of the rows.
+    """
+
+    def __init__(self, read: Callable[[], dict[str, pa.Array]]) -> None:
+        self._read = read
+
+    @functools.cached_property
+    def arrays(self) -> dict[str, pa.Array]:
+        """Values by column."""
+        return self._read()
+
+
+@dataclass(frozen=True)
+class EventChunk:
+    """Events of one stripe: n keys and n values for each requested column (none for delete deltas).
+
+    If only certain rows are wanted, ``late_rows`` (shape (n,)) holds the index of each row in ``late``; -1
+    for a row that is not wanted, but needed in the merge. ``rows`` then lacks the columns of ``late``.
+    """
+
+    keys: EventKeys
+    rows: dict[str, pa.Array]
+    late: LateColumns | None = None
+    late_rows: NDArray[np.int64] | None = None
+
+    def slice(self, start: int, stop: int) -> EventChunk:
+        """Events start..stop-1, without a copy."""
+        rows = {name: array.slice(start, stop - start) for name, array in self.rows.items()}
+        late_rows = None if self.late_rows is None else self.late_rows[start:stop]
+        return EventChunk(self.keys.slice(start, stop), rows, self.late, late_rows)
+
+    def take(self, indices: NDArray[np.int64]) -> EventChunk:
+        """The events at these positions; without a copy if they are consecutive."""
+        count = len(indices)
+        if count and indices[-1] - indices[0] + 1 == count and bool((indices[1:] > indices[:-1]).all()):
+            return self.slice(int(indices[0]), int(indices[-1]) + 1)
+        taken = pa.array(indices)
+        rows = {name: array.take(taken) for name, array in self.rows.items()}
+        late_rows = None if self.late_rows is None else self.late_rows[indices]
+        return EventChunk(self.keys.take(indices), rows, self.late, late_rows)
+
+    def filter(self, mask: NDArray[np.bool_], *, with_keys: bool = True) -> EventChunk:
+        """The events where the mask (shape (n,)) is true, without a copy if all are.
+
+        ``with_keys``: whether the result has the keys of its events; otherwise it has them or none.
+        """
+        if mask.all():
+            return self
+        wanted = pa.array(mask)
+        rows = {name: array.filter(wanted) for name, array in self.rows.items()}
+        keys = self.keys.filter(wanted) if with_keys else self.keys.slice(0, 0)
+        return EventChunk(keys, rows, self.late, None if self.late_rows is None else self.late_rows[mask])
+
+    def complete(self) -> EventChunk:
+        """The same events with all columns; each of them must be wanted."""
+        if self.late is None:
+            return self
+        taken = pa.array(self.late_rows)
+        late = {name: array.take(taken) for name, array in self.late.arrays.items()}
+        return EventChunk(self.keys, self.rows | late)
+
+
+@dataclass(frozen=True)
+class StripeEvents:
+    """One stripe of a file.
+
+    Attributes:
+        chunk: its events; rows that are not wanted may be missing.
+        row_count: rows of the whole stripe.
+        first: ROW__ID of its first event.
+        complete_through: no later stripe has an event with a ROW__ID up to this one; None if unknown.
+        is_last: whether this is the last stripe.
+    """
+
+    chunk: EventChunk
+    row_count: int
+    first: RecordIdentifier
+    complete_through: RecordIdentifier | None
+    is_last: bool

@@ -21,21 +21,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.acid.event import (
-    EVENT_FIELDS,
-    ROW,
-    Operation,
-    event_schema,
-)
-from mutation_api.acid.merge_events import EventKeys, count_below
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError, DirectoryStateError
+from mutation_api.format.event import EVENT_FIELDS, ROW, Operation, bucket_property, event_schema
+from mutation_api.format.layout import AcidVersion
+from mutation_api.format.merge_events import EventKeys, count_below
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.read.column_reader import ReadOptions
-from mutation_api.orc.read.event_checks import check_buckets, check_operations, check_order
-from mutation_api.orc.read.event_chunk import EventChunk, LateColumns, StripeEvents
-from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.orc.read.event_file import (
+    EventChunk,
+    EventFile,
+    EventFileKind,
+    LateColumns,
+    StripeEvents,
+    check_buckets,
+    check_operations,
+    check_order,
+)
 from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.protocol import Storage

@@ -16,18 +16,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mutation_api.bucketing.placement import Placement
 from mutation_api.errors import CorruptFileError, RecordValueError, TableNotMutableError
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.plain_array import struct_fields
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.orc.read.orc_input import OrcInput
-from mutation_api.orc.read.text_check import NOT_UTF8, first_not_utf8
-from mutation_api.orc.read.type_changes import timestamps_of_texts
+from mutation_api.orc.read.type_changes import NOT_UTF8, first_not_utf8, timestamps_of_texts
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.types.plain_array import struct_fields
+from mutation_api.table.bucket_resolver import Placement
 
 __all__ = ["FileColumns", "Wanted", "names_in_file"]
 

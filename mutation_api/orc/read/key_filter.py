@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError
-from mutation_api.types.plain_array import plain_array
+from mutation_api.format.plain_array import plain_array
 
 __all__ = ["KeyFilter"]
 

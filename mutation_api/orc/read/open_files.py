@@ -1,14 +1,97 @@
-"""How many files of a process stay open: a merge reads as many files side by side as a table has deltas."""
+"""Files that stay open, and ranges of bytes that are read ahead.
+
+RangedInput: reads a remote file in few, large requests.
+
+ORC's readers request a stripe in small pieces, column by column. This class fetches the needed ranges
+beforehand, ranges close to each other in one request. The end of the file, with the footer, is fetched once
+and kept.
+
+How many files of a process stay open: a merge reads as many files side by side as a table has deltas.
+"""
 
 from __future__ import annotations
 
 import resource
 import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mutation_api.orc.read.ranged_input import RangedInput
+import pyarrow as pa
 
-__all__ = ["OPEN_FILES", "OpenFile", "OpenFiles"]
+from mutation_api.storage.object_store import SizedInput
+
+__all__ = ["OPEN_FILES", "OpenFile", "OpenFiles", "RangedInput"]
+
+
+END_BYTES = 64 * 1024
+"""Bytes at the end of the file that are fetched first."""
+GAP_BYTES = 512 * 1024
+"""Cost of another request, in unneeded bytes."""
+
+_Piece = tuple[int, bytes]
+"""Bytes, and their position in the file."""
+
+
+class RangedInput(SizedInput):
+    """Reads bytes from memory, and the others from a stream.
+
+    Args:
+        stream: the whole file.
+        size: number of its bytes to use.
+    """
+
+    def __init__(self, stream: pa.NativeFile, size: int) -> None:
+        super().__init__(size)
+        self._stream = stream
+        self._pieces: list[_Piece] = []
+        self._end: _Piece = (size, b"")
+        self.keep_end(END_BYTES)
+
+    def keep_end(self, count: int) -> bytes:
+        """Return the last ``count`` bytes (or all), and keep them from now on."""
+        start = max(0, self._size - count)
+        if start < self._end[0]:
+            self._end = (start, self._bytes_at(start, self._end[0]) + self._end[1])
+        return self._end[1]
+
+    def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Load ranges (start, stop) into memory; they replace those of the previous call."""
+        end_start = self._end[0]
+        wanted = [(start, min(stop, end_start)) for start, stop in ranges if start < end_start]
+        self._pieces = [(start, self._bytes_at(start, stop)) for start, stop in _joined(wanted)]
+
+    def close(self) -> None:
+        """Close this file and its stream."""
+        self._stream.close()
+        super().close()
+
+    def _bytes_at(self, start: int, stop: int) -> bytes:
+        """Bytes of the file; without a request if they lie in one piece, or in one and the end after it."""
+        end_start, end = self._end
+        if start >= end_start:
+            return end[start - end_start : stop - end_start]
+        if stop > end_start:
+            return self._bytes_at(start, end_start) + self._bytes_at(end_start, stop)
+        for piece_start, piece in self._pieces:
+            if piece_start <= start and stop <= piece_start + len(piece):
+                return piece[start - piece_start : stop - piece_start]
+        data: bytes = self._stream.read_at(stop - start, start) if start < stop else b""
+        return data
+
+
+def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Ranges in their order; ranges close to each other are joined."""
+    before: tuple[int, int] | None = None
+    for start, stop in sorted(ranges):
+        if before is not None and start - before[1] <= GAP_BYTES:
+            before = (before[0], max(before[1], stop))
+            continue
+        if before is not None:
+            yield before
+        before = (start, stop)
+    if before is not None:
+        yield before
+
 
 _SHARE = 4
 """One in so many of the files that a process may open are ORC files that wait for their next stripe."""

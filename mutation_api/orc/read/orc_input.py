@@ -25,23 +25,27 @@ from mutation_api.errors import (
     ReadError,
     RecordValueError,
 )
+from mutation_api.format.hive_type import HiveType
+from mutation_api.format.plain_array import has_timestamp
+from mutation_api.format.timestamps import FIRST_KNOWN_INSTANT
 from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, fault_of, null_keys
-from mutation_api.orc.format.stripe_ranges import Range, column_id, comparable_range
+from mutation_api.orc.format.stored_values import Range, column_id, comparable_range
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, tail_length, tail_of
 from mutation_api.orc.format.time_zones import add_zone, find_zones, missing_zone, named_zone
 from mutation_api.orc.format.type_tree import column_numbers, numbers_of_columns
-from mutation_api.orc.read.char_padding import may_be_padded, without_padding
-from mutation_api.orc.read.column_reader import ReadOptions, replace_timestamps
-from mutation_api.orc.read.open_files import OpenFile
-from mutation_api.orc.read.pyorc_values import can_be_sought, combined, converters, plain_value
-from mutation_api.orc.read.ranged_input import RangedInput
-from mutation_api.orc.read.text_check import NOT_UTF8
+from mutation_api.orc.read.column_reader import (
+    ReadOptions,
+    can_be_sought,
+    combined,
+    converters,
+    plain_value,
+    replace_timestamps,
+)
+from mutation_api.orc.read.open_files import OpenFile, RangedInput
+from mutation_api.orc.read.type_changes import NOT_UTF8, may_be_padded, without_padding
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
-from mutation_api.types.hive_type import HiveType
-from mutation_api.types.plain_array import has_timestamp
-from mutation_api.types.wall_clock import FIRST_KNOWN_INSTANT
 
 __all__ = ["OrcInput"]
 

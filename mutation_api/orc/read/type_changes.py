@@ -1,4 +1,6 @@
-"""What values become when ALTER TABLE has changed a column's type since a file was written. Pure.
+"""Columns whose type was altered: conversions, CHAR padding, and invalid strings.
+
+What values become when ALTER TABLE has changed a column's type since a file was written. Pure.
 
 ``CHANGES`` is the rule: kind in the file, kind of the table, and the conversion. Every change that Hive's
 ALTER allows by default has an entry. Another change is refused: Hive allows it only if somebody switched its
@@ -6,23 +8,44 @@ check off, and a value that is read wrongly would be written back for good.
 
 Source: ORC's SchemaEvolution and ConvertTreeReaderFactory; each conversion was compared with Hive 2.3.10,
 3.1.3 and 4.1.0 reading the same files, by its row reader and its vectorised one.
+
+Values of char columns without their padding.
+
+A file holds them padded with blanks to the length of the type, and Hive drops the blanks whatever the table's
+type is now: ``HiveChar`` compares, hashes and converts the stripped value. Arrow's type of such a column is a
+string, so the types in the file's footer tell which columns these are.
+
+Texts whose bytes are not UTF-8: Hive writes and shows them, and Arrow only seems to hold them.
+
+pyarrow takes any bytes of a file as a string; what uses the string fails later, far from the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.errors import RecordValueError, TableNotMutableError
-from mutation_api.types.calendar import proleptic_from_hybrid_days, proleptic_from_hybrid_timestamps
-from mutation_api.types.decimal_text import texts_of_decimals
-from mutation_api.types.hive_type import DECIMALS_OF_INTEGERS, INTEGER_KINDS, HiveType, arrow_type
-from mutation_api.types.java_float_text import doubles_of_java, java_texts
+from mutation_api.format.hive_type import DECIMALS_OF_INTEGERS, INTEGER_KINDS, HiveType, arrow_type
+from mutation_api.format.number_text import doubles_of_java, java_texts, texts_of_decimals
+from mutation_api.format.plain_array import list_offsets, map_parts, rebased_list, text_arrays
+from mutation_api.format.timestamps import proleptic_from_hybrid_days, proleptic_from_hybrid_timestamps
+from mutation_api.orc.format.stored_values import column_count
 
-__all__ = ["converted", "cut", "texts_of_floats", "timestamps_of_texts"]
+__all__ = [
+    "NOT_UTF8",
+    "converted",
+    "cut",
+    "first_not_utf8",
+    "may_be_padded",
+    "texts_of_floats",
+    "timestamps_of_texts",
+    "without_padding",
+]
+
 
 _Converter = Callable[[pa.Array, HiveType, int], pa.Array]
 
@@ -219,3 +242,127 @@ CHANGES: dict[tuple[str, str], _Converter] = {
     **{("timestamp", text): _as_text(_texts_of_timestamps) for text in _TEXTS},
 }
 """By kind in the file and kind of the table."""
+
+
+_BLANK = " "
+_FEW_BYTES = 4096
+"""So many bytes are copied and searched more quickly than the ends of texts are looked up."""
+
+
+def may_be_padded(array: pa.Array) -> bool:
+    """Whether a column has texts that end with a blank, at any depth."""
+    return any(map(_ends_with_blank, text_arrays(array)))
+
+
+def _ends_with_blank(array: pa.StringArray) -> bool:
+    """In a quarter of the time that Arrow's functions take for the few rows of a small file."""
+    _, offsets, data = array.buffers()
+    if data is None or not data.size or offsets is None:
+        return False
+    if data.size <= _FEW_BYTES and _BLANK.encode() not in data.to_pybytes():
+        return False
+    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    ends = bounds[1:][bounds[1:] > bounds[:-1]] - 1
+    return bool((np.frombuffer(data, np.uint8)[ends] == ord(_BLANK)).any())
+
+
+def without_padding(array: pa.Array, in_file: pa.DataType, number: int, chars: frozenset[int]) -> pa.Array:
+    """A column whose char values are stripped, at any depth.
+
+    Args:
+        array: n values; a struct may lack fields of the file's.
+        in_file: the column's type in the file, with all fields.
+        number: the column's number in the file.
+        chars: numbers of the columns of type char.
+
+    Returns:
+        n values of the same type.
+    """
+    if chars.isdisjoint(range(number, number + column_count(in_file))):
+        return array
+    if pa.types.is_string(in_file):
+        return pc.utf8_rtrim(array, _BLANK)
+    return _NESTED[type(in_file)](array, in_file, number, chars)
+
+
+def _list(array: pa.Array, in_file: pa.DataType, number: int, chars: frozenset[int]) -> pa.Array:
+    offsets, values = rebased_list(array)
+    stripped = without_padding(values, in_file.value_type, number + 1, chars)
+    return pa.ListArray.from_arrays(list_offsets(offsets, array), stripped).cast(array.type)
+
+
+def _map(array: pa.Array, in_file: pa.DataType, number: int, chars: frozenset[int]) -> pa.Array:
+    offsets, keys, items = map_parts(array)
+    behind_keys = number + 1 + column_count(in_file.key_type)
+    stripped = [
+        without_padding(keys, in_file.key_type, number + 1, chars),
+        without_padding(items, in_file.item_type, behind_keys, chars),
+    ]
+    return pa.MapArray.from_arrays(list_offsets(offsets, array), *stripped)
+
+
+def _struct(array: pa.Array, in_file: pa.DataType, number: int, chars: frozenset[int]) -> pa.Array:
+    numbers, at = {}, number + 1
+    for field in in_file:
+        numbers[field.name] = (field.type, at)
+        at += column_count(field.type)
+    children = [
+        without_padding(array.field(i), *numbers[field.name], chars) for i, field in enumerate(array.type)
+    ]
+    # No mask if it would be empty: pyarrow aborts the process when a struct above a union has a mask.
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(array.type), mask=mask)
+
+
+def _union(array: pa.Array, in_file: pa.DataType, number: int, chars: frozenset[int]) -> pa.Array:
+    children, at = [], number + 1
+    for i in range(in_file.num_fields):
+        children.append(without_padding(array.field(i), in_file.field(i).type, at, chars))
+        at += column_count(in_file.field(i).type)
+    names = [in_file.field(i).name for i in range(in_file.num_fields)]
+    if isinstance(in_file, pa.SparseUnionType):
+        return pa.UnionArray.from_sparse(array.type_codes, children, names)
+    return pa.UnionArray.from_dense(array.type_codes, array.offsets, children, names)
+
+
+_NESTED: dict[type, Callable[[pa.Array, pa.DataType, int, frozenset[int]], pa.Array]] = {
+    pa.ListType: _list,
+    pa.MapType: _map,
+    pa.StructType: _struct,
+    pa.DenseUnionType: _union,
+    pa.SparseUnionType: _union,
+}
+
+
+NOT_UTF8 = "a text is not UTF-8; Hive reads it, and Arrow cannot hold it"
+
+
+def first_not_utf8(names: Sequence[str], arrays: Sequence[pa.Array]) -> str | None:
+    """Name of the first column with a text that is not UTF-8, at any depth; None if there is none.
+
+    Fields of structs are named ``struct.field``.
+    """
+    for name, array in zip(names, arrays, strict=True):
+        kind = array.type
+        if pa.types.is_struct(kind):
+            fields = [array.field(i) for i in range(kind.num_fields)]
+            found = first_not_utf8([f"{name}.{field.name}" for field in kind], fields)
+            if found is not None:
+                return found
+        elif not all(_is_ascii(texts) or _is_valid(texts) for texts in text_arrays(array)):
+            return name
+    return None
+
+
+def _is_ascii(array: pa.StringArray) -> bool:
+    """In a quarter of the time that Arrow takes; most texts are."""
+    data = array.buffers()[2]
+    return data is None or not data.size or bool(np.frombuffer(data, np.int8).min() >= 0)
+
+
+def _is_valid(array: pa.StringArray) -> bool:
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True

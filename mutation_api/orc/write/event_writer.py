@@ -1,10 +1,28 @@
-"""OrcEventWriter: batches of ACID events -> one ORC file with the metadata that Hive's readers need.
+"""Files of events: rows, user metadata, and the writer.
+
+EventRows: the rows of events in the form in which a file stores them.
+
+Rows of deletes become NULL. Days and wall clocks are converted to the file's calendar, timestamps to its
+unit. Arrays that pyarrow 26 would encode wrongly or crash on (slices under NULL structs, validity above
+unions) are rebuilt. Values: :mod:`mutation_api.orc.format.stored_values`.
+
+User metadata, added to the tail of a finished ORC file.
+
+pyarrow's writer cannot write user metadata, and Hive's ACID readers need two entries. So the finished file's
+tail is extended. Protobuf allows a repeated field anywhere in a message, so the serialised entries are
+appended to the footer as separate chunks (marked "not compressed"), and the postscript's footer length grows.
+The writer's own bytes are not parsed and written again, so they cannot change. Refused alternative: rewriting
+the footer, which requires knowledge of every field that a future writer puts there.
+
+Source: orc_proto.proto and the ORC v1 specification (file tail, compression chunks).
+
+OrcEventWriter: batches of ACID events -> one ORC file with the metadata that Hive's readers need.
 
 Files of insert-only tables hold plain rows, without events and metadata.
 
-pyarrow encodes (:mod:`.pyarrow_encoder`). The file is completed while it is written. From the moment the
+pyarrow encodes (:mod:`.encoders`). The file is completed while it is written. From the moment the
 encoder is closed, everything it emits (the last stripe and the tail, at most a stripe) is held back
-(:mod:`.tail_holding_sink`); the tail is extended, and only then both are written. So a file is never read or
+(:mod:`.encoders`); the tail is extended, and only then both are written. So a file is never read or
 written twice, and the same code serves storage that cannot overwrite.
 
 Hive silently loses rows if the key index or the statistics are wrong (measured on 2.3.10: an index that was
@@ -19,29 +37,158 @@ pyorc: the rows written so far are copied one by one to the beginning of the fil
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mutation_api.acid.event import Operation, event_schema
-from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
-from mutation_api.acid.row_id import RowIdArrays
-from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import CorruptFileError, DeltaWriteError, RecordValueError
+from mutation_api.format.event import (
+    ACID_STATS,
+    ACID_VERSION,
+    KEY_INDEX,
+    Operation,
+    RowIdArrays,
+    event_schema,
+)
+from mutation_api.format.layout import AcidVersion, FileCalendar
+from mutation_api.format.plain_array import has_union, struct_fields
+from mutation_api.orc.format.compression import Compression, original_chunks
+from mutation_api.orc.format.protobuf import (
+    FOOTER_CALENDAR,
+    FOOTER_METADATA,
+    METADATA_NAME,
+    METADATA_VALUE,
+    POSTSCRIPT_FOOTER_LENGTH,
+    PROLEPTIC_GREGORIAN,
+    bytes_field,
+    number_field,
+    with_numbers,
+)
+from mutation_api.orc.format.stored_values import Storable, holds_dates, hollow, nulled, storable, union_safe
 from mutation_api.orc.format.tail import OrcTail, parse_tail
-from mutation_api.orc.format.user_metadata import append_user_metadata
-from mutation_api.orc.write.event_rows import EventRows
-from mutation_api.orc.write.pyarrow_encoder import PyarrowEncoder
-from mutation_api.orc.write.pyorc_encoder import PyorcEncoder
-from mutation_api.orc.write.tail_holding_sink import TailHoldingSink
+from mutation_api.orc.write.encoders import PyarrowEncoder, PyorcEncoder, TailHoldingSink
+from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
-from mutation_api.table.writer_options import ZLIB, WriterOptions
-from mutation_api.types.plain_array import has_union, struct_fields
+from mutation_api.table.acid_table import ZLIB, WriterOptions
 
-__all__ = ["EventFileFacts", "OrcEventWriter"]
+__all__ = ["EventFileFacts", "EventRows", "OrcEventWriter", "append_user_metadata"]
+
+
+class EventRows:
+    """Converts the rows of one file to their stored form.
+
+    Args:
+        row_type: struct of the data columns.
+        is_hybrid: the file's days before 1582-10-15 are hybrid.
+        location: the file's location, for messages.
+    """
+
+    def __init__(self, row_type: pa.StructType, *, is_hybrid: bool, location: Location) -> None:
+        self._row_type = row_type
+        self._is_hybrid = is_hybrid
+        self._location = location
+        self._date_columns = [i for i, field in enumerate(row_type) if holds_dates(field.type)]
+        self._union_columns = [i for i, field in enumerate(row_type) if has_union(field.type)]
+
+    def storable(self, operations: NDArray[np.integer], rows: pa.StructArray | None) -> Storable:
+        """Convert n rows for encoding. The type differs from the file's only if pyorc is needed.
+
+        Args:
+            operations: shape (n,).
+            rows: n rows; None if all events are deletes.
+
+        Raises:
+            RecordValueError: ORC cannot hold a timestamp, or the row of an insert or update is NULL.
+        """
+        stored = self._stored(operations, rows)
+        if stored.values.type != self._row_type and not stored.needs_pyorc:
+            stored = self._in_unit_of_file(stored.values)
+        # A copy without offsets: if a struct with nulls, or a child of it, is a slice, pyarrow 26 encodes the
+        # wrong rows.
+        return Storable(pa.concat_arrays([stored.values]), stored.needs_pyorc)
+
+    def _stored(self, operations: NDArray[np.integer], rows: pa.StructArray | None) -> Storable:
+        """Rows with deletes as NULL and dates as Hive stores them."""
+        deletes = operations == Operation.DELETE
+        if rows is None or deletes.all():
+            # With unions, rows cannot be NULL; Hive ignores the rows of deletes (measured on 2.3.10).
+            return Storable(hollow(self._row_type, len(operations)), False)
+        if rows.null_count and (~deletes & rows.is_null().to_numpy(zero_copy_only=False)).any():
+            raise RecordValueError(
+                f"{self._location}: the row of an insert or update is NULL; Hive fails on it"
+            )
+        any_deletes = bool(deletes.any())
+        if not self._date_columns and not self._union_columns and not any_deletes:
+            return Storable(rows, False)
+        children = struct_fields(rows)
+        needs_pyorc = False
+        for index in self._date_columns:
+            column = nulled(children[index], deletes) if any_deletes else children[index]
+            stored = storable(column, rows.type.field(index).name, hybrid=self._is_hybrid)
+            children[index] = stored.values
+            needs_pyorc |= stored.needs_pyorc
+        for index in self._union_columns:
+            children[index] = union_safe(children[index], rows.type.field(index).name)
+        mask = pa.array(deletes) if any_deletes and not self._union_columns else None
+        return Storable(pa.StructArray.from_arrays(children, fields=list(rows.type), mask=mask), needs_pyorc)
+
+    def _in_unit_of_file(self, rows: pa.StructArray) -> Storable:
+        """Convert timestamps of another unit than the file's: by a cast if it is exact, else for pyorc."""
+        try:
+            return Storable(rows.cast(self._row_type), False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return Storable(rows, True)
+
+
+_MAX_POSTSCRIPT_BYTES = 255
+
+
+def append_user_metadata(
+    end: bytes, entries: Mapping[str, bytes], tail: OrcTail, *, mark_proleptic: bool = False
+) -> bytes:
+    """The same tail with user metadata added.
+
+    Args:
+        end: the last bytes of a finished file, at least footer and postscript.
+        entries: name to value; names that the file does not have yet.
+        tail: :func:`~mutation_api.orc.format.tail.parse_tail` of ``end``.
+        mark_proleptic: also say that days are counted in the proleptic Gregorian calendar. If a field occurs
+            twice, protobuf takes the last one.
+
+    Returns:
+        The bytes that replace ``end`` at the end of the file.
+
+    Raises:
+        ValueError: a name exists already, or the postscript would exceed its 255 bytes.
+    """
+    doubled = sorted(set(entries) & set(tail.user_metadata))
+    if doubled:
+        raise ValueError(f"the file already has user metadata {doubled}")
+    items = _serialised(entries)
+    if mark_proleptic:
+        items += number_field(FOOTER_CALENDAR, PROLEPTIC_GREGORIAN)
+    added = items if tail.compression is Compression.NONE else original_chunks(items, tail.block_bytes)
+    start = len(end) - 1 - tail.postscript_length
+    # Every other byte of the postscript is unchanged.
+    postscript = with_numbers(end[start:-1], {POSTSCRIPT_FOOTER_LENGTH: tail.footer_length + len(added)})
+    if len(postscript) > _MAX_POSTSCRIPT_BYTES:
+        raise ValueError(
+            f"the postscript would have {len(postscript)} bytes; the limit is {_MAX_POSTSCRIPT_BYTES}"
+        )
+    return end[:start] + added + postscript + bytes([len(postscript)])
+
+
+def _serialised(entries: Mapping[str, bytes]) -> bytes:
+    """Serialise entries as fields of a footer."""
+    items = (
+        bytes_field(METADATA_NAME, name.encode()) + bytes_field(METADATA_VALUE, value)
+        for name, value in entries.items()
+    )
+    return b"".join(bytes_field(FOOTER_METADATA, item) for item in items)
+
 
 _ACID_VERSION_2 = b"2"
 

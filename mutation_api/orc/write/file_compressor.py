@@ -26,7 +26,7 @@ from isal import isal_zlib
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import Compression, chunk_header
-from mutation_api.orc.format.orc_proto import (
+from mutation_api.orc.format.protobuf import (
     FOOTER_STRIPE,
     MAGIC,
     POSTSCRIPT_BLOCK_BYTES,
@@ -37,8 +37,6 @@ from mutation_api.orc.format.orc_proto import (
     STREAM_KIND_ROW_INDEX,
     STREAM_LENGTH,
     STRIPE_STREAM,
-)
-from mutation_api.orc.format.protobuf import (
     as_bytes,
     as_number,
     bytes_field,

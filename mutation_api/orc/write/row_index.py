@@ -1,10 +1,14 @@
-"""Row indexes of an ORC file's columns, for streams that became chunks. Pure.
+"""Row indexes, and the log of keys in a file's metadata.
+
+Row indexes of an ORC file's columns, for streams that became chunks. Pure.
 
 An index says where each row group begins: for every stream of its column a byte, followed by numbers (the
 value within a run, the bit within a byte). In a compressed stream, the byte is replaced by the chunk's
 position and a byte within the chunk's content.
 
 Source: the ORC v1 specification (row index: positions of each kind of stream), orc_proto.proto.
+
+KeyLog: the keys of the rows at which an encoder may end a stripe.
 """
 
 from __future__ import annotations
@@ -12,9 +16,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from mutation_api.errors import CorruptFileError
+from mutation_api.format.event import RecordIdentifier, RowIdArrays
 from mutation_api.orc.format.protobuf import (
     as_bytes,
     bytes_field,
@@ -24,7 +31,8 @@ from mutation_api.orc.format.protobuf import (
     varint,
 )
 
-__all__ = ["MovedRowIndex"]
+__all__ = ["KeyLog", "MovedRowIndex"]
+
 
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
 _PRESENT, _DATA, _LENGTH, _SECONDARY = 0, 1, 2, 5
@@ -137,3 +145,31 @@ def _parts_within(arrow: pa.DataType) -> Iterator[_StreamParts]:
         inner = [arrow.field(i).type for i in range(arrow.num_fields)]
     for each in inner:
         yield from _parts_within(each)
+
+
+class KeyLog:
+    """ROW__IDs by number of rows up to and including the row; 28 to 32 bytes for each entry."""
+
+    def __init__(self) -> None:
+        self._ends: list[NDArray[np.int64]] = []
+        self._keys: list[RowIdArrays] = []
+
+    def note(self, ends: NDArray[np.int64], keys: RowIdArrays) -> None:
+        """Add entries; ``ends`` ascend over all calls."""
+        self._ends.append(ends)
+        self._keys.append(keys)
+
+    def at(self, ends: NDArray[np.int64]) -> list[RecordIdentifier]:
+        """ROW__IDs of the rows at these ends. Raises KeyError if one was not recorded."""
+        if not len(ends):
+            return []
+        known = np.concatenate(self._ends) if self._ends else np.zeros(1, np.int64)
+        indices = np.minimum(np.searchsorted(known, ends), len(known) - 1)
+        missing = ends[known[indices] != ends]
+        if len(missing):
+            raise KeyError(int(missing[0]))
+        txns, buckets, numbers = (
+            np.concatenate(parts)[indices].tolist()
+            for parts in zip(*((k.original_txns, k.buckets, k.row_ids) for k in self._keys), strict=True)
+        )
+        return [RecordIdentifier(*key) for key in zip(txns, buckets, numbers, strict=True)]

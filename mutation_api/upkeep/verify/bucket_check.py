@@ -1,30 +1,39 @@
-"""Examines the files of one bucket together: rows with one ROW__ID, deletes that hit nothing or twice.
+"""The files of each bucket together: order, duplicates, and bucket hashes.
+
+Examines the files of one bucket together: rows with one ROW__ID, deletes that hit nothing or twice.
 
 At most one stripe of keys of each file is in memory.
+
+HashCheck: whether rows lie in the bucket that their values hash to.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.acid.bucket_codec import bucket_ids
-from mutation_api.acid.event import Operation
-from mutation_api.acid.merge_events import EventKeys, concatenate_keys, merge_legacy, order_of
-from mutation_api.acid.version import AcidVersion
+from mutation_api.errors import ConfigurationError, TableNotMutableError
+from mutation_api.format.event import Operation, bucket_ids
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.layout import AcidVersion
+from mutation_api.format.merge_events import EventKeys, concatenate_keys, merge_legacy, order_of
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
-from mutation_api.reader.file_merge import key_rounds
+from mutation_api.read.file_merge import key_rounds
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.upkeep.verify.event_rules import twice_rule
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.upkeep.verify.event_rules import Broken, twice_rule
 from mutation_api.upkeep.verify.finding import Finding
 
-__all__ = ["BucketCheck", "BucketResult"]
+__all__ = ["BucketCheck", "BucketResult", "HashCheck"]
+
 
 _Mask = NDArray[np.bool_]
 
@@ -75,7 +84,7 @@ class BucketCheck:
     def run(self) -> BucketResult:
         """Read the keys of all files.
 
-        Raises: as :func:`~mutation_api.reader.file_merge.key_rounds`.
+        Raises: as :func:`~mutation_api.read.file_merge.key_rounds`.
         """
         storage = storage_at(self._files[0].location)
         row_count = 0
@@ -211,3 +220,51 @@ def _visible(ids: NDArray[np.int64], valid: ValidIdList) -> _Mask:
     unique, inverse = np.unique(ids, return_inverse=True)
     of_unique = np.array([valid.is_valid(int(id)) for id in unique], np.bool_)
     return of_unique[inverse]
+
+
+class HashCheck:
+    """Compares rows with buckets. Threads may share it."""
+
+    def __init__(self, table: AcidTable, resolver: BucketIdResolver) -> None:
+        self._names = [name.lower() for name in table.bucket_columns]
+        self._resolver = resolver
+        self._rule_name = "bucket-hash-old" if table.keeps_misplaced_rows else "bucket-hash"
+
+    @classmethod
+    def of(cls, table: AcidTable) -> HashCheck | None:
+        """None if the table is not bucketed, or its hash is not defined, or is of timestamps.
+
+        Those are read with microseconds, and in version 1 depend on the zone of Hive's processes.
+        """
+        kinds = [parse_hive_type(c.type).kind for c in table.columns if c.name in table.bucket_columns]
+        if not table.is_bucketed or not table.version.has_row_ids or "timestamp" in kinds:
+            return None
+        try:
+            return cls(table, BucketIdResolver(table))
+        except (ConfigurationError, TableNotMutableError):
+            return None
+
+    def misplaced(
+        self, columns: Mapping[str, pa.Array], has_row: NDArray[np.bool_], bucket_id: int
+    ) -> Broken | None:
+        """Rows of a bucket that hash to another one; None if there are none.
+
+        Args:
+            columns: the table's columns by name, n values each.
+            has_row: which of them are rows; shape (n,).
+            bucket_id: the bucket in which they lie.
+        """
+        batch = pa.record_batch([columns[name] for name in self._names], names=self._names)
+        ids = np.asarray(self._resolver.resolve(batch))
+        misplaced = (ids != bucket_id) & has_row
+        if not misplaced.any():
+            return None
+        at = int(misplaced.argmax())
+        values = ", ".join(f"{name}={value!r}" for name, value in batch.slice(at, 1).to_pylist()[0].items())
+        return Broken(
+            self._rule_name,
+            at,
+            int(misplaced.sum()),
+            f"{values} in bucket {bucket_id}",
+            f"bucket {int(ids[at])} by its hash",
+        )

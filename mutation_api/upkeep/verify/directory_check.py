@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from mutation_api.acid.directory_state import COMPACTED
-from mutation_api.acid.layout import (
+from mutation_api.errors import DirectoryStateError, ReadError
+from mutation_api.format.directory_state import COMPACTED
+from mutation_api.format.layout import (
     ACID_VERSION_FILE,
     BASE_MARKER,
     FLUSH_LENGTH_SUFFIX,
     LONG_MIN,
+    AcidVersion,
     BaseDirectory,
     DeltaDirectory,
     is_hidden,
@@ -21,16 +23,13 @@ from mutation_api.acid.layout import (
     parse_directory_name,
     parse_original_file_name,
 )
-from mutation_api.acid.version import AcidVersion
-from mutation_api.errors import DirectoryStateError, ReadError
 from mutation_api.orc.read.event_file import EventFile
-from mutation_api.reader.partition_files import list_partition_files
-from mutation_api.scan.table_view import TableView
+from mutation_api.read.partition_files import list_partition_files
+from mutation_api.read.table_view import TableView
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.storage.tree import Directories
-from mutation_api.upkeep.verify.finding import Finding
-from mutation_api.upkeep.verify.known_ids import IdState, KnownIds, state_of
+from mutation_api.upkeep.verify.finding import Finding, IdState, KnownIds, state_of
 
 __all__ = ["PartitionFiles", "check_directory", "committed_directories"]
 

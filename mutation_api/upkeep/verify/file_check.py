@@ -9,34 +9,32 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from mutation_api.acid.event import EVENT_FIELDS, ROW, Operation, event_schema
-from mutation_api.acid.merge_events import EventKeys
-from mutation_api.acid.row_id import RecordIdentifier
 from mutation_api.errors import CorruptFileError, MutationError, RecordValueError, TableNotMutableError
+from mutation_api.format.event import EVENT_FIELDS, ROW, Operation, RecordIdentifier, event_schema
+from mutation_api.format.merge_events import EventKeys
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.format.tail import OrcTail, read_tail
-from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.column_reader import NULL_KEY, ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.orc.read.event_reader import event_fields
 from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
-from mutation_api.orc.read.pyorc_values import NULL_KEY
-from mutation_api.orc.read.text_check import NOT_UTF8
+from mutation_api.orc.read.type_changes import NOT_UTF8
 from mutation_api.storage.connect import storage_at
-from mutation_api.storage.machine_faults import is_fault_of_machine
+from mutation_api.storage.protocol import is_fault_of_machine
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.upkeep.verify.column_rules import misspelled
-from mutation_api.upkeep.verify.event_rules import Broken, broken_rules
-from mutation_api.upkeep.verify.finding import Finding
-from mutation_api.upkeep.verify.footer_rules import (
+from mutation_api.upkeep.verify.bucket_check import HashCheck
+from mutation_api.upkeep.verify.event_rules import (
+    Broken,
     FileCounts,
     FooterFault,
+    broken_rules,
     codec_faults,
     footer_faults,
     layout_faults,
 )
-from mutation_api.upkeep.verify.hash_check import HashCheck
-from mutation_api.upkeep.verify.statistics_check import StatisticsCheck
+from mutation_api.upkeep.verify.finding import Finding
+from mutation_api.upkeep.verify.statistics_check import StatisticsCheck, misspelled
 
 __all__ = ["check_file"]
 

@@ -21,15 +21,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.orc.format.compression import Compression, chunk_contents
-from mutation_api.orc.format.orc_proto import (
+from mutation_api.orc.format.protobuf import (
     STREAM_KIND_DATA,
     STREAM_KIND_LENGTH,
     STREAM_KIND_PRESENT,
     STREAM_KIND_ROW_INDEX,
     STREAM_KIND_SECONDARY,
+    as_bytes,
+    fields_of,
+    numbers_in,
 )
-from mutation_api.orc.format.protobuf import as_bytes, fields_of, numbers_in
-from mutation_api.orc.format.run_places import RunKind, RunPlaces
+from mutation_api.orc.format.run_lengths import RunKind, RunPlaces
 from mutation_api.orc.format.stripe_sections import StripeFooter
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.format.type_tree import TypeKind

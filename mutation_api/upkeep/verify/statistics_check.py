@@ -1,23 +1,49 @@
-"""StatisticsCheck: compares the statistics that a file records with its values, stripe by stripe."""
+"""Statistics of columns, against the values of the rows.
+
+StatisticsCheck: compares the statistics that a file records with its values, stripe by stripe.
+
+Rules on the names of a file's columns. Pure.
+
+ColumnValues: what statistics say of a column, counted from its values batch by batch, and compared.
+
+Hive 4 answers ``min``, ``max`` and ``count`` of a column from statistics that the metastore calls accurate.
+Numbers of distinct values and histograms are estimates, and are not compared.
+
+Source: Hive's GenericUDAFComputeStats and StatsOptimizer.
+
+Compares the statistics of columns that the metastore calls accurate with the values that a reader sees.
+
+Only the columns concerned are read, once for all partitions that claim the same ones.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from typing import NamedTuple
+import dataclasses
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mutation_api.errors import CorruptFileError
+from metastore_client.model import ColumnStatistics
+from mutation_api.errors import CorruptFileError, MutationError
+from mutation_api.format.plain_array import has_union, map_parts, rebased_list, struct_fields
 from mutation_api.orc.format.compression import DAMAGE
 from mutation_api.orc.format.protobuf import as_number, fields_of
-from mutation_api.orc.format.stripe_ranges import column_count, column_id
+from mutation_api.orc.format.stored_values import column_count, column_id
 from mutation_api.orc.format.stripe_sections import parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.orc_input import OrcInput
-from mutation_api.storage.protocol import Storage
-from mutation_api.types.plain_array import has_union, map_parts, rebased_list, struct_fields
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import TableView
+from mutation_api.storage.protocol import Storage, is_fault_of_machine
+from mutation_api.upkeep.verify.finding import Finding
+from mutation_api.upkeep.verify.metastore_check import Registered
 from mutation_api.upkeep.verify.recorded_statistics import (
     RecordedStatistics,
     difference,
@@ -26,7 +52,7 @@ from mutation_api.upkeep.verify.recorded_statistics import (
 )
 from mutation_api.upkeep.verify.row_index_check import GroupCounts, StripeBytes
 
-__all__ = ["Difference", "StatisticsCheck"]
+__all__ = ["ColumnValues", "Difference", "StatisticsCheck", "column_statistics", "misspelled"]
 
 
 _STATISTICS = "orc-statistics"
@@ -181,3 +207,183 @@ def _inner(values: pa.Array) -> Iterator[tuple[pa.Field, pa.Array | None]]:
         yield from zip((kind.key_field, kind.item_field), map_parts(values)[1:], strict=True)
     elif pa.types.is_list(kind):
         yield kind.value_field, rebased_list(values)[1]
+
+
+_NAMELESS = re.compile(r"_col[0-9]+")
+
+
+def misspelled(
+    in_file: Sequence[str], in_table: Sequence[str], *, by_position: bool
+) -> Iterator[tuple[str, str]]:
+    """Columns that Hive reads as NULL, or as another column, because of their names.
+
+    Columns that the file does not have (added since), that the table does not have any more, and names
+    ``_col0``, ``_col1``, … are fine.
+
+    Yields:
+        What was found and what is expected.
+    """
+    if all(_NAMELESS.fullmatch(name) for name in in_file):
+        return
+    known = set(in_table)
+    for name in in_file:
+        if name not in known and name.lower() in known and not by_position:
+            yield f"column {name!r}", f"{name.lower()!r}: Hive reads NULL from the other spelling"
+            return
+    if by_position:
+        both = zip((n.lower() for n in in_file), in_table, strict=False)
+        for found, expected in both:
+            if found != expected and found in known and expected in {n.lower() for n in in_file}:
+                yield (
+                    f"column {found!r} at the place of {expected!r}",
+                    "the table's order: Hive goes by place",
+                )
+                return
+
+
+_GREGORIAN = date(1582, 10, 15)
+
+
+@dataclass
+class ColumnValues:
+    """The values of one column in a table or a partition. ``has_nan``: their range means nothing to Hive."""
+
+    null_count: int = 0
+    true_count: int = 0
+    false_count: int = 0
+    low: Any = None
+    high: Any = None
+    has_nan: bool = False
+
+    def add(self, values: pa.Array) -> None:
+        """Count some values of the column; timestamps have microseconds."""
+        self.null_count += values.null_count
+        if values.null_count == len(values):
+            return
+        if pa.types.is_boolean(values.type):
+            trues = pc.sum(values).as_py()
+            self.true_count += trues
+            self.false_count += len(values) - values.null_count - trues
+        elif _has_range(values.type):
+            self._extend(values)
+
+    def _extend(self, values: pa.Array) -> None:
+        if pa.types.is_floating(values.type) and pc.any(pc.is_nan(values)).as_py():
+            self.has_nan = True
+            return
+        ends = pc.min_max(values)
+        low, high = ends["min"].as_py(), ends["max"].as_py()
+        self.low = low if self.low is None else min(self.low, low)
+        self.high = high if self.high is None else max(self.high, high)
+
+    def difference(self, recorded: ColumnStatistics) -> tuple[str, str] | None:
+        """What the values have, and what is recorded of them instead; None if that is true."""
+        if recorded.null_count != self.null_count:
+            return f"{self.null_count} nulls", f"{recorded.null_count} nulls"
+        if recorded.true_count is not None:
+            counts = (self.true_count, self.false_count), (recorded.true_count, recorded.false_count)
+            there, claimed = (f"{true} times true and {false} times false" for true, false in counts)
+            return None if there == claimed else (there, claimed)
+        ours, theirs = (_seconds(self.low), _seconds(self.high)), (recorded.low, recorded.high)
+        if not self._is_comparable(ours, theirs) or ours == theirs:
+            return None
+        return _shown(*ours), _shown(*theirs)
+
+    def misleads(self, recorded: ColumnStatistics) -> bool:
+        """Whether a difference is one of nulls or range; how often a boolean is true answers no query."""
+        return recorded.null_count != self.null_count or recorded.true_count is None
+
+    def _is_comparable(self, ours: tuple[Any, Any], theirs: tuple[Any, Any]) -> bool:
+        """Whether both count in one way: not so early days, NaN, and timestamps before Hive 4."""
+        ends = [each for each in (*ours, *theirs) if each is not None]
+        kinds = {date if isinstance(each, date) else float for each in ends}
+        return not self.has_nan and len(kinds) < 2 and not any(_is_early(each) for each in ends)
+
+
+def _has_range(data_type: pa.DataType) -> bool:
+    kinds = pa.types
+    of_numbers = (kinds.is_integer, kinds.is_floating, kinds.is_decimal)
+    return any(is_one(data_type) for is_one in (*of_numbers, kinds.is_date, kinds.is_timestamp))
+
+
+def _seconds(value: Any) -> Any:
+    """A timestamp as the metastore records it; other values as they are."""
+    return value.replace(microsecond=0) if isinstance(value, datetime) else value
+
+
+def _is_early(value: Any) -> bool:
+    """Whether it is a day that releases number differently."""
+    day = value.date() if isinstance(value, datetime) else value
+    return isinstance(day, date) and day < _GREGORIAN
+
+
+def _shown(low: Any, high: Any) -> str:
+    if low is None and high is None:
+        return "no value"
+    return f"values from {low} to {high}"
+
+
+_Values = Mapping[str, Mapping[str, ColumnValues]]
+"""By partition and column."""
+
+
+def column_statistics(
+    view: TableView, registered: Registered, partitions: Sequence[str], threads: int | None
+) -> Iterator[Finding]:
+    """Statistics of columns that are called accurate, and are not those of the values.
+
+    Args:
+        view: the snapshot; its table must have no younger rows.
+        registered: what the metastore says.
+        partitions: those whose files are sound; '' for an unpartitioned table.
+        threads: as of :class:`~mutation_api.read.table_scan.TableScan`.
+
+    Raises MetastoreError: the server could not be asked.
+    """
+    alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for name in sorted(partitions):
+        alike[registered.claimed_columns(name)].append(name)
+    for columns, names in alike.items():
+        recorded = registered.column_statistics(names, columns, view.valid_ids) if columns else {}
+        if recorded:
+            yield from _differences(view, registered, recorded, threads)
+
+
+def _differences(
+    view: TableView,
+    registered: Registered,
+    recorded: Mapping[str, Sequence[ColumnStatistics]],
+    threads: int | None,
+) -> Iterator[Finding]:
+    columns = sorted({each.column for found in recorded.values() for each in found})
+    try:
+        values = _values(view, [*recorded], columns, threads)
+    except (MutationError, OSError) as error:
+        if is_fault_of_machine(error):
+            raise
+        for name in recorded:
+            yield Finding(
+                "statistics-unchecked", name, view.locations[name], str(error), "columns that can be read"
+            )
+        return
+    for name, found in recorded.items():
+        for each in found:
+            seen = values[name][each.column]
+            differs = seen.difference(each)
+            if differs is not None:
+                is_damage = registered.answers_from(each) and seen.misleads(each)
+                rule_name = "column-statistics" if is_damage else "column-statistics-plan"
+                there, claimed = (f"{each.column}: {text}" for text in differs)
+                yield Finding(rule_name, name, view.locations[name], there, f"{claimed}, as recorded")
+
+
+def _values(
+    view: TableView, partitions: Sequence[str], columns: Sequence[str], threads: int | None
+) -> _Values:
+    values = {name: {column: ColumnValues() for column in columns} for name in partitions}
+    part = dataclasses.replace(view, locations={name: view.locations[name] for name in partitions})
+    scan = TableScan(part, columns=columns, threads=threads, truncate_nanoseconds=True)
+    for name, rows in scan.by_partition():
+        for column in columns:
+            values[name or ""][column].add(rows.column(column))
+    return values

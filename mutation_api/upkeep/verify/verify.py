@@ -11,27 +11,29 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from metastore_client.client import MetastoreClient
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.failure import metastore_errors_as_ours
-from mutation_api.client.tables.catalog import split_full_name
 from mutation_api.errors import ConfigurationError, MutationError
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
-from mutation_api.reader.snapshot_split import takes_deletes_of_all_buckets
-from mutation_api.scan.table_view import TableView, open_table
+from mutation_api.read.partition_plan import takes_deletes_of_all_buckets
+from mutation_api.read.table_view import TableView, open_table
 from mutation_api.storage.location import Location
-from mutation_api.storage.machine_faults import is_fault_of_machine
+from mutation_api.storage.protocol import is_fault_of_machine
 from mutation_api.storage.tree import Directories, directories_below
-from mutation_api.upkeep.current_ids import current_ids
-from mutation_api.upkeep.verify.bucket_check import BucketCheck, BucketResult
-from mutation_api.upkeep.verify.column_statistics import column_statistics
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.upkeep.transaction_files import current_ids
+from mutation_api.upkeep.verify.bucket_check import BucketCheck, BucketResult, HashCheck
 from mutation_api.upkeep.verify.directory_check import PartitionFiles, check_directory
 from mutation_api.upkeep.verify.file_check import check_file
-from mutation_api.upkeep.verify.finding import Finding
-from mutation_api.upkeep.verify.hash_check import HashCheck
-from mutation_api.upkeep.verify.known_ids import KnownIds
-from mutation_api.upkeep.verify.metastore_check import has_younger, row_statistics, unregistered_partitions
-from mutation_api.upkeep.verify.registered import Registered
+from mutation_api.upkeep.verify.finding import Finding, KnownIds
+from mutation_api.upkeep.verify.metastore_check import (
+    Registered,
+    has_younger,
+    row_statistics,
+    unregistered_partitions,
+)
+from mutation_api.upkeep.verify.statistics_check import column_statistics
 
 __all__ = ["Progress", "VerifyProgress", "VerifyReport", "verify_table", "verify_view"]
 
@@ -133,7 +135,7 @@ def verify_view(
     view: TableView, *, threads: int | None = None, progress: Progress | None = None
 ) -> VerifyReport:
     """Examine the files of a table that no metastore describes; see
-    :func:`~mutation_api.scan.directory.open_directory`.
+    :func:`~mutation_api.read.directory_scan.open_directory`.
 
     Args:
         view: the directory. Its bucket columns are not known, so hashes are not compared.

@@ -11,7 +11,7 @@ import pytest
 from judges.hive.hive_judges import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from mutation_api.cli import main as command
-from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from tests.fixtures.fix_yarn import (
     PYTHON,
     YarnCluster,

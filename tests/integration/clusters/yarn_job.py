@@ -25,9 +25,9 @@ from pyspark.sql import SparkSession
 
 import mutation_api
 from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, snapshot
-from mutation_api.spark.write import job
-from mutation_api.spark.write.change_writer import ChangeWriter
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.spark import job
+from mutation_api.spark.tasks import ChangeWriter
+from mutation_api.table.acid_table import WriterOptions
 
 SORT_BYTES = 150_000
 MANY_ROWS = 100_000

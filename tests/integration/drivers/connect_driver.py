@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError
+from mutation_api.format.layout import AcidVersion
 from mutation_api.spark import jvm
-from mutation_api.spark.write.plan import plan_changes
+from mutation_api.spark.plan import plan_changes
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 

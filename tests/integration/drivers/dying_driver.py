@@ -23,13 +23,13 @@ from typing import Any
 import pyarrow as pa
 
 from metastore_client.remote.thrift_client import connect
-from mutation_api.changes.local_merge.merge import local_merge
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction import Transaction
-from mutation_api.local.local_options import LocalOptions
+from mutation_api.merge.local_merge import local_merge
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.local_plan import LocalOptions
 
 STORAGE_STEPS = (
     "create_directory",

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from judges.mysql import MySqlJudge
 from metastore_client.remote.thrift_client import connect
 from mutation_api import Following, IngestReport, LocalOptions, MySqlAddress, MySqlSource, ingest
-from mutation_api.inputs.mysql.server import MySqlServer
+from mutation_api.cdc.mysql.server import MySqlServer
 from mutation_api.spark.local_session import local_session
 from mutation_api.storage.local import LocalStorage
 from tests.integration.drivers.dying_driver import STORAGE_STEPS, SteppedMetastore, Steps

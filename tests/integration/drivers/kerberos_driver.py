@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 
 from metastore_client.delegation_token import tokens_in
 from mutation_api import apply_changes, local_session, merge_into, snapshot
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
 
 TICKETS = "KRB5CCNAME"
 TOKENS = "HADOOP_TOKEN_FILE_LOCATION"

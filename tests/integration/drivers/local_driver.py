@@ -15,11 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from mutation_api.change_set.writing_order import write_batch
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.local import apply as apply_module
-from mutation_api.local.apply import apply_arrow
-from mutation_api.local.local_options import LocalOptions
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.write import apply as apply_module
+from mutation_api.write.apply import apply_arrow
+from mutation_api.write.local_plan import LocalOptions
+from mutation_api.write.writing_order import write_batch
 
 ROWS = 60_000
 

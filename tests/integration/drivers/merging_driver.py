@@ -17,10 +17,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from mutation_api import merge_into
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import TransactionAbortedError
 from mutation_api.spark.local_session import local_session
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
 
 ACCOUNTS = range(10)
 """Their numbers, in each table."""

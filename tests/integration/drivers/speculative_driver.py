@@ -21,13 +21,12 @@ import pyarrow as pa
 
 from judges.hive.judge import SPEED_OPTIONS
 from mutation_api import local_session
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.commit.manifest import DeltaManifest, staging_directory
-from mutation_api.spark.write import job
-from mutation_api.spark.write.change_writer import ChangeWriter
+from mutation_api.spark import job
+from mutation_api.spark.tasks import ChangeWriter
 from mutation_api.storage.connect import storage_at
-from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.table.acid_table import AcidTable, WriterOptions
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.manifest import DeltaManifest, staging_directory
 
 ROWS = 5000
 BATCH_ROWS = 200

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from mutation_api.types.hive_type import HiveType
+from mutation_api.format.hive_type import HiveType
 
 NULL_SHARE = 0.15
 EPOCH = datetime.datetime(1970, 1, 1)

@@ -10,14 +10,14 @@ import pytest
 from judges.errors import HiveError
 from judges.hive.hive_judges import Hive23
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList
-from mutation_api.acid.directory_state import DirectoryState, choose_directories
-from mutation_api.acid.layout import (
+from mutation_api.errors import DirectoryStateError
+from mutation_api.format.directory_state import DirectoryState, choose_directories
+from mutation_api.format.layout import (
     LONG_MIN,
+    AcidVersion,
     delete_delta_directory_name,
     delta_directory_name,
 )
-from mutation_api.acid.version import AcidVersion
-from mutation_api.errors import DirectoryStateError
 from tests.support.directory_cases import base_directory_name
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,9 @@ import decimal
 import pyarrow as pa
 import pytest
 
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.table.acid_table import WriterOptions
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.write.coordinator import MutatorCoordinator
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
 from mutation_api import connect
 from mutation_api.errors import TableNotMutableError
-from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api.format.hive_type import arrow_type, parse_hive_type
 from tests.fixtures.fix_judge import LINES
 from tests.support.either_engine import Engine
 

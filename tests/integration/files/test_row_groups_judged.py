@@ -10,9 +10,9 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.types.hive_type import arrow_type, parse_hive_type
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_judge import LINES
 from tests.integration.files.hive_values import random_value
 

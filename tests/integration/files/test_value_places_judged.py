@@ -10,7 +10,7 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from mutation_api import connect
-from mutation_api.types.hive_type import HiveType, parse_hive_type
+from mutation_api.format.hive_type import HiveType, parse_hive_type
 from tests.integration.files.hive_values import read_back, shown
 from tests.support.value_matrix import ROWS, Cell, ClockText, partition_promise, random_cell
 

@@ -12,14 +12,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
-from mutation_api.spark.write.job import apply_changes
-from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
+from mutation_api.spark.job import apply_changes
+from mutation_api.table.acid_table import AcidTable, WriterOptions
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.integration.conftest import MakeTable
 from tests.integration.files.hive_values import random_value, read_back, shown
 from tests.integration.transactions.live_table import LiveTable, RowId

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.row_id import RecordIdentifier, RowIdArrays
-from mutation_api.acid.version import AcidVersion
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.worker.coordinator import MutatorCoordinator
-from tests.unit.worker.tables import acid_table, ids_of_bucket
+from mutation_api.format.event import RecordIdentifier, RowIdArrays
+from mutation_api.format.layout import AcidVersion
+from mutation_api.table.acid_table import WriterOptions
+from mutation_api.write.coordinator import MutatorCoordinator
+from tests.unit.write.tables import acid_table, ids_of_bucket
 
 pytestmark = pytest.mark.slow
 

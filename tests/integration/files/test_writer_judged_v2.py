@@ -20,20 +20,18 @@ import pytest
 
 from judges.hive.hive_judges import Hive31, Hive41, HiveRow
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
-from mutation_api.acid.bucket_codec import bucket_ids, bucket_property
-from mutation_api.acid.row_id import RowIdArrays
-from mutation_api.acid.version import AcidVersion
-from mutation_api.bucketing.bucket_hash import hash_columns
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.client.tables.descriptors import describe
+from mutation_api.format.bucket_hash import hash_columns
+from mutation_api.format.event import RowIdArrays, bucket_ids, bucket_property
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.format.tail import read_tail
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidTable, TableRole
-from mutation_api.table.json_column import column_from_json
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.table.bucket_rows import column_from_json
+from mutation_api.transaction.descriptors import describe
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_newest import HIVE_4
 

@@ -16,7 +16,7 @@ from typing import Any
 import pymysql
 
 from judges.mysql import MySqlJudge
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.format.hive_type import parse_hive_type
 from tests.integration.files.hive_values import shown
 
 DAY = datetime.timedelta(days=1)

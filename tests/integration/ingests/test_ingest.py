@@ -15,9 +15,9 @@ from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, LockState
 from metastore_client.remote.thrift_client import connect
 from mutation_api import Following, IngestReport, LocalBatch, LocalOptions, ingest
-from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.cdc.watermark import Watermarks
 from mutation_api.errors import LockNotAcquiredError
-from mutation_api.inputs.watermark import Watermarks
+from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import LINES

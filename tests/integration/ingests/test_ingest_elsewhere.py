@@ -30,11 +30,10 @@ from mutation_api import (
     SourceTable,
     TungstenSource,
 )
-from mutation_api.cli.engines import ingest_by_spark
+from mutation_api.cdc.tungsten_files import TEXT_DEFAULT, splits, staging_files
+from mutation_api.cli import spark_engine
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import InputError, InputFormatError, MutationError
-from mutation_api.inputs.tungsten.staging_files import splits, staging_files
-from mutation_api.inputs.tungsten.staging_records import TEXT_DEFAULT
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -159,7 +158,7 @@ def test_a_log_is_read_as_from_the_local_disk(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The same operations and positions, at first and when more has come; and damage has its place."""
-    monkeypatch.setattr("mutation_api.inputs.messages.json_lines.RANGE_BYTES", 700)
+    monkeypatch.setattr("mutation_api.cdc.messages.json_lines.RANGE_BYTES", 700)
     log = that_settings_tell(request.getfixturevalue(f"{storage}_root")) / "log one%3A"
     after: Mapping[str, Position] = {}
     for number, history in enumerate((BEFORE, AFTER), start=1):
@@ -219,7 +218,7 @@ def test_what_cannot_be_reached_is_told(s3_root: Location, kind: str) -> None:
 @pytest.fixture
 def run(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """The command, on the Spark that runs already."""
-    monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+    monkeypatch.setattr(spark_engine, "spark_session", lambda name: contextlib.nullcontext(spark))
     yield lambda *words: main([str(word) for word in words])
 
 

@@ -44,8 +44,8 @@ from mutation_api import (
     TungstenSource,
     ingest,
 )
-from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.types.text_values import BinaryText
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.text_values import BinaryText
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers import canal, collector, debezium, maxwell, tungsten
 from tests.cdc_writers.history import Table, Transaction, events_of

@@ -30,10 +30,10 @@ from mutation_api import (
     find_watermarks,
     ingest,
 )
+from mutation_api.cdc.kafka.offsets import KafkaMark
+from mutation_api.cdc.source import Position
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import SourcePositionError
-from mutation_api.inputs.kafka.offsets import KafkaMark
-from mutation_api.inputs.source import Position
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.integration.ingests.mortal import END, Died, Mortal, bury
 from tests.support.kafka_messages import debezium

@@ -20,11 +20,10 @@ from judges.mysql import MySqlJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TableInfo, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
-from mutation_api.cli.arguments import engine_arguments
-from mutation_api.cli.engines import ingest_by_spark
+from mutation_api.cli import engine_arguments, spark_engine
 from mutation_api.cli.ingest.mysql import PASSWORD_VARIABLE
 from mutation_api.cli.main import main
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.format.hive_type import parse_hive_type
 from tests.integration.drivers.ingesting_driver import ingest_all, source_of
 from tests.integration.files.hive_values import read_back
 from tests.integration.ingests.mysql_workload import (
@@ -140,7 +139,7 @@ def test_the_command_follows_a_table(
     """
     monkeypatch.setenv(PASSWORD_VARIABLE, pair.mysql.password)
     # The command stops the Spark that it starts; here it would be everybody's.
-    monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+    monkeypatch.setattr(spark_engine, "spark_session", lambda name: contextlib.nullcontext(spark))
     rows = ", ".join(f"('many', {number}, 1.00, 'x')" for number in range(100, 1100))
     pair.mysql.sql(f"INSERT INTO {pair.database}.customers VALUES {rows}")
     monkeypatch.setattr(engine_arguments, "LOCAL_FILE_BYTES_MAX", 10_000)

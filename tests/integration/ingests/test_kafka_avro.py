@@ -27,7 +27,7 @@ from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
 from mutation_api import DebeziumSource, Following, KafkaTopics, LocalOptions, LogOptions, ingest
 from mutation_api.cli.ingest import debezium as command
-from mutation_api.cli.ingest.kafka_arguments import REGISTRY_PASSWORD_VARIABLE
+from mutation_api.cli.ingest.log_arguments import REGISTRY_PASSWORD_VARIABLE
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import ConnectionFailedError, InputFormatError
 from mutation_api.upkeep.create_acid_table import create_acid_table

@@ -23,6 +23,9 @@ from mutation_api import (
     Position,
     Positions,
 )
+from mutation_api.cdc.kafka.offsets import KafkaMark
+from mutation_api.cdc.kafka.spool import MessageSpool
+from mutation_api.cdc.source import SourceTable
 from mutation_api.errors import (
     ConfigurationError,
     ConnectionFailedError,
@@ -30,9 +33,6 @@ from mutation_api.errors import (
     InputFormatError,
     SourcePositionError,
 )
-from mutation_api.inputs.kafka.offsets import KafkaMark
-from mutation_api.inputs.kafka.spool import MessageSpool
-from mutation_api.inputs.source import SourceTable
 from tests.support.kafka_messages import ORDERS, debezium, maxwell, read, read_rows, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hive41")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pymysql import _auth
 
+from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer
+from mutation_api.cdc.update.database import connect_database
 from mutation_api.errors import ConnectionFailedError
-from mutation_api.inputs.mysql.server import MySqlAddress, MySqlServer
-from mutation_api.update.rdbms.connect import connect_database
 from tests.integration.ingests.followed_tables import FollowedTables
 
 pytestmark = [pytest.mark.slow, pytest.mark.server("MySQL")]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from judges.mysql import MySqlJudge
-from mutation_api.inputs.mysql.log_position import LogPosition
-from mutation_api.inputs.mysql.server import MySqlServer
+from mutation_api.cdc.mysql.log_position import LogPosition
+from mutation_api.cdc.mysql.server import MySqlServer
 from tests.integration.ingests.followed_tables import FollowedTables
 from tests.integration.ingests.mysql_ddl_workload import DdlWorkload, User
 

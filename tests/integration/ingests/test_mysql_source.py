@@ -14,7 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.mysql import MySqlJudge
-from mutation_api.acid.version import AcidVersion
+from mutation_api.cdc.mysql import spill
+from mutation_api.cdc.mysql.binary_log import BinaryLog
+from mutation_api.cdc.mysql.log_position import LogPosition
+from mutation_api.cdc.mysql.log_reading import RowImages, Undone
+from mutation_api.cdc.mysql.mysql_source import MySqlSource
+from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer
+from mutation_api.cdc.mysql.table_plan import charset_of
+from mutation_api.cdc.source import OPERATION, POSITION, LocalOperations, Position, SourceTable, Stop
 from mutation_api.errors import (
     ConfigurationError,
     ConnectionFailedError,
@@ -23,14 +30,7 @@ from mutation_api.errors import (
     RecordValueError,
     SourcePositionError,
 )
-from mutation_api.inputs.mysql import spill
-from mutation_api.inputs.mysql.binary_log import BinaryLog
-from mutation_api.inputs.mysql.log_position import LogPosition
-from mutation_api.inputs.mysql.log_reading import RowImages, Undone
-from mutation_api.inputs.mysql.mysql_source import MySqlSource
-from mutation_api.inputs.mysql.server import MySqlAddress, MySqlServer
-from mutation_api.inputs.mysql.table_map import charset_of
-from mutation_api.inputs.source import OPERATION, POSITION, LocalOperations, Position, SourceTable, Stop
+from mutation_api.format.layout import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from tests.fixtures.fix_clock import wait_until
 

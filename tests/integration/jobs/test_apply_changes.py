@@ -15,8 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from judges.hive.hive_judges import Hive23
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import (
     BucketIdError,
     MutationError,
@@ -27,8 +25,10 @@ from mutation_api.errors import (
     TransactionStateError,
     WorkerError,
 )
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.job import apply_changes
+from mutation_api.spark.job import apply_changes
+from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
 from tests.fixtures.fix_clock import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.tasks]

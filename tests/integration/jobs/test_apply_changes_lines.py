@@ -18,13 +18,13 @@ from pyspark.sql.types import IntegerType, LongType, MapType, StringType, Struct
 
 from judges.hive.hive_judges import Hive31, Hive41
 from metastore_client.remote.thrift_client import connect
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.transaction import Transaction
 from mutation_api.errors import BucketIdError, RowIdNotFoundError, TableNotMutableError
 from mutation_api.spark.frame_table import create_table
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.job import apply_changes
+from mutation_api.spark.job import apply_changes
+from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.transaction import Transaction
 from tests.fixtures.fix_judge import new_database
 
 pytestmark = [

@@ -17,7 +17,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from mutation_api.client.tables.preconditions import MAX_BUCKETS
 from mutation_api.errors import (
     BucketIdError,
     ClientError,
@@ -29,15 +28,15 @@ from mutation_api.errors import (
     RowIdNotFoundError,
     TableNotMutableError,
 )
-from mutation_api.local.apply import apply_arrow
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
-from mutation_api.spark.few_rows import FEW_BYTES_DEFAULT
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.job import apply_changes
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
+from mutation_api.spark.job import FEW_BYTES_DEFAULT, apply_changes
+from mutation_api.spark.snapshot_frame import snapshot
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.transaction.preconditions import MAX_BUCKETS
+from mutation_api.write.apply import apply_arrow
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.integration.conftest import MakeTable
 from tests.integration.storages.remote_table import hidden

@@ -22,9 +22,6 @@ from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.java import hive_class_path
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.transaction_state import TransactionState
-from mutation_api.commit.manifest import STAGING_PREFIX
 from mutation_api.errors import (
     CommitOutcomeUnknownError,
     ConnectionFailedError,
@@ -33,6 +30,9 @@ from mutation_api.errors import (
 )
 from mutation_api.storage.connect import settings, storage_at
 from mutation_api.storage.protocol import OutputFile, Storage
+from mutation_api.transaction.manifest import STAGING_PREFIX
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.transaction_state import TransactionState
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.fixtures.fix_metastore import MetastoreProxy
 from tests.integration.conftest import MakeTable

@@ -22,18 +22,18 @@ from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.hive.judge import SPEED_OPTIONS
 from judges.storages.s3_server import S3Server
 from metastore_client.remote.thrift_client import connect
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction_state import TransactionState
-from mutation_api.commit.manifest import DeltaManifest, staging_directory
 from mutation_api.errors import LockLostError, TransactionAbortedError, WorkerError
-from mutation_api.spark.write import job
-from mutation_api.spark.write.change_writer import ChangeWriter
-from mutation_api.spark.write.job import apply_changes
+from mutation_api.spark import job
+from mutation_api.spark.job import apply_changes
+from mutation_api.spark.tasks import ChangeWriter
 from mutation_api.storage.connect import configure_storage, settings, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.table.acid_table import WriterOptions
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.manifest import DeltaManifest, staging_directory
+from mutation_api.transaction.transaction_state import TransactionState
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.fixtures.fix_hive_elsewhere import ELSEWHERE
 from tests.integration.jobs.spark_cluster import spark_cluster

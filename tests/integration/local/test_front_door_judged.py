@@ -20,9 +20,9 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
-from mutation_api.changes.merge_report import MergeCounts
 from mutation_api.errors import DuplicateKeyError, RecordSequenceError, WriteConflictError
 from mutation_api.hive.connection import Hive, connect
+from mutation_api.merge.merge_report import MergeCounts
 from tests.fixtures.fix_judge import FIXTURES
 from tests.integration.storages.remote_table import check_nothing_is_left
 from tests.support.left_threads import no_thread_is_left

@@ -17,17 +17,17 @@ import pytest
 from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
-from mutation_api.acid.row_id import ROW_ID_COLUMN
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import RowIdNotFoundError
-from mutation_api.local import apply as apply_module
-from mutation_api.local.apply import SMALL_ROWS, apply_arrow
-from mutation_api.local.local_options import LocalOptions
-from mutation_api.scan.table_scan import TableScan
-from mutation_api.scan.table_view import open_table
+from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import open_table
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.upkeep.sweep import sweep
+from mutation_api.write import apply as apply_module
+from mutation_api.write.apply import SMALL_ROWS, apply_arrow
+from mutation_api.write.local_plan import LocalOptions
 from tests.fixtures.fix_judge import LINES, new_database
 from tests.integration.conftest import MakeTable
 

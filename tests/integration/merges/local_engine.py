@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from mutation_api import Transaction, first_by
-from mutation_api.changes.local_merge.merge import LocalMerge, local_merge
+from mutation_api.merge.local_merge import LocalMerge, local_merge
 from tests.integration.merges.merge_cases import Source
 from tests.integration.merges.merge_model import MATCHED, NOT_MATCHED, Merge, Rule
 from tests.integration.merges.merge_tables import Table, arrow_table

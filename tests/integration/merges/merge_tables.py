@@ -21,15 +21,15 @@ import pyarrow as pa
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TableInfo
-from mutation_api.acid.bucket_codec import bucket_ids
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
+from mutation_api.format.event import bucket_ids
+from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.types.hive_type import arrow_type, parse_hive_type
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.integration.merges.merge_cases import Shape, random_rows
 from tests.integration.merges.merge_model import DEFAULT_PARTITION, Row
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.remote.thrift_client import connect
 from mutation_api import DuplicateKeyError, MergeReport, MutationError
-from mutation_api.spark.few_rows import FEW_BYTES_DEFAULT
+from mutation_api.spark.job import FEW_BYTES_DEFAULT
 from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.integration.merges.local_engine import begun_locally

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
 from mutation_api import MutatorClientBuilder, connect, merge_into
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.errors import DirectoryStateError
+from mutation_api.table.bucket_resolver import BucketIdResolver
 from mutation_api.upkeep.verify.verify import verify_table
 from tests.fixtures.fix_judge import LINES
 

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from judges.hive.hive_judges import Hive23
 from metastore_client.remote.thrift_client import connect as connect_metastore
 from mutation_api import MergeCounts, MergeInto, merge_into
-from mutation_api.client.transaction import Transaction
 from mutation_api.errors import BucketIdError, CorruptFileError, DirectoryStateError
+from mutation_api.transaction.transaction import Transaction
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import LiveTable
 

@@ -12,7 +12,6 @@ from pyspark.sql import functions as sf
 from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
 from mutation_api import MergeCounts, MergeInto, first_by, merge_into
-from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import (
     ClientError,
     DuplicateKeyError,
@@ -20,6 +19,7 @@ from mutation_api.errors import (
     RecordLayoutError,
     RecordValueError,
 )
+from mutation_api.transaction.mutator_client import MutatorClient
 from tests.integration.transactions.live_table import LiveTable
 
 pytestmark = pytest.mark.slow

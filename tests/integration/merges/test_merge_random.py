@@ -21,11 +21,11 @@ from pyspark.sql import functions as sf
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.remote.thrift_client import connect
 from mutation_api import MergeInto, MergeReport, first_by, merge_into
-from mutation_api.changes.local_merge.merge import LocalMerge
-from mutation_api.changes.merge_options import COLLECTED_KEYS_DEFAULT
-from mutation_api.client.transaction import Transaction
 from mutation_api.errors import DuplicateKeyError, RecordValueError
-from mutation_api.spark.few_rows import FEW_BYTES_DEFAULT
+from mutation_api.merge.clauses import COLLECTED_KEYS_DEFAULT
+from mutation_api.merge.local_merge import LocalMerge
+from mutation_api.spark.job import FEW_BYTES_DEFAULT
+from mutation_api.transaction.transaction import Transaction
 from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.integration.merges.local_engine import begun_locally, source_table

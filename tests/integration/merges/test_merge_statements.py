@@ -68,10 +68,6 @@ from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.model import ColumnInfo, LockState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api import MergeCounts, MergeReport, merge_into
-from mutation_api.acid.bucket_codec import bucket_ids
-from mutation_api.acid.event import Operation
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction import Transaction
 from mutation_api.errors import (
     ConfigurationError,
     DuplicateKeyError,
@@ -79,7 +75,10 @@ from mutation_api.errors import (
     TransactionStateError,
     WriteConflictError,
 )
-from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.format.event import Operation, bucket_ids
+from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import new_database

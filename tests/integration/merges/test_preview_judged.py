@@ -16,8 +16,8 @@ from metastore_client.model import (
     LockType,
 )
 from metastore_client.remote.thrift_client import connect
-from mutation_api.changes.preview import ForeignLock, foreign_locks
-from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.merge.preview import ForeignLock, foreign_locks
+from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import LINES

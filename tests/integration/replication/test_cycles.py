@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 import pytest
 
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
-from mutation_api.client.transaction import Transaction
-from mutation_api.commit.committer import Committer
 from mutation_api.errors import TableNotMutableError
 from mutation_api.hive.connection import Hive, connect
 from mutation_api.hive.hive_transaction import HiveTransaction
+from mutation_api.transaction.committer import Committer
+from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.sweep import sweep
 from tests.integration.replication.replicated import Replicated, Side, rows
 

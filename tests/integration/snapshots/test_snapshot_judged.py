@@ -12,15 +12,15 @@ import pytest
 from judges.errors import HiveError
 from judges.hive.hive_judges import Hive23
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.acid.directory_state import choose_directories
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import DirectoryStateError
+from mutation_api.format.directory_state import choose_directories
+from mutation_api.format.json_values import to_json
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.types.json_values import to_json
 from tests.fixtures.fix_judge import new_database
 from tests.support.acid_files import Event, write_events
 from tests.support.directory_cases import random_directories, random_snapshot

@@ -17,12 +17,12 @@ import pytest
 
 from judges.hive.hive_judges import Hive31, Hive41, HiveRow
 from metastore_client.remote.thrift_client import connect
-from mutation_api.client.builder import MutatorClientBuilder
+from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
+from mutation_api.transaction.builder import MutatorClientBuilder
 from tests.fixtures.fix_judge import new_database, started
 from tests.integration.files.hive_values import read_back, shown
 from tests.support.acid_files import write_orc

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
 from mutation_api import snapshot, translated_worker_errors
-from mutation_api.acid.event import Operation
 from mutation_api.errors import CorruptFileError, MutationError, RecordLayoutError, RecordValueError
-from mutation_api.table.snapshot_view import SnapshotView
+from mutation_api.format.event import Operation
+from mutation_api.table.acid_table import SnapshotView
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import Change, FilledTable, LiveTable, delete, insert, update
 from tests.support.left_threads import no_thread_is_left

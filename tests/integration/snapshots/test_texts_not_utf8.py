@@ -11,7 +11,7 @@ from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
 from mutation_api.errors import RecordValueError
 from mutation_api.hive.connection import connect
-from mutation_api.orc.read.text_check import NOT_UTF8
+from mutation_api.orc.read.type_changes import NOT_UTF8
 from mutation_api.upkeep.verify.verify import verify_table
 
 pytestmark = pytest.mark.slow

@@ -9,18 +9,18 @@ import pyarrow.compute as pc
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.client import MetastoreClient
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.transaction import Transaction
-from mutation_api.commit.manifest import STAGING_PREFIX
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.manifest import STAGING_PREFIX
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.sweep import sweep
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.write.coordinator import MutatorCoordinator
 
 
 def create(hive: HiveJudge, name: str) -> None:

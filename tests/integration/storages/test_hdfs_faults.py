@@ -10,7 +10,7 @@ import pytest
 from metastore_client.remote.thrift_client import connect
 from mutation_api.errors import DeltaWriteError, MutationError
 from mutation_api.storage.connect import storage_at
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_hdfs import as_user
 from tests.fixtures.fix_hdfs_faults import At, FaultyTable
 from tests.integration.storages.remote_table import client_of, hidden, insert, rows_with_ids

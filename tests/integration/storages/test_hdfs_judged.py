@@ -10,9 +10,9 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect
-from mutation_api.commit.staging import list_staged
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
+from mutation_api.transaction.staging import list_staged
 from mutation_api.upkeep.doctor import examine
 from mutation_api.upkeep.sweep import sweep
 from tests.fixtures.fix_judge import LINES

@@ -10,12 +10,12 @@ from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from metastore_client.remote.thrift_client import connect
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
 from mutation_api.errors import DeltaWriteError, TableNotMutableError
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.doctor import examine
 from tests.fixtures.fix_hdfs import as_user
 from tests.fixtures.fix_hive_elsewhere import KINDS

@@ -16,16 +16,16 @@ from pyspark.sql import functions as sf
 from judges.storages.emulators import AzureServer, Emulator, GcsServer
 from metastore_client.model import ColumnInfo, TableInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write import job
-from mutation_api.spark.write.job import apply_changes
+from mutation_api.spark import job
+from mutation_api.spark.job import apply_changes
+from mutation_api.spark.snapshot_frame import snapshot
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged
-from mutation_api.storage.side_by_side import side_by_side
+from mutation_api.storage.tree import side_by_side
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.sweep import sweep
 from tests.integration.jobs.test_spark_faults import OPTIONS, ROWS, DiesOnce, inserts, small_batches
 from tests.integration.storages.remote_table import change, hidden, insert, rows_with_ids

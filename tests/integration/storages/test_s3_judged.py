@@ -18,9 +18,9 @@ from metastore_client.remote.thrift_client import connect
 from mutation_api.errors import DeltaWriteError, ManifestError
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.s3.s3_storage import S3Storage
+from mutation_api.storage.s3_storage import S3Storage
 from mutation_api.upkeep.sweep import sweep
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock
 from tests.integration.storages.remote_table import (
     builder_of,

@@ -10,17 +10,16 @@ import pytest
 
 from judges.storages.s3_server import S3Server
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.acid.version import AcidVersion
-from mutation_api.commit.old_events import refuse_old_events
-from mutation_api.reader.partition_plan import plan_partitions, plan_splits
-from mutation_api.reader.read_ahead import read_in_turn
-from mutation_api.reader.snapshot_reader import read_split
+from mutation_api.format.layout import AcidVersion
+from mutation_api.read.partition_plan import plan_partitions, plan_splits
+from mutation_api.read.read_ahead import read_in_turn
+from mutation_api.read.snapshot_reader import read_split
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
-from mutation_api.storage.side_by_side import side_by_side
-from mutation_api.storage.tree import directories_below
+from mutation_api.storage.tree import directories_below, side_by_side
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.transaction.base_files import refuse_old_events
 from tests.support.acid_files import inserts, write_events
 
 pytestmark = pytest.mark.slow

@@ -16,14 +16,14 @@ from judges.hive.hive_judges import HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionType, DataOperationType
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction import Transaction
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.coordinator import MutatorCoordinator
 
 RowId = tuple[int, int, int]
 Row = tuple[int, str | None, float | None]

@@ -20,15 +20,15 @@ from judges.hive.hive_judges import Hive23, HiveRow
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, OpenTxns, TableInfo, TxnInfo, TxnState
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.acid.event import Operation
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.transaction import Transaction
 from mutation_api.errors import MutationError
+from mutation_api.format.event import Operation
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.table.acid_table import WriterOptions
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.integration.storages.remote_table import files_in, text_for_judge
 
 LAYOUTS = ("legacy", "default")

@@ -32,13 +32,6 @@ from metastore_client.model import (
 )
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
-from mutation_api.acid.event import Operation
-from mutation_api.acid.row_id import RowIdArrays
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.transaction import Transaction
-from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (
     BucketIdError,
     ConfigurationError,
@@ -50,11 +43,17 @@ from mutation_api.errors import (
     TransactionAbortedError,
     TransactionStateError,
 )
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
-from mutation_api.table.serializer import AcidTableSerializer
-from mutation_api.worker.coordinator import MutatorCoordinator
-from mutation_api.worker.validators import GroupingValidator, SequenceValidator
+from mutation_api.format.event import Operation, RowIdArrays
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
+from mutation_api.table.acid_table import AcidTableSerializer
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.transaction.transaction_state import TransactionState
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.group_writer import GroupingValidator, SequenceValidator
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import (

@@ -15,13 +15,13 @@ from metastore_client.errors import MetastoreError, MetastoreUnavailableError
 from metastore_client.model import TableInfo, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import CommitOutcomeUnknownError, DeltaWriteError
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.transaction_state import TransactionState
 from mutation_api.upkeep.sweep import sweep
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock
 from tests.fixtures.fix_hive_elsewhere import ELSEWHERE
 from tests.fixtures.fix_metastore import acid_table_info

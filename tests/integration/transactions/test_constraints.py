@@ -36,9 +36,9 @@ from mutation_api.errors import (
     RecordLayoutError,
     TableNotMutableError,
 )
-from mutation_api.expressions.evaluation import evaluate
-from mutation_api.expressions.hive_sql import hive_condition
-from mutation_api.types.hive_type import arrow_type, parse_hive_type
+from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.table.evaluation import evaluate
+from mutation_api.table.hive_sql import hive_condition
 from tests.support.change_source import Entry, ListSource
 from tests.support.json_messages import Change, maxwell, write_log
 

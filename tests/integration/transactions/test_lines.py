@@ -21,17 +21,17 @@ from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.remote.thrift_client import connect
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.acid.bucket_codec import bucket_ids
-from mutation_api.bucketing.bucket_hash import bucket_ids as buckets_of
-from mutation_api.bucketing.bucket_hash import hash_columns
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
-from mutation_api.table.json_column import column_from_json
-from mutation_api.types.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.format.bucket_hash import bucket_ids as buckets_of
+from mutation_api.format.bucket_hash import hash_columns
+from mutation_api.format.event import bucket_ids
+from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
+from mutation_api.table.bucket_rows import column_from_json
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_newest import HIVE_4

@@ -21,8 +21,6 @@ from pyspark.sql import SparkSession
 from metastore_client.errors import InvalidRequestError
 from metastore_client.model import LockState, LockType
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (
     BucketIdError,
     ConfigurationError,
@@ -39,9 +37,11 @@ from mutation_api.errors import (
     TransactionAbortedError,
     TransactionStateError,
 )
-from mutation_api.spark.write.job import apply_changes
-from mutation_api.table.serializer import AcidTableSerializer
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.spark.job import apply_changes
+from mutation_api.table.acid_table import AcidTableSerializer
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.transaction_state import TransactionState
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import (
@@ -640,8 +640,8 @@ def test_closing_the_client_aborts_what_is_open(filled: FilledTable) -> None:
 
 _DYING_DRIVER = """
 import os, signal, sys
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.write.coordinator import MutatorCoordinator
 uri, database, name = sys.argv[1:]
 client = MutatorClientBuilder().metastore(uri).add_sink_table(database, name, True).build().connect()
 transaction = client.new_transaction()

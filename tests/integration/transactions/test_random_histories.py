@@ -16,13 +16,13 @@ from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client import connect
 from metastore_client.model import CompactionType
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.acid.layout import (
+from mutation_api.format.layout import (
+    AcidVersion,
     DeltaDirectory,
     delete_delta_directory_name,
     delta_directory_name,
     parse_directory_name,
 )
-from mutation_api.acid.version import AcidVersion
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from tests.integration.storages.remote_table import check_nothing_is_left, text_for_judge

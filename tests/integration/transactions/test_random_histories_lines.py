@@ -19,12 +19,12 @@ from judges.hive.hive_judges import Hive31, Hive41, HiveJudge
 from metastore_client import connect
 from metastore_client.model import ColumnInfo, CompactionType
 from metastore_client.valid_ids import ValidWriteIdList
-from mutation_api.acid.bucket_codec import bucket_ids, bucket_property
-from mutation_api.client.transaction import Transaction
+from mutation_api.format.event import bucket_ids, bucket_property
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import new_database, started
 from tests.integration.storages.remote_table import check_nothing_is_left, text_for_judge

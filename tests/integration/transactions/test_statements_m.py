@@ -21,11 +21,6 @@ from judges.hive.hive_judges import Hive23
 from metastore_client.model import LockType
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction import Transaction
-from mutation_api.client.transaction_state import TransactionState
-from mutation_api.commit.manifest import DeltaManifest
 from mutation_api.errors import (
     BucketIdError,
     DeltaWriteError,
@@ -39,11 +34,16 @@ from mutation_api.errors import (
     TransactionAbortedError,
     TransactionStateError,
 )
-from mutation_api.reader.partition_plan import plan_splits
-from mutation_api.reader.snapshot_reader import read_split
-from mutation_api.table.serializer import AcidTableSerializer
-from mutation_api.worker.coordinator import MutatorCoordinator
-from mutation_api.worker.record_inspector import RecordInspector
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.snapshot_reader import read_split
+from mutation_api.table.acid_table import AcidTableSerializer
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.manifest import DeltaManifest
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.transaction.transaction_state import TransactionState
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.record_inspector import RecordInspector
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import FilledTable, LiveTable, delete, insert, update, write

@@ -12,11 +12,6 @@ import pytest
 from judges.hive.hive_judges import Hive23
 from metastore_client.model import DataOperationType, LockState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.mutator_client import MutatorClient
-from mutation_api.client.tables.partition_creator import PartitionCreator
-from mutation_api.client.transaction import Transaction
-from mutation_api.client.transaction_state import TransactionState
 from mutation_api.errors import (
     LockNotAcquiredError,
     PartitionCreationError,
@@ -24,7 +19,12 @@ from mutation_api.errors import (
     TransactionAbortedError,
 )
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.transaction.transaction_state import TransactionState
+from mutation_api.transaction.written_tables import PartitionCreator
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock, wait_until
 
 pytestmark = pytest.mark.slow

@@ -30,11 +30,6 @@ from metastore_client.model import (
     LockType,
 )
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
-from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.client import lock
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction import Transaction
-from mutation_api.client.wait_log import WAIT_LOG
 from mutation_api.errors import (
     LockNotAcquiredError,
     ManifestError,
@@ -42,9 +37,14 @@ from mutation_api.errors import (
     TransactionAbortedError,
     WriteConflictError,
 )
+from mutation_api.format.event import bucket_property
+from mutation_api.transaction import lock
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.clock import WAIT_LOG
+from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.upkeep.doctor import examine
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.fixtures.fix_judge import new_database
 
@@ -333,7 +333,7 @@ def test_writers_wait_for_each_other_roll_over_and_lose_nothing(
         assert line.rows(name) == [(1, "second")]
 
         holder = line.hold(name, LockType.EXCLUSIVE)
-        caplog.set_level(logging.INFO, "mutation_api.client.lock")
+        caplog.set_level(logging.INFO, "mutation_api.transaction.lock")
         caplog.clear()
         third = client.new_transaction()
         waiting = in_background(third.begin)
@@ -390,7 +390,7 @@ def test_ddl_that_queues_between_guard_and_second_is_let_past(
     line: Line, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It waits for the guard, and our second transaction would wait for it."""
-    caplog.set_level(logging.INFO, "mutation_api.client.lease")
+    caplog.set_level(logging.INFO, "mutation_api.transaction.lease")
     name = line.create("ds")
     first = line.hold(name, LockType.SHARED_WRITE)
     with line.builder(name).build() as client:

@@ -16,8 +16,8 @@ from typing import Self
 
 from metastore_client.remote.thrift_client import connect
 from mutation_api import LocalOptions
-from mutation_api.update.extract import extract_update
-from mutation_api.update.rdbms import mysql, postgresql  # noqa: F401  (their drivers are loaded, too)
+from mutation_api.cdc.update import mysql, postgresql  # noqa: F401  (their drivers are loaded, too)
+from mutation_api.cdc.update.extract import extract_update
 
 __all__ = ["Mortals"]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutation_api.update.settings import ObjectNames
+from mutation_api.cdc.update.settings import ObjectNames
 from tests.support.shops import MySqlShopSource, PostgresSource, Source, SqliteSource
 
 __all__ = ["Alteration", "Database", "database_of"]

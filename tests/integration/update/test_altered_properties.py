@@ -15,18 +15,16 @@ from pyspark import cloudpickle
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.client.tables.descriptors import describe
-from mutation_api.client.tables.preconditions import check_mutable
+from mutation_api.cdc.source import SourceTable
+from mutation_api.cdc.update.database import PASSWORD_VARIABLE
+from mutation_api.cdc.update.progress_mark import ProgressMark
+from mutation_api.cdc.update.settings import PREFIX, get_table, require_settings
+from mutation_api.cdc.update.sources import SOURCE_VARIABLE, SourceAccess, capture_of
+from mutation_api.cdc.update.status import update_status
 from mutation_api.errors import ConfigurationError, SourcePositionError
-from mutation_api.inputs.source import SourceTable
 from mutation_api.table.acid_table import TableRole
-from mutation_api.update.progress_mark import ProgressMark
-from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
-from mutation_api.update.settings import PREFIX
-from mutation_api.update.source_access import SOURCE_VARIABLE, SourceAccess
-from mutation_api.update.sources import capture_of
-from mutation_api.update.status import update_status
-from mutation_api.update.tables import get_table, require_settings
+from mutation_api.transaction.descriptors import describe
+from mutation_api.transaction.preconditions import check_mutable
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 

@@ -12,8 +12,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.cdc.update.settings import ObjectNames
 from mutation_api.errors import CaptureError, RecordLayoutError, SourcePositionError
-from mutation_api.update.settings import ObjectNames
 from tests.integration.update.altered_source_cases import BROUGHT_BACK, CASES, REPAIR, Case
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source

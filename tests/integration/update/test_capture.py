@@ -11,8 +11,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.cdc.update.database import PASSWORD_VARIABLE, connect_database
 from mutation_api.errors import ConnectionFailedError, RecordLayoutError
-from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE, connect_database
 from tests.integration.update.conftest import KINDS
 from tests.integration.update.order_table import (
     COLUMNS,

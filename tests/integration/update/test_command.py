@@ -10,9 +10,9 @@ import pytest
 from judges.hive.hive_judges import Hive23
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
+from mutation_api.cdc.update.database import PASSWORD_VARIABLE
+from mutation_api.cdc.update.sources import SOURCE_VARIABLE
 from mutation_api.cli.main import main
-from mutation_api.update.rdbms.connect import PASSWORD_VARIABLE
-from mutation_api.update.source_access import SOURCE_VARIABLE
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 

@@ -17,7 +17,7 @@ from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
 from mutation_api.cli.main import main
 from mutation_api.errors import CompactionError
-from mutation_api.update.compact import CompactionThreshold, compact_table, read_sizes
+from mutation_api.upkeep.compact import CompactionThreshold, compact_table, read_sizes
 from mutation_api.upkeep.doctor import examine
 from tests.fixtures.fix_newest import HIVE_4
 from tests.integration.upkeep.soundness import check_sound

@@ -9,8 +9,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.cdc.update.status import update_status
 from mutation_api.errors import RecordLayoutError
-from mutation_api.update.status import update_status
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 

@@ -18,7 +18,7 @@ from judges.hive.hive_judges import HiveJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import connect
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.format.hive_type import parse_hive_type
 from tests.fixtures.fix_judge import LINES, new_database
 from tests.integration.files.hive_values import read_back, shown
 from tests.integration.update.conftest import KINDS

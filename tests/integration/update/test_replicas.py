@@ -10,8 +10,8 @@ import pytest
 from judges.mysql import MySqlJudge
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.mysql.server import MySqlAddress, MySqlServer
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_mysql import StartMySql
 from tests.support.shops import MySqlShopSource, Shop

@@ -19,11 +19,10 @@ from metastore_client.model import (
     LockType,
 )
 from metastore_client.remote.thrift_client import connect
-from mutation_api.update import status as status_module
-from mutation_api.update.compact import CompactionThreshold, compact_table
-from mutation_api.update.status import UpdateStatus, update_status
-from mutation_api.update.status_html import status_page
-from mutation_api.update.status_text import status_text
+from mutation_api.cdc.update import status as status_module
+from mutation_api.cdc.update.status import UpdateStatus, status_text, update_status
+from mutation_api.cdc.update.status_html import status_page
+from mutation_api.upkeep.compact import CompactionThreshold, compact_table
 from tests.fixtures.fix_judge import LINES
 from tests.support.shops import Shop, SqliteSource
 

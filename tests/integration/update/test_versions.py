@@ -10,11 +10,11 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.cdc.source_url import SourceUrl
+from mutation_api.cdc.update.database import connect_database
+from mutation_api.cdc.update.progress_mark import CaptureMethod
+from mutation_api.cdc.update.settings import UpdateSettings
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.source_url import SourceUrl
-from mutation_api.update.method import CaptureMethod
-from mutation_api.update.rdbms.connect import connect_database
-from mutation_api.update.settings import UpdateSettings
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
 

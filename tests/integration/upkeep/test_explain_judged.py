@@ -18,7 +18,7 @@ from metastore_client.model import (
 )
 from metastore_client.remote.thrift_client import connect
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from mutation_api.upkeep.past.explain import ABORTED, OPEN, OVER, explain_transaction
+from mutation_api.upkeep.explain import ABORTED, OPEN, OVER, explain_transaction
 from tests.fixtures.fix_judge import LINES
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
 from mutation_api.errors import DirectoryStateError
 from mutation_api.hive.connection import connect as connect_hive
-from mutation_api.upkeep.past.history import table_history
-from mutation_api.upkeep.verify.known_ids import IdState
+from mutation_api.upkeep.history import table_history
+from mutation_api.upkeep.verify.finding import IdState
 from tests.integration.merges.merge_by_sql import NO_MAP_JOIN
 from tests.integration.upkeep.soundness import check_sound
 

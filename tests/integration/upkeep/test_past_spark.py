@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.spark.read.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import snapshot
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import delete, insert, update
 

@@ -18,7 +18,7 @@ from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.remote.thrift_client import connect as connect_metastore
 from mutation_api import Hive, HiveTransaction, connect, create_acid_table
-from mutation_api.client.transaction import Transaction
+from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.verify.verify import verify_table
 from tests.fixtures.fix_newest import HIVE_4
 

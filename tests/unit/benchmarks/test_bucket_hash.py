@@ -9,9 +9,9 @@ import pytest
 
 from benchmarks.bucket_hash import TYPES, Updates, case_of, made_up_table, versions_of
 from benchmarks.measuring.measure import Result, Usage
-from mutation_api.acid.bucket_codec import bucket_ids
-from mutation_api.acid.version import AcidVersion
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
+from mutation_api.format.event import bucket_ids
+from mutation_api.format.layout import AcidVersion
+from mutation_api.table.bucket_resolver import BucketIdResolver
 
 
 @pytest.mark.parametrize(

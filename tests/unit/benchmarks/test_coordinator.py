@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.coordinator import bound_table, expected_content, insert_batches, table_of, written_content
 from benchmarks.data.group_data import GroupedRows
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.write.coordinator import MutatorCoordinator
 
 
 def test_what_is_written_is_what_was_given(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data.event_data import BUCKETS, CHANGE_FILES, Content, Shape, bucket_of, content
-from mutation_api.bucketing.bucket_hash import bucket_ids, hash_columns
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.format.bucket_hash import bucket_ids, hash_columns
+from mutation_api.format.hive_type import parse_hive_type
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from benchmarks.coordinator import bound_table
 from benchmarks.data.group_data import GroupedRows
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
+from mutation_api.table.bucket_resolver import BucketIdResolver
 
 
 def test_groups_are_of_one_size_and_in_their_buckets(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.data.message_data import DEBEZIUM, FORMATS, TABLE, MessageLogs
 from benchmarks.data.message_reading import TARGET, source_of
-from mutation_api.inputs.messages.quick_json import QuickParser
-from mutation_api.inputs.source import OPERATION, POSITION, SourceTable
+from mutation_api.cdc.messages.json_text import QuickParser
+from mutation_api.cdc.source import OPERATION, POSITION, SourceTable
 
 OPERATIONS = 400
 

@@ -14,9 +14,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.cli import apply
-from mutation_api.cli.arguments import engine_arguments
-from mutation_api.cli.arguments.engine_arguments import AUTO, LOCAL, SPARK, chosen_engine
+from mutation_api.cli import apply, engine_arguments
+from mutation_api.cli.engine_arguments import AUTO, LOCAL, SPARK, chosen_engine
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
@@ -113,8 +112,8 @@ def test_a_small_command_imports_nothing_large(command: str) -> None:
     program = (
         "import sys, pyarrow\n"
         f"import mutation_api.cli.main, mutation_api.cli.{command}\n"
-        "from mutation_api.cli.arguments.engine_arguments import engine_module\n"
-        f"engine_module({command!r}, 'local')\n"
+        "from mutation_api.cli.engine_arguments import engine_module\n"
+        f"engine_module('local')\n"
         "pyarrow.array([1])\n"
         "print({'pyspark', 'pandas', 'matplotlib'} & set(sys.modules))\n"
         "print(pyarrow.table({'a': [1]}).to_pandas()['a'].tolist())\n"

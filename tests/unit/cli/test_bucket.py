@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.bucketing.json_lines import BATCH_LINES
 from mutation_api.cli import main as cli
-from mutation_api.table.schema_text import parse_types
+from mutation_api.table.bucket_rows import BATCH_LINES
+from mutation_api.table.row_type import parse_types
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bucket_hash"
 

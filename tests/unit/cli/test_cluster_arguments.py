@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.cli.arguments.cluster_arguments import (
+from mutation_api.cli.cluster_arguments import (
     add_cluster_arguments,
     sent_to_cluster,
     spark_is_given,
     words_without_options,
 )
-from mutation_api.cli.arguments.engine_arguments import add_engine_argument
-from mutation_api.cli.arguments.files import location_from
-from mutation_api.cli.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from mutation_api.cli.engine_arguments import add_engine_argument
 from mutation_api.cli.main import main
+from mutation_api.cli.table_arguments import location_from
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from mutation_api.errors import ConfigurationError
 
 

@@ -13,9 +13,8 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api import MutatorClientBuilder, TableScan, open_table
-from mutation_api.cli import apply, diff
-from mutation_api.cli.arguments import engine_arguments
-from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK
+from mutation_api.cli import apply, diff, engine_arguments
+from mutation_api.cli.engine_arguments import LOCAL, SPARK
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
@@ -84,9 +83,9 @@ def metastore(
         monkeypatch.setattr(module, "metastore_from", lambda _: contextlib.nullcontext(result))
     real = engine_arguments.engine_module
 
-    def engine_module(command: str, engine: str) -> ModuleType:
+    def engine_module(engine: str) -> ModuleType:
         assert engine != SPARK, SENT_TO_SPARK
-        return real(command, engine)
+        return real(engine)
 
     monkeypatch.setattr(diff, "engine_module", engine_module)
     return result

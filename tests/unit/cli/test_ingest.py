@@ -17,8 +17,7 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import cli
-from mutation_api.cli import watermarks
-from mutation_api.cli.engines import ingest_by_spark
+from mutation_api.cli import spark_engine, watermarks
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -80,7 +79,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     name: str = request.param
     if name == "spark":
         spark = request.getfixturevalue("spark")
-        monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+        monkeypatch.setattr(spark_engine, "spark_session", lambda name: contextlib.nullcontext(spark))
     return name
 
 
@@ -262,7 +261,7 @@ def test_a_source_that_only_spark_reads(
     def started(name: str) -> None:
         raise StartedError
 
-    monkeypatch.setattr(ingest_by_spark, "spark_session", started)
+    monkeypatch.setattr(spark_engine, "spark_session", started)
     with pytest.raises(StartedError):
         main([*NEEDED, "--quiet"])
 
@@ -272,8 +271,8 @@ def test_a_small_run_imports_nothing_large() -> None:
     program = (
         "import sys, pyarrow\n"
         "from mutation_api.cli.ingest import command, canal, collector, debezium, maxwell, mysql, tungsten\n"
-        "from mutation_api.cli.arguments.engine_arguments import engine_module\n"
-        "engine_module('ingest', 'local')\n"
+        "from mutation_api.cli.engine_arguments import engine_module\n"
+        "engine_module('local')\n"
         "pyarrow.array([1])\n"
         "print({'pyspark', 'py4j', 'pandas'} & set(sys.modules))\n"
     )

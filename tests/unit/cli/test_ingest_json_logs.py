@@ -13,17 +13,17 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.cdc.kafka.topics import KafkaTopics
+from mutation_api.cdc.messages.debezium_flat import FlattenedMessages
+from mutation_api.cdc.messages.debezium_values import DebeziumValues
+from mutation_api.cdc.messages.events import LogOptions, Positions
 from mutation_api.cli.ingest import canal as ingest_canal
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import debezium as ingest_debezium
 from mutation_api.cli.ingest import maxwell as ingest_maxwell
-from mutation_api.cli.ingest.kafka_arguments import REGISTRY_PASSWORD_VARIABLE
+from mutation_api.cli.ingest.log_arguments import REGISTRY_PASSWORD_VARIABLE
 from mutation_api.cli.main import EXIT_OK, main
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.kafka.topics import KafkaTopics
-from mutation_api.inputs.messages.formats.debezium_flat import FlattenedMessages
-from mutation_api.inputs.messages.formats.debezium_values import DebeziumValues
-from mutation_api.inputs.messages.log_options import LogOptions, Positions
 from mutation_api.storage.location import Location
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.json_messages import Change, maxwell, write_log

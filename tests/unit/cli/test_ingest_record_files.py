@@ -12,20 +12,18 @@ from pyspark.sql import SparkSession
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.cli import diff
-from mutation_api.cli.arguments import engine_arguments
-from mutation_api.cli.engines import ingest_by_spark
+from mutation_api.cdc.collector import CollectorSource
+from mutation_api.cdc.separated_text import SeparatedText
+from mutation_api.cdc.tungsten import TungstenSource
+from mutation_api.cdc.tungsten_files import HEADER_WITHOUT_KEY
+from mutation_api.cli import diff, engine_arguments, spark_engine
 from mutation_api.cli.ingest import collector as ingest_collector
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import tungsten as ingest_tungsten
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import ConfigurationError
-from mutation_api.inputs.collector.collector_source import CollectorSource
-from mutation_api.inputs.separated_text import SeparatedText
-from mutation_api.inputs.tungsten.staging_records import HEADER_WITHOUT_KEY
-from mutation_api.inputs.tungsten.tungsten_source import TungstenSource
+from mutation_api.format.text_values import BinaryText
 from mutation_api.storage.location import Location
-from mutation_api.types.text_values import BinaryText
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers.collector_files import raw_record
 from tests.cdc_writers.tungsten import staging_record
@@ -142,7 +140,7 @@ def sales(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) 
     create_acid_table(made, "default.sales", columns, clustered_by=["id"], num_buckets=1)
     for module in (ingest, diff):
         monkeypatch.setattr(module, "metastore_from", lambda arguments: contextlib.nullcontext(made))
-    monkeypatch.setattr(ingest_by_spark, "spark_session", lambda name: contextlib.nullcontext(spark))
+    monkeypatch.setattr(spark_engine, "spark_session", lambda name: contextlib.nullcontext(spark))
     return "default.sales"
 
 

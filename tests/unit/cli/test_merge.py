@@ -17,12 +17,11 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import MutatorClientBuilder, TableScan, open_table
-from mutation_api.cli import merge
-from mutation_api.cli.arguments import engine_arguments
-from mutation_api.cli.arguments.engine_arguments import LOCAL, SPARK
+from mutation_api.cli import engine_arguments, merge
+from mutation_api.cli.engine_arguments import LOCAL, SPARK
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
-from mutation_api.client import lock
-from mutation_api.client.wait_log import WAIT_LOG
+from mutation_api.transaction import lock
+from mutation_api.transaction.clock import WAIT_LOG
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 NEEDED = ("merge", "--table", "d.t", "--key", "id", "--source", "x.csv")
@@ -92,9 +91,9 @@ def spark_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who gives work to Spark gets an error that says so."""
     real = engine_arguments.engine_module
 
-    def module(command: str, engine: str) -> ModuleType:
+    def module(engine: str) -> ModuleType:
         assert engine != SPARK, SENT_TO_SPARK
-        return real(command, engine)
+        return real(engine)
 
     monkeypatch.setattr(merge, "engine_module", module)
 

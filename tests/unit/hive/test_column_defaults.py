@@ -18,8 +18,8 @@ from metastore_client import (
 )
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import Hive, MutatorClientBuilder, connect, create_acid_table
-from mutation_api.client.builder import user_of
 from mutation_api.errors import RecordLayoutError
+from mutation_api.transaction.builder import user_of
 
 IDS = pa.table({"id": pa.array([1, 2], pa.int32())})
 

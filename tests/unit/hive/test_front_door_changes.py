@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pytest
 
 from metastore_client.model import TxnState
-from mutation_api.changes.merge_report import MergeCounts
 from mutation_api.errors import (
     ConfigurationError,
     LockNotAcquiredError,
@@ -31,8 +30,9 @@ from mutation_api.errors import (
     TransactionStateError,
 )
 from mutation_api.hive.connection import Hive
-from mutation_api.local.local_options import MEMORY_BYTES_MIN, LocalOptions
-from mutation_api.scan import TimestampForm
+from mutation_api.merge.merge_report import MergeCounts
+from mutation_api.orc.read.column_reader import TimestampForm
+from mutation_api.write.local_plan import MEMORY_BYTES_MIN, LocalOptions
 from tests.support.left_threads import no_thread_is_left
 from tests.unit.hive.conftest import NAME, MakeHive
 

@@ -24,7 +24,7 @@ from mutation_api.errors import (
     RecordValueError,
 )
 from mutation_api.hive.hive_table import HiveTable
-from mutation_api.local.local_options import LocalOptions
+from mutation_api.write.local_plan import LocalOptions
 
 NAME = "default.t"
 ROWS = pa.table({"id": pa.array([1], pa.int32()), "x": [1.5]})

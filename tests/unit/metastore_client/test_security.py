@@ -19,7 +19,7 @@ from metastore_client.transport.security import (
     TlsConfig,
     TokenLogin,
 )
-from metastore_client.transport.trust_store import pkcs12, read_certificates
+from metastore_client.transport.tls import pkcs12, read_certificates
 
 TLS_FILES = Path(__file__).parents[2] / "golden" / "tls"
 

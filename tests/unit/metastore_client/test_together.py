@@ -11,7 +11,7 @@ import pytest
 
 from metastore_client.client import MetastoreClient
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.remote import helpers
+from metastore_client.remote import thrift_answers
 from metastore_client.remote.thrift_calls import MOST_TOGETHER
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
@@ -99,7 +99,7 @@ def test_helpers_that_nobody_needs_end(
     """With their connections, for which the server keeps threads; later calls find others."""
     ended: list[str] = []
     monkeypatch.setattr(client._pool, "give_back", lambda: ended.append(threading.current_thread().name))
-    monkeypatch.setattr(helpers, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(thrift_answers, "IDLE_SECONDS", 0.01)
     found = _meet(client)
     for thread in found:
         thread.join(BOUND_SECONDS)

@@ -9,11 +9,11 @@ import numpy as np
 import pyorc
 import pytest
 
+from mutation_api.format.hive_type import HiveType
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.types.hive_type import HiveType
 
 SCHEMA = (
     "struct<s:string,c:char(5),row:struct<a:array<char(3)>,s:string,m:map<char(2),string>,c:char(4),"

@@ -15,16 +15,14 @@ import pyarrow.orc as orc
 import pyorc
 import pytest
 
-from mutation_api.acid.event import EVENT_FIELDS
-from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
-from mutation_api.acid.row_id import RowIdArrays
-from mutation_api.acid.version import AcidVersion, FileCalendar
 from mutation_api.errors import DeltaWriteError, RecordValueError
+from mutation_api.format.event import ACID_STATS, ACID_VERSION, EVENT_FIELDS, KEY_INDEX, RowIdArrays
+from mutation_api.format.layout import AcidVersion, FileCalendar
 from mutation_api.orc.format.tail import parse_tail, tail_checksum
 from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.table.acid_table import WriterOptions
 
 ROW = pa.struct([("id", pa.int64()), ("msg", pa.string())])
 EARLY = datetime.datetime(1960, 1, 1, 0, 0, 0, 250_000)

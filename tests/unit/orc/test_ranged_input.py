@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.row_id import RowIdArrays
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import CorruptFileError
+from mutation_api.format.event import RowIdArrays
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.open_files import END_BYTES, GAP_BYTES, RangedInput
 from mutation_api.orc.read.orc_input import OrcInput
-from mutation_api.orc.read.ranged_input import END_BYTES, GAP_BYTES, RangedInput
 from mutation_api.orc.write.event_writer import OrcEventWriter
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.table.acid_table import WriterOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 GOLDEN_FILES = sorted(

@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyorc
 import pytest
 
-from mutation_api.acid.row_id import RowIdArrays
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import RecordValueError
+from mutation_api.format.event import RowIdArrays
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.read import orc_input
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, read_column
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.orc.write.event_writer import OrcEventWriter
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
-from mutation_api.table.writer_options import WriterOptions
-from mutation_api.types.hive_type import parse_hive_type
+from mutation_api.table.acid_table import WriterOptions
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 COUNT = 30_000

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.errors import TableNotMutableError
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.number_text import java_texts
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, read_column
 from mutation_api.orc.read.type_changes import converted
-from mutation_api.types.hive_type import parse_hive_type
-from mutation_api.types.java_float_text import java_texts
 
 MOMENTS = [datetime.datetime(1, 1, 1), datetime.datetime(2024, 2, 29, 1, 2, 3, 450000)]
 SHOWN: list[tuple[pa.Array, str, int, list[Any]]] = [

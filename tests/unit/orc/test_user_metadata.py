@@ -10,7 +10,7 @@ import pyorc
 import pytest
 
 from mutation_api.orc.format.tail import parse_tail
-from mutation_api.orc.format.user_metadata import append_user_metadata
+from mutation_api.orc.write.event_writer import append_user_metadata
 from tests.unit.orc.encoded_files import CODECS, orc_file
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.spark.arrow_batches import BATCH_ROWS_MAX, counted_by_rows
+from mutation_api.spark.frame_table import BATCH_ROWS_MAX, counted_by_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 

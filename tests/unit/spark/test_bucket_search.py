@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from mutation_api.spark.read.bucket_search import key_passes
+from mutation_api.spark.snapshot_frame import key_passes
 
 Key = tuple[int | None, str | None, int]
 

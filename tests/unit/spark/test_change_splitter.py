@@ -9,15 +9,13 @@ import pyarrow as pa
 import pytest
 
 from metastore_client.valid_ids import ValidTxnList
-from mutation_api.acid.version import AcidVersion
-from mutation_api.change_set.address import ADDRESS_COLUMNS, ChangeAddresser, ChangeFields
-from mutation_api.change_set.classify import ChangeClassifier
-from mutation_api.spark.write.change_splitter import ChangeSplitter, batches_in
-from mutation_api.spark.write.change_writer import ChangeWriter
+from mutation_api.format.layout import AcidVersion
+from mutation_api.spark.tasks import ChangeSplitter, ChangeWriter, batches_in
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.table.acid_table import AcidColumn, AcidTable, WriterOptions
+from mutation_api.write.address import ADDRESS_COLUMNS, ChangeAddresser, ChangeFields
+from mutation_api.write.classify import ChangeClassifier
 
 TABLE = AcidTable(
     database="default",

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyorc
 import pytest
 
-from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.acid.version import AcidVersion
-from mutation_api.change_set.address import ADDRESS_COLUMNS
-from mutation_api.change_set.apply_summary import ApplySummary
-from mutation_api.change_set.writing_order import WritingOrder, write_batch
-from mutation_api.commit.manifest import DeltaManifest, FileKind
+from mutation_api.format.event import bucket_property
+from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.worker.coordinator import MutatorCoordinator
+from mutation_api.transaction.manifest import DeltaManifest, FileKind
+from mutation_api.write.address import ADDRESS_COLUMNS
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.forecast import ApplySummary
+from mutation_api.write.writing_order import WritingOrder, write_batch
 
 
 def table(location: Path, version: AcidVersion = AcidVersion.V1_LEGACY) -> AcidTable:

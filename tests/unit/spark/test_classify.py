@@ -11,10 +11,6 @@ import pyarrow as pa
 import pytest
 
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
-from mutation_api.acid.bucket_codec import MAX_BUCKETS, bucket_property
-from mutation_api.acid.version import AcidVersion
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
-from mutation_api.change_set.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.errors import (
     BucketIdError,
     MutationError,
@@ -23,8 +19,12 @@ from mutation_api.errors import (
     RowIdNotFoundError,
     TableNotMutableError,
 )
+from mutation_api.format.event import MAX_BUCKETS, bucket_property
+from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.write.classify import ADDRESS_TYPE, ChangeClassifier
 
 OWN_TXN = 9
 ABORTED_TXN = 6

@@ -13,15 +13,14 @@ from pyspark.sql import DataFrame, SparkSession
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
-from mutation_api.acid.version import AcidVersion
-from mutation_api.change_set.apply_summary import ApplySummary
-from mutation_api.change_set.forecast import Forecast, GroupCount
-from mutation_api.client.builder import MutatorClientBuilder
-from mutation_api.client.transaction import Transaction
-from mutation_api.spark.read.snapshot_frame import snapshot
-from mutation_api.spark.write.forecast import forecast_changes
-from mutation_api.spark.write.job import apply_changes
+from mutation_api.format.layout import AcidVersion
+from mutation_api.spark.job import apply_changes
+from mutation_api.spark.plan import forecast_changes
+from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from mutation_api.write.forecast import ApplySummary, Forecast, GroupCount
 
 COLUMNS = [
     ColumnInfo("id", "bigint"),

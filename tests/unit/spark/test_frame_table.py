@@ -34,8 +34,8 @@ from pyspark.sql.types import (
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
+from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.spark.frame_table import create_table, hive_columns
-from mutation_api.types.hive_type import parse_hive_type, spark_type
 
 NESTED = StructType([StructField("A", ArrayType(TimestampType())), StructField("b", DecimalType(5, 2))])
 TYPES: dict[str, DataType] = {

@@ -9,14 +9,14 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.version import AcidVersion
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
 from mutation_api.errors import RecordLayoutError
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
-from mutation_api.reader.key_groups import group_keys
-from mutation_api.reader.snapshot_split import SnapshotSplit
+from mutation_api.read.key_groups import group_keys
+from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.bucket_resolver import BucketIdResolver
 
 TABLE = AcidTable(
     database="d",

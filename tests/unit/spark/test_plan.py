@@ -29,24 +29,23 @@ from pyspark.sql.types import (
 )
 
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
-from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.acid.version import AcidVersion
-from mutation_api.change_set.address import ADDRESS_COLUMNS
-from mutation_api.change_set.layout import ChangeLayout, match_columns
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
-from mutation_api.spark.worker_errors import translated_worker_errors
-from mutation_api.spark.write.change_writer import ChangeWriter
-from mutation_api.spark.write.plan import (
+from mutation_api.format.event import bucket_property
+from mutation_api.format.layout import AcidVersion
+from mutation_api.spark.plan import (
     ChangePlan,
     default_num_partitions,
     given_columns,
     plan_changes,
     wall_clock_type,
 )
+from mutation_api.spark.tasks import ChangeWriter
+from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.table.acid_table import AcidColumn, AcidTable, WriterOptions
+from mutation_api.write.address import ADDRESS_COLUMNS
+from mutation_api.write.layout import ChangeLayout, match_columns
 
 TABLE = AcidTable(
     database="default",

@@ -8,7 +8,7 @@ import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.spark.task_choice import numbers_for, to_tasks
+from mutation_api.spark.tasks import numbers_for, to_tasks
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 3, 8, 200, 4096])

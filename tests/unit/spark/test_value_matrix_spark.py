@@ -24,8 +24,8 @@ from mutation_api import (
     create_acid_table,
     merge_into,
 )
-from mutation_api.scan import TimestampForm
-from mutation_api.spark.few_rows import FEW_BYTES_DEFAULT
+from mutation_api.orc.read.column_reader import TimestampForm
+from mutation_api.spark.job import FEW_BYTES_DEFAULT
 from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.support.spark_matrix import SparkCell, random_spark_cell
 from tests.support.value_matrix import ROWS, text_form

@@ -15,7 +15,6 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.spark import versions
 from mutation_api.spark.jvm import analyzed_plan
-from mutation_api.spark.session_settings import in_force, users_own
 from mutation_api.spark.versions import (
     ANSI,
     ArrowColumn,
@@ -24,8 +23,10 @@ from mutation_api.spark.versions import (
     computed,
     data_type,
     frame_of_arrow,
+    in_force,
     lenient_part,
     try_cast,
+    users_own,
 )
 
 pytestmark = pytest.mark.slow

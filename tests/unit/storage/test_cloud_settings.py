@@ -6,11 +6,10 @@ import errno
 
 import pytest
 
-from mutation_api.storage.azure import azure_settings
-from mutation_api.storage.azure.azure_settings import AzureSettings
+from mutation_api.storage import azure_settings, gcs_storage
+from mutation_api.storage.azure_settings import AzureSettings
 from mutation_api.storage.connect import configure_storage, storage_at
-from mutation_api.storage.gcs import gcs_settings
-from mutation_api.storage.gcs.gcs_settings import GcsSettings
+from mutation_api.storage.gcs_storage import GcsSettings
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 
@@ -36,22 +35,22 @@ def _named(properties: dict[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("properties", "auth"),
     [
-        ({}, gcs_settings.Auth.DEFAULT),
-        ({"fs.gs.auth.type": "application_default"}, gcs_settings.Auth.DEFAULT),
-        ({"fs.gs.auth.type": "COMPUTE_ENGINE"}, gcs_settings.Auth.MACHINE),
-        ({"fs.gs.auth.type": "UNAUTHENTICATED"}, gcs_settings.Auth.NOBODY),
-        ({"google.cloud.auth.null.enable": "true"}, gcs_settings.Auth.NOBODY),
-        ({"google.cloud.auth.service.account.json.keyfile": "/k"}, gcs_settings.Auth.KEY_FILE),
+        ({}, gcs_storage.Auth.DEFAULT),
+        ({"fs.gs.auth.type": "application_default"}, gcs_storage.Auth.DEFAULT),
+        ({"fs.gs.auth.type": "COMPUTE_ENGINE"}, gcs_storage.Auth.MACHINE),
+        ({"fs.gs.auth.type": "UNAUTHENTICATED"}, gcs_storage.Auth.NOBODY),
+        ({"google.cloud.auth.null.enable": "true"}, gcs_storage.Auth.NOBODY),
+        ({"google.cloud.auth.service.account.json.keyfile": "/k"}, gcs_storage.Auth.KEY_FILE),
         (
             {
                 "google.cloud.auth.service.account.enable": "false",
                 "google.cloud.auth.service.account.json.keyfile": "/k",
             },
-            gcs_settings.Auth.DEFAULT,
+            gcs_storage.Auth.DEFAULT,
         ),
     ],
 )
-def test_who_provides_credentials_for_google(properties: dict[str, str], auth: gcs_settings.Auth) -> None:
+def test_who_provides_credentials_for_google(properties: dict[str, str], auth: gcs_storage.Auth) -> None:
     """The newer names win; without a setting Google's clients find the credentials."""
     assert GcsSettings.of_bucket("b", HadoopSettings(properties)).auth is auth
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from mutation_api.storage.hdfs.hdfs_errors import is_passing, may_be_data_nodes, os_errors
+from mutation_api.storage.hdfs_client import is_passing, may_be_data_nodes, os_errors
 from mutation_api.storage.location import Location
 
 PLACE = Location.parse("hdfs://host:9000/warehouse/t")

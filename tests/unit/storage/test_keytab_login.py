@@ -11,9 +11,8 @@ import pytest
 from metastore_client.errors import InvalidConfigurationError
 from metastore_client.hive_site import MetastoreConfig, shipped_by_spark
 from mutation_api.errors import ConfigurationError
-from mutation_api.storage import keytab_login
-from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.keytab_login import has_keytab, log_in_as_spark, use_keytab
+from mutation_api.storage import hadoop_settings
+from mutation_api.storage.hadoop_settings import HadoopSettings, has_keytab, log_in_as_spark, use_keytab
 from tests.support.hadoop_files import write_site
 
 
@@ -51,8 +50,8 @@ def test_what_spark_takes_along_is_read(container: Path, monkeypatch: pytest.Mon
 def test_the_keytab_of_the_container(container: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is found in the properties that Spark writes for its driver."""
     used: list[tuple[str, Path]] = []
-    monkeypatch.setattr(keytab_login, "use_keytab", lambda principal, file: used.append((principal, file)))
-    monkeypatch.setattr(keytab_login.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(hadoop_settings, "use_keytab", lambda principal, file: used.append((principal, file)))
+    monkeypatch.setattr(hadoop_settings.importlib.util, "find_spec", lambda name: object())
     properties = container / "__spark_conf__" / "__spark_conf__.properties"
     properties.write_text(
         "#Spark\nspark.kerberos.principal=etl/a\\:b@R\nspark.kerberos.keytab=etl.keytab-1\n"
@@ -74,7 +73,7 @@ def test_a_session_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = [("spark.app.name", "a"), ("spark.hadoop.dfs.replication", "2")]
     contexts = [Mock(**{"getConf.return_value.getAll.return_value": pairs}) for _ in "ab"]
     for context in contexts:
-        monkeypatch.setattr(keytab_login, "active_spark_context", lambda context=context: context)
+        monkeypatch.setattr(hadoop_settings, "active_spark_context", lambda context=context: context)
         for _ in range(3):
             log_in_as_spark()
             assert HadoopSettings({}).with_spark(context).get("dfs.replication") == "2"
@@ -86,8 +85,8 @@ def test_without_gssapi_a_warning_says_so(
     container: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Once."""
-    monkeypatch.setattr(keytab_login, "_warned", [])
-    monkeypatch.setattr(keytab_login.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(hadoop_settings, "_warned", [])
+    monkeypatch.setattr(hadoop_settings.importlib.util, "find_spec", lambda name: None)
     properties = container / "__spark_conf__" / "__spark_conf__.properties"
     properties.write_text("spark.kerberos.principal=etl@R\nspark.kerberos.keytab=k\n")
     log_in_as_spark()

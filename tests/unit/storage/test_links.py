@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mutation_api.storage.links import without_links
+from mutation_api.storage.local import without_links
 from mutation_api.storage.location import Location
 
 

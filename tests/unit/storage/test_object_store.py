@@ -8,8 +8,7 @@ from typing import IO, Any
 import pytest
 
 from mutation_api.storage.location import Location
-from mutation_api.storage.object_files import nothing, opened
-from mutation_api.storage.object_store import ObjectStore, check_uploaded_to
+from mutation_api.storage.object_store import ObjectStore, check_uploaded_to, nothing, opened
 from mutation_api.storage.protocol import Staged
 
 ROOT = Location.parse("s3a://bucket/a")

@@ -6,9 +6,9 @@ import errno
 
 import pytest
 
+from mutation_api.storage import hdfs_client as patience_module
 from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.hdfs import patience as patience_module
-from mutation_api.storage.hdfs.patience import Patience
+from mutation_api.storage.hdfs_client import Patience
 
 ATTEMPTS = "dfs.client.failover.max.attempts"
 SLEEPS = {"dfs.client.failover.sleep.base.millis": "100", "dfs.client.failover.sleep.max.millis": "300"}

@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ConnectionClosedError, NoCredentialsError, ReadTimeoutError
 
 from mutation_api.storage.hadoop_settings import HadoopSettings
-from mutation_api.storage.s3.repeating import LONGEST_PAUSE_SECONDS, Repeating
-from mutation_api.storage.s3.s3_settings import S3Settings
+from mutation_api.storage.s3_requests import LONGEST_PAUSE_SECONDS, Repeating
+from mutation_api.storage.s3_settings import S3Settings
 
 
 def answer(status: int, code: str = "") -> tuple[SimpleNamespace, dict[str, dict[str, str]]]:

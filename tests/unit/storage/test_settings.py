@@ -10,7 +10,7 @@ import pytest
 from mutation_api.storage.connect import configure_storage, settings, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
-from mutation_api.storage.s3.s3_settings import S3Settings
+from mutation_api.storage.s3_settings import S3Settings
 
 SECRET = "wJalrXUtnFEMI"
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from mutation_api.storage.side_by_side import BACKGROUND_BYTES, Background, side_by_side
+from mutation_api.storage.tree import BACKGROUND_BYTES, Background, side_by_side
 
 
 def test_results_come_in_the_order_of_the_items() -> None:

@@ -12,9 +12,14 @@ from pathlib import Path
 import pytest
 
 from mutation_api.storage.connect import configure_storage, token_issuers
-from mutation_api.storage.hadoop_settings import AUTHENTICATION, HadoopSettings
-from mutation_api.storage.hdfs.hdfs_login import log_in, what_to_do
-from mutation_api.storage.hdfs.token_file import VARIABLE, hdfs_tokens, private_file
+from mutation_api.storage.hadoop_settings import (
+    AUTHENTICATION,
+    VARIABLE,
+    HadoopSettings,
+    hdfs_tokens,
+    private_file,
+)
+from mutation_api.storage.hdfs_login import log_in, what_to_do
 from mutation_api.storage.location import Location
 
 HOUR_MILLIS = 3_600_000

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.errors import TableNotMutableError
+from mutation_api.format.hive_type import arrow_type, parse_hive_type, spark_type
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.row_type import row_type
-from mutation_api.types.hive_type import arrow_type, parse_hive_type, spark_type
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.layout import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import (
     DEFAULT_PARTITION_NAME,
@@ -20,7 +21,6 @@ from mutation_api.table.partition import (
     partition_texts,
 )
 from mutation_api.table.partition_value import partition_value
-from mutation_api.types.hive_type import parse_hive_type
 
 TABLE = AcidTable(
     database="db",

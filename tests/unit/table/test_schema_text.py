@@ -6,7 +6,7 @@ import pytest
 
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.schema_text import parse_columns, parse_types
+from mutation_api.table.row_type import parse_columns, parse_types
 
 
 def test_types_are_split_outside_brackets_only() -> None:

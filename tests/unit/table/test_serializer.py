@@ -7,11 +7,10 @@ import zlib
 
 import pytest
 
-from mutation_api.acid.version import AcidVersion
 from mutation_api.errors import ConfigurationError
+from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.serializer import AcidTableSerializer
+from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerializer
 
 TABLE = AcidTable(
     database="db",

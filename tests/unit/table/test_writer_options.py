@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mutation_api.errors import ConfigurationError
-from mutation_api.table.writer_options import WriterOptions
+from mutation_api.table.acid_table import WriterOptions
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from metastore_client.errors import NoSuchTxnError
 from metastore_client.model import TxnState
 from metastore_client.testing import InMemoryMetastore
-from mutation_api.upkeep.abort import abort_transactions
+from mutation_api.upkeep.sweep import abort_transactions
 
 
 def test_each_is_aborted_until_one_is_unknown() -> None:

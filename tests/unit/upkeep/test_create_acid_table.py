@@ -7,10 +7,10 @@ import pytest
 from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
-from mutation_api.acid.version import AcidVersion
-from mutation_api.client.tables.preconditions import check_mutable
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TableNotMutableError
+from mutation_api.format.layout import AcidVersion
 from mutation_api.table.acid_table import TableRole
+from mutation_api.transaction.preconditions import check_mutable
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("Msg", "string"))

@@ -9,10 +9,10 @@ import pytest
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
 from metastore_client.model import ConstraintInfo, ConstraintKind
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.acid.version import AcidVersion
 from mutation_api.cli.doctor import _text
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
-from mutation_api.upkeep.compactor_rules import compactor_trouble
+from mutation_api.format.layout import AcidVersion
+from mutation_api.upkeep.compaction_rules import compactor_trouble
 from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, examine
 from tests.support.client_support import table_info
 

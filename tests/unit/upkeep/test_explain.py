@@ -11,7 +11,7 @@ import pytest
 from metastore_client.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType
 from metastore_client.testing import HIVE_3_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError
-from mutation_api.upkeep.past.explain import ABORTED, OPEN, OVER, UNKNOWN, explain_transaction
+from mutation_api.upkeep.explain import ABORTED, OPEN, OVER, UNKNOWN, explain_transaction
 from tests.support.client_support import table_info
 
 

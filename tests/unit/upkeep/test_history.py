@@ -15,10 +15,9 @@ from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetas
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import TableNotMutableError
 from mutation_api.hive.connection import connect
-from mutation_api.upkeep.past.event_counts import EventCounts, partition_events
-from mutation_api.upkeep.past.history import table_history
-from mutation_api.upkeep.past.transactions_of_ids import transactions_of_write_ids
-from mutation_api.upkeep.verify.known_ids import IdState
+from mutation_api.upkeep.history import EventCounts, partition_events, table_history
+from mutation_api.upkeep.transaction_files import transactions_of_write_ids
+from mutation_api.upkeep.verify.finding import IdState
 from tests.support.client_support import table_info
 from tests.support.golden_tables import GoldenTable
 

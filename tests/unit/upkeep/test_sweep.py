@@ -9,9 +9,9 @@ import pytest
 
 from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.testing import InMemoryMetastore
-from mutation_api.commit.staging import Abandoned
 from mutation_api.errors import ConnectionFailedError, TableNotMutableError
 from mutation_api.storage.location import Location
+from mutation_api.transaction.staging import Abandoned
 from mutation_api.upkeep.sweep import sweep
 from tests.support.client_support import table_info
 

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc
 
-from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
-from mutation_api.acid.version import AcidVersion
+from mutation_api.format.event import ACID_STATS, ACID_VERSION, KEY_INDEX
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.format.tail import parse_tail
 from tests.support.orc_stripes import damaged_row_index
 from tests.unit.upkeep.verify.sound_tables import SoundTable, directory_version

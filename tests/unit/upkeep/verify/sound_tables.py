@@ -13,18 +13,16 @@ import pyarrow as pa
 import pyarrow.orc
 
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
-from mutation_api.acid.bucket_codec import bucket_property
-from mutation_api.acid.event import event_schema
-from mutation_api.acid.footer import ACID_STATS, ACID_VERSION, KEY_INDEX
-from mutation_api.acid.version import AcidVersion
-from mutation_api.bucketing.bucket_resolver import BucketIdResolver
+from mutation_api.format.event import ACID_STATS, ACID_VERSION, KEY_INDEX, bucket_property, event_schema
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.format.tail import parse_tail
-from mutation_api.orc.format.user_metadata import append_user_metadata
-from mutation_api.scan.directory import open_directory
-from mutation_api.scan.table_view import TableView
+from mutation_api.orc.write.event_writer import append_user_metadata
+from mutation_api.read.directory_scan import open_directory
+from mutation_api.read.table_view import TableView
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.schema_text import parse_columns
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.table.row_type import parse_columns
 from tests.support.acid_files import ROW_TYPE, Event
 
 NUM_BUCKETS = 2

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyorc
 
-from mutation_api.scan.directory import open_directory
+from mutation_api.read.directory_scan import open_directory
 from mutation_api.upkeep.verify.verify import verify_view
 from tests.support.orc_parts import parts_of
 from tests.unit.upkeep.verify.sound_tables import LAYOUTS, SoundTable, view_of

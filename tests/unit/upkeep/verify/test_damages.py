@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.acid.footer import KEY_INDEX
-from mutation_api.acid.version import AcidVersion
-from mutation_api.upkeep.verify.rules import RULES, Severity
+from mutation_api.format.event import KEY_INDEX
+from mutation_api.format.layout import AcidVersion
+from mutation_api.upkeep.verify.finding import RULES, Severity
 from mutation_api.upkeep.verify.verify import verify_view
 from tests.unit.upkeep.verify.damages import DAMAGES, Damage, delete_file, deletes, kinds
 from tests.unit.upkeep.verify.sound_tables import LAYOUTS, SoundTable, view_of

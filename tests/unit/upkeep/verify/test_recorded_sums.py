@@ -10,7 +10,7 @@ import pyarrow.orc as orc
 import pytest
 
 from mutation_api.orc.format.protobuf import as_bytes, fields_of
-from mutation_api.upkeep.verify.recorded_sums import differing_sum
+from mutation_api.upkeep.verify.recorded_statistics import differing_sum
 from tests.support.orc_parts import parts_of
 
 COLUMNS = {

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
 
-from mutation_api.orc.format.run_places import RunKind, RunPlaces
-from mutation_api.scan.directory import open_directory
+from mutation_api.orc.format.run_lengths import RunKind, RunPlaces
+from mutation_api.read.directory_scan import open_directory
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.verify import verify_view
 from tests.fuzz.orc_cases import WIDE_COLUMNS, wide_rows

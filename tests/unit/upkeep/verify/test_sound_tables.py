@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.acid.version import AcidVersion
+from mutation_api.format.layout import AcidVersion
 from mutation_api.upkeep.verify.verify import verify_view
 from tests.support.golden_tables import GOLDEN_TABLES, GoldenTable
 from tests.unit.upkeep.verify.sound_tables import LAYOUTS, SoundTable, view_of

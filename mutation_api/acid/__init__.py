@@ -1,1 +1,0 @@
-"""Rules of the ACID file format: pure functions on values and arrays."""

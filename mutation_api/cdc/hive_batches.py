@@ -1,0 +1,289 @@
+"""hive_batches: the function that a streaming query calls for each batch, ``foreachBatch``.
+
+A batch is one transaction over all of its tables and their marks. So a batch that Spark repeats after a crash
+is recognised and skipped, also if the crash hid the answer to the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from metastore_client.client import MetastoreClient
+from mutation_api.cdc.batch_actions import (
+    SOURCE_TABLE,
+    BatchAction,
+    RunningBatch,
+    Written,
+    is_new,
+    source_id_of,
+)
+from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table, watermark_table_beside
+from mutation_api.errors import ConfigurationError, MutationError
+from mutation_api.format.plain_array import repeated
+from mutation_api.merge.merge_report import MergeReport
+from mutation_api.read.table_view import open_table
+from mutation_api.spark.jvm import running_batch
+from mutation_api.transaction.builder import (
+    LOCK_TIMEOUT_SECONDS_DEFAULT,
+    MetastoreTarget,
+    MutatorClientBuilder,
+    opener_of,
+)
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import SaidByTheNextStep
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.upkeep.compaction_rules import delta_sizes
+from mutation_api.write.batch_sorter import give_back
+from mutation_api.write.forecast import ApplySummary
+
+__all__ = ["BatchReport", "HiveBatches", "hive_batches"]
+
+_log = logging.getLogger(__name__)
+
+HINT_BATCHES = 50
+"""After so many batches written by this process the deltas are counted."""
+HINT_DELTAS = 100
+"""So many directories of deltas in a partition are worth a word: every reader opens them all."""
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What became of a batch.
+
+    ``txn_id``: the transaction that wrote it; None if every table had it already. ``tables``: by table, what
+    was written.
+    """
+
+    number: int
+    txn_id: int | None
+    tables: dict[str, ApplySummary | MergeReport]
+
+    def __str__(self) -> str:
+        if self.txn_id is None:
+            return f"batch {self.number}: was applied before"
+        done = "; ".join(str(each).partition("\n")[0] for each in self.tables.values())
+        return f"batch {self.number}, transaction {self.txn_id}: {done}"
+
+
+@dataclass
+class HiveBatches:
+    """Give it to ``DataStreamWriter.foreachBatch``; made by :func:`hive_batches`, which explains it."""
+
+    metastore: MetastoreTarget
+    name: str
+    actions: Sequence[BatchAction]
+    watermark_table: str
+    create_partitions: bool = False
+    user: str | None = None
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
+    progress: Callable[[BatchReport], None] = lambda report: None
+    failure: MutationError | None = field(default=None, init=False)
+    _written_count: int = field(default=0, init=False)
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        """Write a batch, unless the tables have it.
+
+        Raises:
+            SourcePositionError: tables and checkpoint do not belong together.
+            ConfigurationError: it was not called by a streaming query.
+            Others: as the actions, :meth:`Transaction.begin` and :meth:`Transaction.commit`. The query ends,
+                and nothing of the batch is visible, or all of it (CommitOutcomeUnknownError); starting the
+                query again goes on.
+        """
+        try:
+            report = self._write(batch, self._running(batch, number))
+        except MutationError as error:
+            self.failure = error
+            raise
+        finally:
+            give_back()  # or pieces that are free add up: 0.3 MiB a batch, for as long as the query runs
+        self.progress(report)
+
+    def await_termination(self, query: StreamingQuery, timeout: int | None = None) -> bool:
+        """Wait as ``query.awaitTermination`` does, and raise our own error if a batch was refused.
+
+        Args:
+            query: the query that writes these batches.
+            timeout: seconds; None waits until the query ends.
+
+        Returns:
+            Whether the query has ended.
+        """
+        try:
+            ended = query.awaitTermination(timeout) if timeout is not None else query.awaitTermination()
+        except StreamingQueryException:
+            if self.failure is not None:
+                raise self.failure from None
+            raise
+        return True if ended is None else bool(ended)
+
+    def _running(self, batch: DataFrame, number: int) -> RunningBatch:
+        found = running_batch(batch, number)
+        if found is None:
+            raise ConfigurationError(
+                f"streaming query {self.name!r}: batch {number} is of no running query; only foreachBatch "
+                "may call this"
+            )
+        return RunningBatch(found[0], number, found[1])
+
+    def _write(self, batch: DataFrame, running: RunningBatch) -> BatchReport:
+        with self._connected() as metastore:
+            ensure_watermark_table(metastore, self.watermark_table)
+            with self._builder(metastore).build() as client, client.new_transaction() as transaction:
+                marks = Watermarks.read(transaction, self.watermark_table)
+                new = [each for each in self.actions if self._is_new(running, marks, each)]
+                if not new:
+                    transaction.abort()
+                    return BatchReport(running.number, None, {})
+                found = _written(transaction, batch, new)
+                marks.write(transaction, [self._mark(running, transaction, each) for each in new])
+                txn_id = transaction.id
+            self._written_count += 1
+            if self._written_count % HINT_BATCHES == 0:
+                self._hint(metastore)
+        return BatchReport(running.number, txn_id, found)
+
+    @contextmanager
+    def _connected(self) -> Iterator[MetastoreClient]:
+        open_metastore, is_ours = opener_of(self.metastore, self.user)
+        metastore = open_metastore()
+        try:
+            yield metastore
+        finally:
+            if is_ours:
+                metastore.close()
+
+    def _builder(self, metastore: MetastoreClient) -> MutatorClientBuilder:
+        builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(self.lock_timeout_seconds)
+        builder.lock_failure_listener(SaidByTheNextStep())
+        for each in self.actions:
+            builder.add_sink_table(
+                each.table, create_partitions=self.create_partitions, insert_only=each.inserts_only
+            )
+        if self.user is not None:
+            builder.user(self.user)
+        return builder.add_sink_table(self.watermark_table)
+
+    def _is_new(self, running: RunningBatch, marks: Watermarks, action: BatchAction) -> bool:
+        mark = marks.get(source_id_of(self.name), SOURCE_TABLE, action.table)
+        written = Written(self.name, action.table, self.watermark_table, action.first_batch)
+        return is_new(running, mark, written)
+
+    def _mark(self, running: RunningBatch, transaction: Transaction, action: BatchAction) -> Watermark:
+        position = running.position
+        return Watermark(
+            source_id_of(self.name),
+            SOURCE_TABLE,
+            action.table,
+            position.order,
+            position.text,
+            transaction.id,
+            datetime.now(UTC).replace(tzinfo=None),
+        )
+
+    def _hint(self, metastore: MetastoreClient) -> None:
+        """Say which tables have so many deltas that reading them becomes slow."""
+        names = [each.table for each in self.actions] + [self.watermark_table]
+        builder = MutatorClientBuilder().metastore(metastore)
+        for name in names:
+            builder.add_source_table(name)
+        with builder.build() as client, client.open_snapshot(*names) as snapshot:
+            for name in names:
+                sizes = delta_sizes(open_table(snapshot, name), counts_rows=False)
+                most = max(sizes, key=lambda each: each.directory_count, default=None)
+                if most is not None and most.directory_count >= HINT_DELTAS:
+                    where = (
+                        f"partition {most.partition} of table {name}" if most.partition else f"table {name}"
+                    )
+                    _log.warning(
+                        "streaming query %r: %s has %d directories of deltas, which every reader opens: is "
+                        "Hive's compactor running? hive-mutate update compact --table %s asks for it",
+                        self.name,
+                        where,
+                        most.directory_count,
+                        name,
+                    )
+
+
+def _written(
+    transaction: Transaction, batch: DataFrame, actions: Sequence[BatchAction]
+) -> dict[str, ApplySummary | MergeReport]:
+    """The rows of a batch are read from the stream once."""
+    batch.persist()
+    try:
+        return {each.table: each.write(transaction, batch) for each in actions}
+    finally:
+        batch.unpersist()
+
+
+def hive_batches(
+    metastore: MetastoreTarget,
+    name: str,
+    *actions: BatchAction,
+    watermark_table: str | None = None,
+    create_partitions: bool = False,
+    user: str | None = None,
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
+    progress: Callable[[BatchReport], None] = lambda report: None,
+) -> HiveBatches:
+    """A function for ``foreachBatch`` that writes each batch of a streaming query exactly once::
+
+        orders = MergeRows("sales.orders", on=["id"])
+        batches = hive_batches("thrift://host:9083", "orders", orders)
+        query = changes.writeStream.foreachBatch(batches).option("checkpointLocation", "…").start()
+        batches.await_termination(query)
+
+    All rows of a batch, in all of its tables, become visible in one transaction, with a mark that says which
+    batch it was. A batch that Spark repeats after a crash is skipped. If checkpoint and tables do not belong
+    together, the batch is refused and nothing is written: a checkpoint that was deleted, or restored from an
+    older copy; a table that was set back; a second query under the same name.
+
+    The source must be able to read a batch again (Kafka, files; not a socket), which is what Spark itself
+    needs for its guarantees.
+
+    Args:
+        metastore: as :meth:`MutatorClientBuilder.metastore` takes it.
+        name: the query's name in the marks; it stays the same as long as the tables are fed by this query.
+        actions: what is done with the rows of a batch, one action for each table.
+        watermark_table: ``database.table`` for the marks; created on demand. By default
+            ``mutation_watermarks`` in the database of the tables, which must then be the same for all.
+            Queries that share it wait for each other.
+        create_partitions: whether missing partitions are created; otherwise they are refused.
+        user: the user name for the metastore.
+        lock_timeout_seconds: how long a batch waits for other writers of its tables.
+        progress: is called with the report of each batch.
+
+    Raises:
+        ConfigurationError: there is no action; two are for one table; a name is not ``database.table``; or
+            the tables are in several databases and ``watermark_table`` is not given.
+    """
+    if not name or not actions:
+        raise ConfigurationError("a streaming query needs a name and at least one action")
+    targets = [".".join(split_full_name(each.table)) for each in actions]
+    wrong = [each.table for each, target in zip(actions, targets, strict=True) if each.table != target]
+    if wrong:
+        raise ConfigurationError(f"write the name of table {wrong[0]} in lower case, as Hive does")
+    doubled = repeated(targets)
+    if doubled:
+        raise ConfigurationError(
+            f"table {doubled[0]} is named twice: a transaction takes one change set for each table; unite "
+            "the rows of both in one action"
+        )
+    if watermark_table is None and len({split_full_name(each)[0] for each in targets}) > 1:
+        raise ConfigurationError(
+            "the tables are in several databases: name the table for the marks with watermark_table"
+        )
+    marks = ".".join(split_full_name(watermark_table or watermark_table_beside(targets[0])))
+    if marks in targets:
+        raise ConfigurationError(f"table {marks} cannot be both a target and the table of watermarks")
+    return HiveBatches(
+        metastore, name, actions, marks, create_partitions, user, lock_timeout_seconds, progress
+    )

@@ -1,0 +1,367 @@
+"""ingest: apply a change source to the tables that follow it, and write the watermarks, in one transaction.
+
+The steps: begin, which takes the write lock of the watermarks, so a second run of the source waits here; read
+the watermarks; read the source from there on; reduce each table's operations to the last of each key; merge
+them; write the watermarks; commit. After a crash at any step the tables and the watermarks are both old or
+both new. The next run continues from there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from metastore_client.client import MetastoreClient
+from mutation_api.cdc.choice import engine_for
+from mutation_api.cdc.engine import AnySource, Engine, Reading, ReducedTable, TableLog
+from mutation_api.cdc.ingest_report import (
+    Contradictions,
+    IngestedTable,
+    IngestReport,
+    LogCounts,
+    changed_rows,
+    contradictions_with_table,
+    log_contradicts_table,
+)
+from mutation_api.cdc.source import OPERATION, POSITION, Position, SourceTable
+from mutation_api.cdc.watermark import (
+    Watermark,
+    Watermarks,
+    ensure_watermark_table,
+    watermark_table_beside,
+    watermark_table_exists,
+)
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.format.plain_array import repeated
+from mutation_api.merge.merge_report import MergeReport
+from mutation_api.read.table_view import open_table, table_bytes
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import LockFailureListener, SaidByTheNextStep
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.local_plan import LocalOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Following", "IngestOptions", "ingest", "ingest_by"]
+
+
+@dataclass(frozen=True)
+class Following:
+    """A table that follows a table of a source.
+
+    ``source_table`` is the source's name for it, ``target`` is ``database.table``. ``key``: columns that
+    identify a row of the target; empty if the source names them.
+    """
+
+    source_table: str
+    target: str
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class IngestOptions:
+    """The options of :func:`ingest`, which explains them.
+
+    ``changed_rows_advice`` is for sources that read inserted rows again, and assert that rows never change.
+    An insert of an equal row contradicts nothing then, and the error for a changed row ends in this text. If
+    None, the source gives each operation once. ``known_watermarks``: those that the caller has read.
+    """
+
+    changed_rows_advice: str | None = None
+    watermark_table: str | None = None
+    known_watermarks: Watermarks | None = None
+    dry_run: bool = False
+    strict: bool = False
+    create_partitions: bool = False
+    user: str | None = None
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
+    listener: LockFailureListener | None = None
+    progress: Callable[[str], None] = lambda line: None
+
+
+def ingest(
+    metastore: MetastoreClient,
+    tables: Sequence[Following],
+    source: AnySource,
+    *,
+    spark: SparkSession | None = None,
+    local: LocalOptions | None = None,
+    watermark_table: str | None = None,
+    dry_run: bool = False,
+    strict: bool = False,
+    create_partitions: bool = False,
+    user: str | None = None,
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
+    listener: LockFailureListener | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> IngestReport:
+    """Bring tables up to the end of a change source.
+
+    Operations that were applied before are not applied again. If a log is read again nevertheless, because
+    its watermarks were deleted or its beginning overlaps with a first full copy, the resulting rows are the
+    same.
+
+    Spark does the work, or this process alone, with the same result. Without ``spark`` and ``local`` it is
+    the active session of this thread; if there is none, this process, if it can read the source.
+
+    Args:
+        metastore: where the tables are; stays open.
+        tables: the pairs of source table and target; each table occurs once.
+        source: the log.
+        spark: the session that does the work.
+        local: this process does the work, without Spark, with this memory and these threads. The new
+            operations must fit into half of the memory.
+        watermark_table: ``database.table``; created on demand. By default ``mutation_watermarks`` in the
+            database of the targets, which must then be the same for all. Runs that share the table wait for
+            each other; give each source its own table to avoid that.
+        dry_run: report what would be done and write nothing; the lock is taken nevertheless.
+        strict: refuse operations that cannot follow one another, or that contradict the rows of the table;
+            otherwise they are counted. Use it only if the log begins with the table.
+        create_partitions: whether missing partitions are created; otherwise they are refused.
+        user: the user name for the metastore.
+        lock_timeout_seconds: how long to wait for another run, or another writer of the tables.
+        listener: is called when the transaction is lost while it runs.
+        progress: is called with a line of text for each step.
+
+    Raises:
+        ConfigurationError: the tables make no sense; there is no session; the source cannot be read in this
+            process; or the operations need more memory than it may hold.
+        LockNotAcquiredError: another run, or writer, did not end in time; the message names it.
+        SourcePositionError: the source does not have what follows the watermark, or lies before it.
+        ContradictionError: operations contradict, and ``strict`` is set; or two operations on one key
+            have the same position.
+        StoppedAtStatementError: the log has a statement that changes a table without rows. Everything before
+            it was applied and committed; the error's ``report`` says what.
+        InputFormatError, RecordLayoutError, RecordValueError: see :class:`ChangeSource` and ``merge_into``.
+        Others: as :meth:`Transaction.begin` and :meth:`Transaction.commit`. Nothing was applied then.
+    """
+    options = IngestOptions(
+        watermark_table=watermark_table,
+        dry_run=dry_run,
+        strict=strict,
+        create_partitions=create_partitions,
+        user=user,
+        lock_timeout_seconds=lock_timeout_seconds,
+        listener=listener,
+        progress=progress,
+    )
+    return ingest_by(engine_for(source, spark, local), metastore, tables, source, options)
+
+
+def ingest_by(
+    engine: Engine,
+    metastore: MetastoreClient,
+    tables: Sequence[Following],
+    source: AnySource,
+    options: IngestOptions,
+) -> IngestReport:
+    """:func:`ingest` by an engine, which has been checked to read the source; raises as it does."""
+    followed = _checked(tables)
+    run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
+    has_watermarks = not options.dry_run or watermark_table_exists(metastore, run.watermark_table)
+    if not options.dry_run:
+        ensure_watermark_table(metastore, run.watermark_table)
+    builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(options.lock_timeout_seconds)
+    for each in run.tables:
+        builder.add_sink_table(each.target, create_partitions=options.create_partitions)
+    if has_watermarks:
+        builder.add_sink_table(run.watermark_table)
+    if options.user is not None:
+        builder.user(options.user)
+    builder.lock_failure_listener(options.listener or SaidByTheNextStep())
+    with builder.build() as client:
+        report = _in_transaction(run, client, has_watermarks=has_watermarks)
+    report.check_stop()
+    return report
+
+
+@dataclass(frozen=True)
+class _Run:
+    """The arguments of one call of :func:`ingest_by`, checked."""
+
+    engine: Engine
+    source: AnySource
+    tables: tuple[Following, ...]
+    watermark_table: str
+    options: IngestOptions
+
+    def progress(self, line: str) -> None:
+        """Say what is done."""
+        self.options.progress(line)
+
+    def log_of(self, table: SourceTable) -> str:
+        """Names the log of a table in messages."""
+        return f"source {self.source.source_id}, table {table.name}: its log"
+
+
+def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -> IngestReport:
+    source_id, dry_run = run.source.source_id, run.options.dry_run
+    run.progress(f"{source_id}: waiting for the lock on {', '.join(t.target for t in run.tables)}")
+    with client.new_transaction() as transaction:
+        known = run.options.known_watermarks
+        marks = Watermarks.read(transaction, run.watermark_table, known=known) if has_watermarks else None
+        sources = [
+            SourceTable(each.source_table, transaction.table(each.target), each.key) for each in run.tables
+        ]
+        for each in sources:
+            _check_names(each.target)
+        after = _positions(run, marks)
+        run.progress(f"{source_id}: reading, in transaction {transaction.id}")
+        reading = run.engine.read(run.source, sources, after, functools.partial(_target_bytes, transaction))
+        stop = reading.stop
+        if reading.position is None:
+            transaction.abort()
+            return IngestReport(
+                source_id, dry_run, None, after, None, (), reading.engine, stop, reading.warnings
+            )
+        positions = dict.fromkeys((each.source_table for each in run.tables), reading.position)
+        if stop is not None:
+            positions = dict(stop.positions)
+        new = [
+            _watermark(run, transaction, each, positions[each.source_table])
+            for each in run.tables
+            if each.source_table in positions
+        ]
+        if marks is not None:
+            marks.check_forward([mark for mark in new if mark.source_table not in reading.set_back])
+        found = _applied(run, transaction, reading)
+        if dry_run:
+            transaction.abort()
+        elif marks is not None:
+            marks.write(transaction, new, set_back=reading.set_back)
+            run.progress(f"{source_id}: committing transaction {transaction.id}")
+        txn_id = None if dry_run else transaction.id
+    return IngestReport(
+        source_id, dry_run, txn_id, after, reading.position, found, reading.engine, stop, reading.warnings
+    )
+
+
+def _target_bytes(transaction: Transaction, table: SourceTable) -> int:
+    return table_bytes(open_table(transaction, table.target.full_name))
+
+
+def _applied(run: _Run, transaction: Transaction, reading: Reading) -> tuple[IngestedTable, ...]:
+    """Reduce the operations of all tables, so that a log that contradicts itself is refused before anything
+    is written, then merge them one by one.
+    """
+    with ExitStack() as stack:
+        logs = [(each, stack.enter_context(_reduced(run, each))) for each in reading.tables]
+        return tuple(_merged(run, transaction, log, reduced) for log, reduced in logs)
+
+
+@contextmanager
+def _reduced(run: _Run, log: TableLog) -> Iterator[ReducedTable]:
+    table = log.table
+    name = table.target.full_name
+    if not table.key:
+        raise ConfigurationError(
+            f"table {name}: neither you nor source {run.source.source_id} says which columns are the key of "
+            f"{table.name}: name them"
+        )
+    with log.reduced(what=run.log_of(table), strict=run.options.strict) as reduced:
+        emptied = "emptied, then " if log.is_emptied else ""
+        counts = reduced.counts
+        run.progress(f"{name}: {emptied}{counts.operation_count:,} operations on {counts.key_count:,} keys")
+        yield reduced
+
+
+def _merged(run: _Run, transaction: Transaction, log: TableLog, reduced: ReducedTable) -> IngestedTable:
+    table, counts = log.table, reduced.counts
+
+    def refuse_contradictions(report: MergeReport) -> None:
+        found = _contradictions(run, log, counts, report)
+        if not (run.options.strict and found.total):
+            return
+        what, target, advice = run.log_of(table), table.target.full_name, run.options.changed_rows_advice
+        if advice is not None:
+            raise changed_rows(what, target, found.total, reduced.changed(transaction), advice)
+        raise log_contradicts_table(what, target, found, reduced.contradicting(transaction))
+
+    if not (counts.key_count or log.is_emptied):
+        report = MergeReport.of(table.target.full_name, (), is_dry_run=run.options.dry_run)
+    elif run.options.dry_run:
+        report = reduced.dry_run(transaction)
+        refuse_contradictions(report)
+    else:
+        report = reduced.merge(transaction, refuse_contradictions)
+    run.progress(str(report).partition("\n")[0])
+    with_table = _contradictions(run, log, counts, report)
+    return IngestedTable(
+        table.name,
+        counts.operation_count,
+        counts.key_count,
+        counts.contradictions + with_table,
+        report,
+        log.is_emptied,
+    )
+
+
+def _contradictions(run: _Run, log: TableLog, counts: LogCounts, report: MergeReport) -> Contradictions:
+    reads_again = run.options.changed_rows_advice is not None
+    return contradictions_with_table(counts, report, is_emptied=log.is_emptied, reads_again=reads_again)
+
+
+def _check_names(table: AcidTable) -> None:
+    taken = sorted({*table.column_names, *table.partition_key_names} & {OPERATION, POSITION})
+    if taken:
+        raise RecordLayoutError(
+            f"table {table.full_name} cannot follow a source: it has a column {taken[0]!r}, a name that "
+            "operations need; rename the column"
+        )
+
+
+def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
+    if not tables:
+        raise ConfigurationError("name at least one table to follow")
+    checked = tuple(
+        Following(t.source_table, ".".join(split_full_name(t.target)), tuple(k.lower() for k in t.key))
+        for t in tables
+    )
+    for names in ([t.source_table for t in checked], [t.target for t in checked]):
+        doubled = repeated(names)
+        if doubled:
+            raise ConfigurationError(
+                f"table {doubled[0]} is named twice: in a run one target follows one table of the source"
+            )
+    return checked
+
+
+def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
+    databases = sorted({split_full_name(each.target)[0] for each in tables})
+    default = watermark_table_beside(min(each.target for each in tables))
+    if given is None and len(databases) > 1:
+        raise ConfigurationError(
+            f"the targets are in several databases ({', '.join(databases)}): name the table for the "
+            f"watermarks, such as {default}, and name the same one in each run"
+        )
+    name = ".".join(split_full_name(given or default))
+    if name in {each.target for each in tables}:
+        raise ConfigurationError(f"table {name} cannot be both a target and the table of watermarks")
+    return name
+
+
+def _positions(run: _Run, marks: Watermarks | None) -> Mapping[str, Position]:
+    if marks is None:
+        return {}
+    found = {t.source_table: marks.get(run.source.source_id, t.source_table, t.target) for t in run.tables}
+    return {name: Position(mark.order, mark.text) for name, mark in found.items() if mark is not None}
+
+
+def _watermark(run: _Run, transaction: Transaction, table: Following, position: Position) -> Watermark:
+    return Watermark(
+        run.source.source_id,
+        table.source_table,
+        table.target,
+        position.order,
+        position.text,
+        transaction.id,
+        datetime.now(UTC).replace(tzinfo=None),
+    )

@@ -1,0 +1,409 @@
+"""Reports of ingest: operations that contradict each other, kept rows, watermarks.
+
+find_watermarks: the positions up to which sources have been applied, read outside of their runs.
+
+Operations that contradict what was there before them: their counts, and the errors of a strict run. Pure.
+
+An operation may contradict the one before it in the log, or the rows of the table.
+
+IngestReport: numbers of what a run of a change source did, or would do. Pure.
+
+KeptRows: operations in a Parquet file that a run wrote for itself, until they are applied.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from metastore_client.client import MetastoreClient
+from mutation_api.cdc.log_walk import DELETE, INSERT, UPDATE
+from mutation_api.cdc.source import OperationParts, Position, Stop
+from mutation_api.cdc.watermark import Watermark, Watermarks, watermark_table_exists
+from mutation_api.errors import ContradictionError, InputError, StoppedAtStatementError
+from mutation_api.merge.merge_report import MergeReport
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.transaction.builder import MutatorClientBuilder
+
+__all__ = [
+    "OPERATIONS",
+    "SAMPLES_SHOWN",
+    "SINGULARS",
+    "Contradictions",
+    "IngestReport",
+    "IngestedTable",
+    "KeptRows",
+    "LogCounts",
+    "changed_rows",
+    "contradictions_with_table",
+    "find_watermarks",
+    "log_contradicts_itself",
+    "log_contradicts_table",
+    "read_watermarks",
+]
+
+
+def find_watermarks(
+    metastore: MetastoreClient,
+    watermark_table: str,
+    *,
+    target: str | None = None,
+    source_id: str | None = None,
+) -> list[Watermark]:
+    """Read watermarks in a snapshot, whose lock is released afterwards.
+
+    Args:
+        metastore: where the tables are; stays open.
+        watermark_table: ``database.table``; nothing is found if it does not exist.
+        target: only those of this table, ``database.table`` in any case; None for all.
+        source_id: only those of this source; None for all.
+
+    Returns:
+        Sorted by source, its table, and target.
+
+    Raises:
+        ConfigurationError: a name is not ``database.table``, or ``watermark_table`` is not a table of
+            watermarks.
+        Others: as :meth:`Watermarks.read` and ``MutatorClient.open_snapshot``.
+    """
+    read = read_watermarks(metastore, watermark_table)
+    return [] if read is None else read.of(target=target, source_id=source_id)
+
+
+def read_watermarks(metastore: MetastoreClient, watermark_table: str) -> Watermarks | None:
+    """All watermarks in a snapshot, whose lock is released afterwards; None if there is no such table.
+
+    Raises: as :func:`find_watermarks`.
+    """
+    if not watermark_table_exists(metastore, watermark_table):
+        return None
+    with (
+        MutatorClientBuilder().metastore(metastore).build() as client,
+        client.open_snapshot(watermark_table) as snapshot,
+    ):
+        return Watermarks.read(snapshot, watermark_table)
+
+
+OPERATIONS = (INSERT, UPDATE, DELETE)
+
+SAMPLES_SHOWN = 5
+"""Number of keys that a message about contradictions names."""
+
+SINGULARS = {
+    "__inserts_of_present": "insert of the present",
+    "__updates_of_absent": "update of the absent",
+    "__deletes_of_absent": "delete of the absent",
+}
+"""Name of a single contradiction of each kind."""
+
+
+@dataclass(frozen=True)
+class Contradictions:
+    """Number of operations that contradict what was there before them, by kind."""
+
+    inserts_of_present: int = 0
+    updates_of_absent: int = 0
+    deletes_of_absent: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.inserts_of_present + self.updates_of_absent + self.deletes_of_absent
+
+    def __add__(self, other: Contradictions) -> Contradictions:
+        """Sum, kind by kind."""
+        return Contradictions(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+    def __str__(self) -> str:
+        """The kinds that occur, for people."""
+        found = [f"{count:,} {name.replace('_', ' ')} keys" for name, count in vars(self).items() if count]
+        return ", ".join(found) or "no contradictions"
+
+
+@dataclass(frozen=True)
+class LogCounts:
+    """Numbers of a reduced log.
+
+    ``outcomes`` counts the keys by their first and last operation. ``contradictions`` are those within the
+    log.
+    """
+
+    operation_count: int
+    outcomes: Mapping[tuple[str, str], int]
+    contradictions: Contradictions
+
+    @property
+    def key_count(self) -> int:
+        """Number of keys."""
+        return sum(self.outcomes.values())
+
+
+def contradictions_with_table(
+    log: LogCounts, report: MergeReport, *, is_emptied: bool, reads_again: bool = False
+) -> Contradictions:
+    """First operations that contradict the rows of the table, derived from the counts of the merge.
+
+    A key whose last operation is a delete, and which the table does not have, is not in the report. A table
+    that was emptied has no rows, whatever rows the merge read.
+
+    Args:
+        log: the log's counts.
+        report: the merge of its last operations, counted by the first ones.
+        is_emptied: whether the source emptied its table before them.
+        reads_again: whether the source may give a row again that was applied. An insert of a present key then
+            contradicts the table only if the row has other values.
+    """
+    if is_emptied:
+        first = Counter[str]()
+        for (operation, _), keys in log.outcomes.items():
+            first[operation] += keys
+        return Contradictions(0, first[UPDATE], first[DELETE])
+
+    def absent(first: str) -> int:
+        counts = report.counts_by.get(first)
+        inserted, deleted = (counts.inserted, counts.deleted) if counts else (0, 0)
+        return inserted + max(0, log.outcomes.get((first, DELETE), 0) - deleted)
+
+    inserts = report.counts_by.get(INSERT)
+    present = 0
+    if inserts is not None:
+        present = inserts.updated + inserts.moved + inserts.deleted
+        present += 0 if reads_again else inserts.unchanged
+    return Contradictions(present, absent(UPDATE), absent(DELETE))
+
+
+def log_contradicts_itself(
+    what: str, contradictions: Contradictions, samples: Sequence[str]
+) -> ContradictionError:
+    """The error that names some of the keys; ``what`` names the log."""
+    return ContradictionError(
+        f"{what} contradicts itself: {contradictions}: {_shown(contradictions, samples)}. Nothing was "
+        "written. The log may have gaps, or parts of it may be there twice; if that is right, run without "
+        "strict"
+    )
+
+
+def log_contradicts_table(
+    what: str, target: str, contradictions: Contradictions, samples: Sequence[str]
+) -> ContradictionError:
+    """The error that names some of the keys; ``what`` names the log."""
+    return ContradictionError(
+        f"{what} contradicts the rows of {target}: {contradictions}: {_shown(contradictions, samples)}. "
+        "Nothing was written. Was part of the log applied before, or does the log not begin with this table? "
+        "If the rows are right, run without strict"
+    )
+
+
+def changed_rows(
+    what: str, target: str, count: int, samples: Sequence[str], advice: str
+) -> ContradictionError:
+    """Return the error for rows that changed although their source asserts that rows never change.
+
+    Args:
+        what: names the log.
+        target: the table in Hive.
+        count: number of changed rows.
+        samples: some of them, each with its key and values.
+        advice: the way on.
+    """
+    more = f"; and {count - len(samples):,} more" if count > len(samples) else ""
+    return ContradictionError(
+        f"{what} has {count:,} inserted rows whose keys {target} has with other values: "
+        f"{'; '.join(samples)}{more}. Nothing was written. {advice}"
+    )
+
+
+def _shown(contradictions: Contradictions, samples: Sequence[str]) -> str:
+    return "; ".join(samples) + (", …" if contradictions.total > len(samples) else "")
+
+
+@dataclass(frozen=True)
+class IngestedTable:
+    """How one table's operations were applied.
+
+    ``operations``: number of operations read. ``keys``: number of different keys among them; each was applied
+    once. ``contradictions``: those within the log plus those with the rows of the table. ``is_emptied``: the
+    source had emptied its table before the first of the operations, so rows without one were deleted.
+    """
+
+    source_table: str
+    operations: int
+    keys: int
+    contradictions: Contradictions
+    merge: MergeReport
+    is_emptied: bool = False
+
+    @property
+    def target(self) -> str:
+        """The table that follows, ``database.table``."""
+        return self.merge.table
+
+    def to_dict(self) -> dict[str, object]:
+        """The same for programs, in JSON's types."""
+        return {
+            "source_table": self.source_table,
+            "operations": self.operations,
+            "keys": self.keys,
+            "contradictions": dict(vars(self.contradictions)),
+            "emptied": self.is_emptied,
+            **self.merge.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class IngestReport:
+    """A run.
+
+    ``before``: positions before it, by the source's names of tables. ``position``: the position that it
+    reached, None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine`` did
+    the work: ``spark`` or ``local``. ``stop``: why it did not reach the end of the log. ``warnings``: what
+    the source has that may not be meant, such as no message about a table.
+    """
+
+    source_id: str
+    is_dry_run: bool
+    txn_id: int | None
+    before: Mapping[str, Position]
+    position: Position | None
+    tables: tuple[IngestedTable, ...]
+    engine: str
+    stop: Stop | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def operation_count(self) -> int:
+        """Operations read, of all tables."""
+        return sum(table.operations for table in self.tables)
+
+    def check_stop(self) -> None:
+        """Raise StoppedAtStatementError if the run did not reach the end of the log."""
+        if self.stop is None:
+            return
+        if self.position is None:
+            did = "nothing lies before it that was not applied"
+        elif self.is_dry_run:
+            did = "everything before it would be applied"
+        else:
+            did = f"everything before it was applied, in transaction {self.txn_id}"
+        error = StoppedAtStatementError(f"{self.stop.message}. Stopped at the statement: {did}")
+        error.report = self
+        raise error
+
+    def to_dict(self) -> dict[str, object]:
+        """The same for programs, in JSON's types."""
+        return {
+            "source": self.source_id,
+            "dry_run": self.is_dry_run,
+            "engine": self.engine,
+            "txn_id": self.txn_id,
+            "before": {name: position.shown for name, position in self.before.items()},
+            "position": None if self.position is None else self.position.shown,
+            "tables": [table.to_dict() for table in self.tables],
+            "stopped": None if self.stop is None else self.stop.message,
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        """A line for the run, then a table with a line for each target, then the contradictions."""
+        if self.position is None:
+            reached = sorted({position.shown for position in self.before.values()})
+            nothing = f"{self.source_id}: nothing new" + (f" after {', '.join(reached)}" if reached else "")
+            return "\n".join([nothing, *self._warnings()])
+        did = "would be applied" if self.is_dry_run else f"applied in transaction {self.txn_id}"
+        lines = [f"{self.source_id}: {did} up to {self.position.shown} ({self.engine})"]
+        emptied = [f"  {table.target}: emptied first" for table in self.tables if table.is_emptied]
+        if not (self.operation_count or emptied):
+            lines.append("  no operations on these tables")
+        else:
+            lines += [f"  {line}" for line in _aligned([_HEADER, *map(_cells, self.tables)])]
+        found = [(table.target, table.contradictions) for table in self.tables]
+        contradictions = [f"  {target}: {each}" for target, each in found if each.total]
+        return "\n".join([*lines, *emptied, *contradictions, *self._warnings()])
+
+    def _warnings(self) -> list[str]:
+        return [f"  warning: {each}" for each in self.warnings]
+
+
+_HEADER = ["TABLE", "OPERATIONS", "KEYS", "INSERTED", "UPDATED", "DELETED", "MOVED", "UNCHANGED"]
+
+
+def _cells(table: IngestedTable) -> list[str]:
+    counts = (table.operations, table.keys, *vars(table.merge.total).values())
+    return [table.target, *[f"{count:,}" for count in counts]]
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            text.rjust(width) if at else text.ljust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+
+
+@dataclass(frozen=True)
+class KeptRows(OperationParts):
+    """The operations of one file; each row group is a part.
+
+    ``part_bytes``: the size of each part in memory. ``is_private``: the file lies in this machine's folder
+    for temporary files.
+    """
+
+    location: Location
+    part_bytes: tuple[int, ...]
+    position_fields: tuple[str, ...]
+    is_private: bool = True
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        return self.is_private
+
+    @property
+    def part_count(self) -> int:
+        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        return len(self.part_bytes)
+
+    @property
+    def byte_count(self) -> int:
+        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        return sum(self.part_bytes)
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        return [self.location]
+
+    @property
+    def position(self) -> Sequence[str]:
+        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        return self.position_fields
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """All operations; the file is opened once."""
+        if self.part_bytes:
+            yield from self._read(range(self.part_count))
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        yield from self._read([number])
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        try:
+            with storage_at(self.location).open_input(self.location) as stream:
+                file = pq.ParquetFile(stream, pre_buffer=True)
+                for number in numbers:
+                    yield from file.read_row_group(number, use_threads=False).to_batches()
+        except OSError as error:
+            advice = "" if self.is_private else "; name a location that all of Spark's machines see"
+            raise InputError(
+                f"{self.location.shown}: the rows that were kept there until they are applied cannot be "
+                f"read: {error}{advice}"
+            ) from error

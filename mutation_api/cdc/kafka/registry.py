@@ -1,0 +1,136 @@
+"""What is said to a schema registry, by confluent-kafka's client: the schemas of messages."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+from mutation_api.cdc.messages.avro import WriterSchema
+from mutation_api.errors import ConfigurationError, ConnectionFailedError, InputFormatError
+
+__all__ = ["Registry"]
+
+RETRY_SECONDS = 0.5
+_NOT_FOUND = 404
+_FORBIDDEN = (401, 403)
+_PASSING = (408, 429)
+_OTHERS_FAULT = 500
+_OWN = {"max.retries": 0}
+"""The repetitions are ours, as long as the brokers may be silent, too."""
+_NUMBERS = (
+    "timeout",
+    "cache.capacity",
+    "cache.latest.ttl.sec",
+    "max.retries",
+    "retries.wait.ms",
+    "retries.max.wait.ms",
+)
+_USERS = re.compile(r"//[^,\s]*@")
+"""Up to the last @: a password may have a slash, too."""
+
+
+class Registry:
+    """A registry with Confluent's interface, as Apicurio's and others have it; a context manager."""
+
+    def __init__(self, source_id: str, url: str, settings: Mapping[str, Any], timeout_seconds: float) -> None:
+        """Prepare; the registry is asked later.
+
+        Args:
+            source_id: names the source in messages.
+            url: its address, or several with commas between.
+            settings: those of confluent-kafka's ``SchemaRegistryClient``; numbers may be texts.
+            timeout_seconds: how long the registry may not answer.
+
+        Raises:
+            ConfigurationError: a setting is unknown, or has a value that is not valid.
+        """
+        self._shown = _USERS.sub("//", url)
+        self._timeout_seconds = timeout_seconds
+        try:
+            numbers = {name: float(settings[name]) for name in _NUMBERS if name in settings}
+            chosen = {"timeout": timeout_seconds, **_OWN, **settings, **numbers, "url": url}
+            self._client = SchemaRegistryClient(chosen)
+        except (ValueError, TypeError, OSError) as error:
+            raise ConfigurationError(
+                f"{source_id}: settings of the schema registry {self._shown}: {_USERS.sub('//', str(error))}"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.__exit__()
+
+    def schema(self, number: int, where: str) -> WriterSchema:
+        """The schema of a number, with those that it refers to.
+
+        Args:
+            number: that of the schema.
+            where: the place of the message that needs it.
+
+        Raises:
+            ConnectionFailedError: the registry does not answer in time, or refuses.
+            InputFormatError: it does not have the schema, or it is not one of Avro.
+        """
+        end = time.monotonic() + self._timeout_seconds
+        while True:
+            try:
+                found = self._client.get_schema(number)
+                self._check_kind(found, number, where)
+                return WriterSchema(found.schema_str, tuple(self._references(found)))
+            except InputFormatError:
+                raise
+            except SchemaRegistryError as error:
+                if not _may_pass(error.http_status_code) or time.monotonic() > end:
+                    raise self._refused(error, number, where) from error
+            except Exception as error:  # the client lets pass whatever its transport raises
+                if time.monotonic() > end:
+                    raise self._silent(error, number, where) from error
+            time.sleep(RETRY_SECONDS)
+
+    def _references(self, schema: Any) -> list[str]:
+        """The texts of schemas that one refers to, each once, behind those that it refers to itself."""
+        texts: dict[str, None] = {}
+        for each in schema.references or ():
+            found = self._client.get_version(each.subject, each.version).schema
+            texts |= dict.fromkeys([*self._references(found), found.schema_str])
+        return list(texts)
+
+    def _check_kind(self, schema: Any, number: int, where: str) -> None:
+        kind = schema.schema_type or "AVRO"
+        if kind != "AVRO":
+            raise InputFormatError(
+                f"{where}: the message is written with schema {number} of the registry {self._shown}, which "
+                f"is one of {kind}; only Avro is read, and JSON without a registry. Choose the connector's "
+                "value.converter accordingly"
+            )
+
+    def _refused(self, error: SchemaRegistryError, number: int, where: str) -> Exception:
+        text = f"{where}: the schema registry {self._shown} does not give schema {number}: {error}"
+        if error.http_status_code == _NOT_FOUND:
+            return InputFormatError(
+                f"{text}. Is it the registry of the connector that wrote the message, and does its converter "
+                "write numbers of four bytes, as Confluent's does? Register a schema that was deleted again"
+            )
+        if error.http_status_code in _FORBIDDEN:
+            return ConnectionFailedError(
+                f"{text}. Give user and password: https://USER@HOST, and the environment variable "
+                "HIVE_MUTATE_SCHEMA_REGISTRY_PASSWORD; or the setting schema.registry.basic.auth.user.info"
+            )
+        return ConnectionFailedError(text)
+
+    def _silent(self, error: Exception, number: int, where: str) -> ConnectionFailedError:
+        return ConnectionFailedError(
+            f"{where}: the schema registry {self._shown} did not give schema {number} for "
+            f"{self._timeout_seconds:g} s (last error: {type(error).__name__}: {error}). Nothing was "
+            "written; the next run goes on from the watermark"
+        )
+
+
+def _may_pass(status: int) -> bool:
+    return status >= _OTHERS_FAULT or status in _PASSING

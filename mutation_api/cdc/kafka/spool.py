@@ -1,0 +1,327 @@
+"""Messages of topics, written to files as they arrive, and a log that reads them there.
+
+A line is the number of the partition, the message's offset, its key and the message, with tabs between. A
+message has its own place and order wherever its line is, so one file has all partitions, and Spark's tasks
+read ranges of it.
+
+A key that is neither an object of JSON nor the text of a Struct of one field is left out: it does not order
+messages, and the rows have their keys in them. A message that is not UTF-8 is refused at once. One of Avro is
+kept as it came, in base64; the log has the schemas, each looked up here once.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mutation_api.cdc.kafka.offsets import KafkaPartition, ReadingPlan
+from mutation_api.cdc.messages.avro import (
+    AVRO_BYTE,
+    AvroError,
+    AvroMessageParser,
+    AvroReader,
+    WriterSchema,
+    line_part,
+    schema_number,
+)
+from mutation_api.cdc.messages.events import Event, MessageFormat, Place, Positions
+from mutation_api.cdc.messages.json_lines import LogFile, log_ranges, read_lines
+from mutation_api.cdc.messages.json_text import MessageParser
+from mutation_api.cdc.messages.unwrap import MessageLog, key_of_struct
+from mutation_api.errors import InputError, InputFormatError
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import OutputFile
+
+if TYPE_CHECKING:
+    from mutation_api.cdc.kafka.registry import Registry
+
+__all__ = ["MessageSpool", "SpooledLog", "spooled_log"]
+
+WRITE_BYTES = 4 * 1024 * 1024
+KEYS_REMEMBERED = 1000
+"""Keys of a partition's last messages, among which a tombstone finds the delete before it."""
+
+_NO_KEY = _NOTHING = b"null"
+
+_log = logging.getLogger(__name__)
+
+
+class MessageSpool:
+    """The file of a run's messages."""
+
+    def __init__(
+        self,
+        folder: Location,
+        plan: ReadingPlan,
+        registry: Registry | None = None,
+        *,
+        keeps_tombstones: bool = False,
+    ) -> None:
+        """Begin without a file.
+
+        Args:
+            folder: folder for the file.
+            plan: what is read.
+            registry: where the schemas of messages are; None if all messages are texts.
+            keeps_tombstones: whether messages without value are kept, which delete in flattened logs.
+        """
+        self.message_count = 0
+        self.byte_count = 0
+        self.location = folder / "messages"
+        self._plan = plan
+        self._keys = [_LastKeys() for _ in plan.partitions]
+        self._buffer = bytearray()
+        self._file: OutputFile | None = None
+        self._warned: set[str] = set()
+        self._registry = registry
+        self._keeps_tombstones = keeps_tombstones
+        self._readers: dict[int, AvroReader] = {}
+        self.schemas: dict[int, WriterSchema] = {}
+
+    def add(self, number: int, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """Add a message of a partition.
+
+        Raises:
+            InputFormatError: it is not UTF-8, its schema cannot be had or read, or its delete is missing.
+            ConnectionFailedError: the registry does not answer, or refuses. InputError: it cannot be written.
+        """
+        if value is None and not self._keeps_tombstones:
+            self._check_tombstone(number, offset, key)
+            return
+        partition = self._plan.partitions[number]
+        text = _NOTHING if value is None else self._value(partition, offset, value)
+        self._keys[number].add(key)
+        self._buffer += b"%d\t%d\t%b\t%b\n" % (number, offset, self._key(partition, offset, key), text)
+        self.message_count += 1
+        if len(self._buffer) >= WRITE_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the rest. Raises InputError."""
+        self._flush()
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                raise self._unwritable(error) from error
+
+    def written(self) -> tuple[LogFile, ...]:
+        """The file, if there is one. Call it after :meth:`close`."""
+        return () if self._file is None else (LogFile(self.location, 0, self.byte_count),)
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        try:
+            if self._file is None:
+                self._file = storage_at(self.location).create(self.location)
+            self._file.write(bytes(self._buffer))
+        except OSError as error:
+            raise self._unwritable(error) from error
+        self.byte_count += len(self._buffer)
+        self._buffer.clear()
+
+    def _value(self, partition: KafkaPartition, offset: int, value: bytes) -> bytes:
+        if not value.startswith(AVRO_BYTE):
+            _check_text(partition, offset, value)
+            return _one_line(value)
+        if not self._reader(partition, offset, value).is_record:
+            raise InputFormatError(
+                f"{partition.shown(offset)}: schema {schema_number(value)}, with which the message is "
+                "written, is not one of records; is this a topic of change messages?"
+            )
+        return line_part(value)
+
+    def _key(self, partition: KafkaPartition, offset: int, key: bytes | None) -> bytes:
+        if key is None:
+            return _NO_KEY
+        if self._registry is not None and key.startswith(AVRO_BYTE):
+            if self._reader(partition, offset, key).is_record:
+                return line_part(key)
+        elif _is_object(key):
+            return key.translate(_SPACES)
+        elif (fields := key_of_struct(key.decode(errors="replace"))) is not None:
+            return json.dumps(fields, ensure_ascii=False).encode()
+        if partition.topic not in self._warned:
+            self._warned.add(partition.topic)
+            _log.warning("topic %s: keys of messages that are no JSON objects are left out", partition.topic)
+        return _NO_KEY
+
+    def _reader(self, partition: KafkaPartition, offset: int, message: bytes) -> AvroReader:
+        """What reads a message, or a key, of Avro."""
+        number = schema_number(message)
+        if number in self._readers:
+            return self._readers[number]
+        where = partition.shown(offset)
+        if number is None:
+            raise InputFormatError(f"{where}: the message is cut off: it has {len(message)} bytes")
+        if self._registry is None:
+            raise InputFormatError(
+                f"{where}: the message is written with schema {number} of a schema registry. If it is in "
+                "Avro, name the registry (--schema-registry, schema_registry=…); or have the connector write "
+                "JSON (value.converter=org.apache.kafka.connect.json.JsonConverter)"
+            )
+        schema = self._registry.schema(number, where)
+        try:
+            reader = AvroReader(schema)
+        except AvroError as error:
+            raise InputFormatError(
+                f"{where}: schema {number} of the registry, with which the message is written, cannot be "
+                f"read: {error}"
+            ) from error
+        self._readers[number], self.schemas[number] = reader, schema
+        return reader
+
+    def _check_tombstone(self, number: int, offset: int, key: bytes | None) -> None:
+        """A tombstone follows the delete of its key; of the first message of a run it may be applied."""
+        keys, partition = self._keys[number], self._plan.partitions[number]
+        if self._plan.is_continued[number] and key not in keys and offset > self._plan.firsts[number]:
+            raise InputFormatError(
+                f"{partition.shown(offset)}: a tombstone of key {key!r} without the delete before it. The "
+                "topic was compacted before it was read, so deletes may be lost. Nothing was written. Keep "
+                "deletes longer (delete.retention.ms, min.compaction.lag.ms), and copy the table anew under "
+                "another name of the source"
+            )
+
+    def _unwritable(self, error: OSError) -> InputError:
+        return InputError(
+            f"{self.location.shown}: the messages that are kept there until they are applied cannot be "
+            f"written: {error}"
+        )
+
+
+class _LastKeys:
+    """The keys of the last messages of a partition."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[bytes | None, None] = OrderedDict()
+
+    def __contains__(self, key: bytes | None) -> bool:
+        return key in self._keys
+
+    def add(self, key: bytes | None) -> None:
+        self._keys[key] = None
+        self._keys.move_to_end(key)
+        if len(self._keys) > KEYS_REMEMBERED:
+            self._keys.popitem(last=False)
+
+
+@dataclass(frozen=True)
+class SpooledLog(MessageLog):
+    """A log of messages in a spool; ``files`` are the partitions.
+
+    ``spool``: the files. ``starts``: by table, the offset of each partition's first message that was not
+    applied. ``is_private``: whether the files are in this machine's folder for temporary files. ``schemas``:
+    those with which messages of Avro were written, by their numbers.
+    """
+
+    files: tuple[KafkaPartition, ...]
+    spool: tuple[LogFile, ...]
+    starts: Mapping[str, tuple[int, ...]]
+    is_private: bool
+    schemas: Mapping[int, WriterSchema] = field(default_factory=dict)
+
+    @property
+    def read_files(self) -> tuple[LogFile, ...]:
+        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        return self.spool
+
+    @property
+    def is_partitioned(self) -> bool:
+        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        return True
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        return self.is_private
+
+    def lines(self, number: int) -> Iterator[Iterable[tuple[Place, str | None]]]:
+        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        part = self.ranges[number]
+        for lines in read_lines(self.spool[part.file], part):
+            yield (_of_line(text) for _, text in lines)
+
+    def has_order(self, place: Place, parts: Collection[int]) -> bool:
+        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        return self.files[place.file].count == 1 and set(parts) <= {place.file}
+
+    def _parser(self) -> MessageParser:
+        return AvroMessageParser(self.schemas) if self.schemas else MessageParser()
+
+    def _topic(self, place: Place) -> str | None:
+        return self.files[place.file].topic
+
+    def _is_applied(self, place: Place, event: Event) -> bool:
+        starts = self.starts.get(event.table or "")
+        return starts is not None and place.offset < starts[place.file]
+
+
+def spooled_log(
+    spool: Sequence[LogFile],
+    plan: ReadingPlan,
+    message_format: MessageFormat,
+    positions: Positions,
+    *,
+    is_private: bool,
+    schemas: Mapping[int, WriterSchema] | None = None,
+) -> SpooledLog:
+    """The log of a plan whose messages were written, those of Avro with ``schemas``.
+
+    By default the order is that of the partitions: it is never wrong for a key that stays in its partition,
+    while positions in messages start anew with another server.
+    """
+    return SpooledLog(
+        files=plan.partitions,
+        ranges=log_ranges(spool),
+        format=message_format,
+        positions=Positions.LINE if positions is Positions.AUTO else positions,
+        spool=tuple(spool),
+        starts=plan.starts,
+        is_private=is_private,
+        schemas=schemas or {},
+    )
+
+
+_SPACES = bytes.maketrans(b"\t\n\r", b"   ")
+_ENDS = bytes.maketrans(b"\n", b" ")
+_DAMAGED_ENDS = bytes.maketrans(b"\n", b"\1")
+
+
+def _of_line(text: str | None) -> tuple[Place, str | None]:
+    """Place, and key and message with a tab between."""
+    assert text is not None  # it was checked when the line was written
+    number, offset, message = text.split("\t", 2)
+    return Place(int(number), int(offset)), message
+
+
+def _one_line(value: bytes) -> bytes:
+    """A message without line ends, which JSON has between values only; a damaged message stays damaged."""
+    if b"\n" not in value:
+        return value
+    try:
+        json.loads(value)
+    except ValueError:
+        return value.translate(_DAMAGED_ENDS)
+    return value.translate(_ENDS)
+
+
+def _is_object(key: bytes) -> bool:
+    try:
+        return isinstance(json.loads(key.decode()), dict)
+    except ValueError:
+        return False
+
+
+def _check_text(partition: KafkaPartition, offset: int, value: bytes) -> None:
+    try:
+        value.decode()
+    except UnicodeDecodeError as error:
+        raise InputFormatError(
+            f"{partition.shown(offset)}: the message is not JSON in UTF-8: {error}"
+        ) from error

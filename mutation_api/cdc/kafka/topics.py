@@ -1,0 +1,208 @@
+"""KafkaTopics: topics as the place of a log of messages."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from mutation_api.cdc.kafka.offsets import ReadingPlan, TopicState, check_same, reading_plan
+from mutation_api.cdc.kafka.spool import MessageSpool, spooled_log
+from mutation_api.cdc.messages.avro import WriterSchema
+from mutation_api.cdc.messages.events import MessageFormat, Positions
+from mutation_api.cdc.messages.json_lines import LogFile
+from mutation_api.cdc.messages.unwrap import OpenedLog
+from mutation_api.cdc.source import OwnFolder, Position
+from mutation_api.cdc.source_url import located
+from mutation_api.errors import ConfigurationError
+from mutation_api.storage.location import LocationLike
+
+if TYPE_CHECKING:
+    from mutation_api.cdc.kafka.broker import Broker
+    from mutation_api.cdc.kafka.registry import Registry
+
+__all__ = ["BEGINNING", "END", "REGISTRY_SETTING", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics"]
+
+BEGINNING, END = "beginning", "end"
+"""Where a table that was never read begins, besides a time."""
+TIMEOUT_SECONDS_DEFAULT = 60.0
+REGISTRY_SETTING = "schema.registry."
+"""Begins the names of settings that are the registry's."""
+
+_log = logging.getLogger(__name__)
+
+
+class KafkaTopics:
+    """Topics of Kafka, which a source of messages reads instead of files.
+
+    A run reads each partition from the watermark to the end that it had when the run began. The watermark
+    has the offsets of all partitions, and is committed with the rows. Needs ``hive-mutation-api[kafka]``.
+
+    Messages about one key must be in one partition, in their order. A key that a run finds in two partitions
+    is refused, unless the positions in messages order them (``Positions.MESSAGE``). Between runs the order
+    is that in which the brokers show the messages.
+
+    The files of messages last until the next read, or :meth:`close`.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        topics: str | Sequence[str],
+        *,
+        start: str | datetime = BEGINNING,
+        settings: Mapping[str, Any] | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS_DEFAULT,
+        spill_directory: LocationLike | None = None,
+        schema_registry: str | None = None,
+    ) -> None:
+        """Name the topics; nothing is connected yet.
+
+        Args:
+            servers: brokers to ask first, ``HOST:PORT,…``.
+            topics: one topic, or several.
+            start: where a table begins that has no watermark: BEGINNING, END, or the time of the first
+                message, with its time zone. A topic or partition that is added later begins at its beginning.
+            settings: further settings of librdkafka, as ``security.protocol``, ``sasl.username``. Those that
+                begin with ``schema.registry.`` are those of confluent-kafka's client of a registry, as
+                ``schema.registry.basic.auth.user.info``, ``schema.registry.ssl.ca.location``.
+            timeout_seconds: how long brokers, and the registry, may stay silent.
+            spill_directory: folder for messages until they are applied, on any storage; Spark's executors
+                must see it. Default: the system's folder for temporary files, which serves Spark on one
+                machine.
+            schema_registry: address of the registry that has the schemas of messages in Avro, with
+                Confluent's interface; several with commas between. Needs ``hive-mutation-api[avro]``, which
+                Spark's executors need, too.
+
+        Raises:
+            ConfigurationError: no topic, or one twice; a user stands in the servers; the start is not valid;
+                settings of a registry, and no registry.
+        """
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        if not names or len(set(names)) < len(names):
+            raise ConfigurationError(f"topics={', '.join(names) or '(none)'}: name each topic once")
+        is_start = start.tzinfo is not None if isinstance(start, datetime) else start in (BEGINNING, END)
+        if not is_start:
+            raise ConfigurationError(
+                f"start={start!r}: it must be {BEGINNING!r}, {END!r}, or a datetime with a time zone"
+            )
+        if "@" in servers:
+            raise ConfigurationError(
+                "servers: HOST:PORT,… without a user: give user and password as the settings sasl.username "
+                "and sasl.password (the servers are not shown, since they may contain a password)"
+            )
+        self.servers = servers
+        self.topics = tuple(sorted(names))
+        self.start = start
+        given = dict(settings or {})
+        self.settings = {name: given[name] for name in given if not name.startswith(REGISTRY_SETTING)}
+        self.registry_settings = {
+            name.removeprefix(REGISTRY_SETTING): given[name] for name in given.keys() - self.settings.keys()
+        }
+        self.schema_registry = schema_registry
+        if self.registry_settings and (schema_registry is None or "url" in self.registry_settings):
+            raise ConfigurationError(
+                f"{min(given.keys() - self.settings.keys())}: name the registry by its own argument, "
+                "schema_registry (--schema-registry)"
+            )
+        self._timeout_seconds = timeout_seconds
+        self._spill_directory = None if spill_directory is None else located(spill_directory)
+        self._own_folder = OwnFolder(self._spill_directory)
+        self._brokers: dict[str, Broker] = {}
+
+    def close(self) -> None:
+        """Remove the files of the last read."""
+        self._own_folder.remove()
+
+    def opened(
+        self,
+        source_id: str,
+        tables: Sequence[str],
+        after: Mapping[str, Position],
+        message_format: MessageFormat,
+        positions: Positions,
+    ) -> OpenedLog:
+        """The messages after the watermarks, read up to the end that the topics have now.
+
+        Args:
+            source_id: names the source in messages.
+            tables: the source's names of the tables.
+            after: the watermarks, by table.
+            message_format: the meaning of the messages.
+            positions: what orders operations.
+
+        Raises:
+            ConfigurationError: settings are not valid, or confluent-kafka is not installed.
+            ConnectionFailedError: the brokers or the registry do not answer, or refuse.
+            SourcePositionError: see :func:`~mutation_api.cdc.kafka.offsets.reading_plan`; a topic does not
+                exist; messages were deleted while they were read.
+            InputFormatError: a message is not text, or the registry does not have its schema.
+            InputError: the files of messages cannot be written.
+        """
+        broker = self._broker(source_id)
+        cluster, states = broker.cluster_id(), broker.topics(self.topics)
+        starts = self._first_starts(broker, states) if set(tables) - after.keys() else {}
+        plan = reading_plan(source_id, cluster, states, tables, after, starts)
+        for each in plan.added:
+            _log.warning("%s: %s was added, and is read from its beginning", source_id, each.name)
+        files, schemas = (
+            ((), {})
+            if plan.end is None
+            else self._spooled(source_id, broker, plan, keeps_tombstones=message_format.is_flattened)
+        )
+        check_same(source_id, states, broker.topics(self.topics))
+        is_private = self._spill_directory is None
+        log = spooled_log(files, plan, message_format, positions, is_private=is_private, schemas=schemas)
+        return OpenedLog(log, {}, plan.end, after)
+
+    def _broker(self, source_id: str) -> Broker:
+        """The connection, which lasts as long as this object."""
+        if source_id in self._brokers:
+            return self._brokers[source_id]
+        if "bootstrap.servers" in self.settings:
+            raise ConfigurationError(f"{source_id}: bootstrap.servers are the servers that you named")
+        module = _module("broker", f"{source_id}: topics need", "kafka")
+        settings = {"bootstrap.servers": self.servers, **self.settings}
+        broker: Broker = module.Broker(source_id, settings, self._timeout_seconds)
+        self._brokers[source_id] = broker
+        return broker
+
+    def _first_starts(self, broker: Broker, states: Sequence[TopicState]) -> Mapping[str, tuple[int, ...]]:
+        if isinstance(self.start, datetime):
+            return broker.offsets_at(states, round(self.start.timestamp() * 1000))
+        return {state.name: state.ends if self.start == END else state.firsts for state in states}
+
+    def _registry(self, source_id: str) -> contextlib.AbstractContextManager[Registry | None]:
+        """The registry for one read, if there is one."""
+        if self.schema_registry is None:
+            return contextlib.nullcontext()
+        module = _module("registry", f"{source_id}: a schema registry needs", "avro")
+        registry: Registry = module.Registry(
+            source_id, self.schema_registry, self.registry_settings, self._timeout_seconds
+        )
+        return registry
+
+    def _spooled(
+        self, source_id: str, broker: Broker, plan: ReadingPlan, *, keeps_tombstones: bool
+    ) -> tuple[tuple[LogFile, ...], dict[int, WriterSchema]]:
+        """Read the messages into files, which replace those of the read before; the schemas of messages."""
+        folder = self._own_folder.renewed(f"{source_id}: messages")
+        with self._registry(source_id) as registry:
+            spool = MessageSpool(folder, plan, registry, keeps_tombstones=keeps_tombstones)
+            broker.read(plan, spool.add)
+        spool.close()
+        _log.info("%s: %d messages, %d bytes", source_id, spool.message_count, spool.byte_count)
+        return spool.written(), spool.schemas
+
+
+def _module(name: str, what: str, extra: str) -> Any:
+    """A module of this package that needs those of an extra. Raises ConfigurationError."""
+    try:
+        return importlib.import_module(f"mutation_api.cdc.kafka.{name}")
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{what} the Python module {error.name!r}: pip install 'hive-mutation-api[{extra}]'"
+        ) from error

@@ -1,0 +1,271 @@
+"""One walk over operations sorted by key and position: what a log says of each key.
+
+Pure Arrow and numpy; runs in Spark's Python workers. What is known of a key so far is one row: its last
+operation, with findings beside it. That row and the row of the next operation are joined to one. So the
+operations of a key may span any number of batches, and memory holds one batch.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.cdc.source import FILE, OFFSET, PART, PARTITION, TIME, TIME_UNKNOWN
+from mutation_api.merge.differences import differs
+
+__all__ = [
+    "CONTRADICTION",
+    "CONTRADICTIONS",
+    "CONTRADICTION_POSITION",
+    "DELETE",
+    "DISORDERED",
+    "DOUBLED",
+    "DOUBLED_POSITION",
+    "FINDINGS",
+    "FIRST_OPERATION",
+    "FIRST_POSITION",
+    "INSERT",
+    "NOT_ORDERED",
+    "NO_KEY",
+    "NO_OPERATION",
+    "OPERATION_COUNT",
+    "PARTED",
+    "UPDATE",
+    "LogWalk",
+    "doubled_texts",
+    "names_of",
+    "partitions_of",
+]
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+
+CONTRADICTIONS = {
+    "__inserts_of_present": (INSERT, (INSERT, UPDATE)),
+    "__updates_of_absent": (UPDATE, (DELETE,)),
+    "__deletes_of_absent": (DELETE, (DELETE,)),
+}
+"""An operation that cannot follow one of these on the same key, by the column that counts them."""
+
+FIRST_OPERATION, FIRST_POSITION = "__first_operation", "__first_position"
+"""The first operation of a key, and its position."""
+OPERATION_COUNT = "__operation_count"
+CONTRADICTION, CONTRADICTION_POSITION = "__contradiction", "__contradiction_position"
+"""Kind and position of the first operation that contradicts the one before it; null if none does."""
+DOUBLED_POSITION = "__doubled_position"
+"""A position that two operations of the key share, that is in another partition than the one before it, or
+behind it though it stands before it; null if there is none."""
+FINDINGS = (
+    FIRST_OPERATION,
+    FIRST_POSITION,
+    OPERATION_COUNT,
+    *CONTRADICTIONS,
+    CONTRADICTION,
+    CONTRADICTION_POSITION,
+    DOUBLED_POSITION,
+)
+"""Columns that the walk appends."""
+
+NO_KEY = "a key column is null, so the row of the operation is not known"
+NOT_ORDERED = "an operation needs a position"
+NO_OPERATION = f"the operation must be one of {INSERT}, {UPDATE}, {DELETE}"
+DOUBLED = ("have the same position ", ", so it is not known which of them is the later one")
+PARTED = (
+    "are in two partitions, the second at ",
+    ": their order is not known. Have the source write all messages about a key to one partition. If this "
+    "run reads messages from before and after partitions were added, order it by the positions in the "
+    "messages (--positions message)",
+)
+DISORDERED = (
+    "stand in the log in another order than that of their positions; the second has the greater position and "
+    "stands first, at ",
+    ". Did another server take over, was one restored, or did a connector begin anew? Files: if their lines "
+    "are in the order of the changes, start over in that order, under another name of the source "
+    "(--positions line --name NAME). Kafka: leave out --positions message",
+)
+"""Texts about operations that cannot be walked over; whoever sorts them finds these. DOUBLED, PARTED and
+DISORDERED are the texts before and behind the position."""
+
+Mask = NDArray[np.bool_]
+
+
+def partitions_of(positions: pa.StructArray) -> pa.Array | None:
+    """The partitions of positions that only order operations of one partition; None if they order all."""
+    if positions.type.get_field_index(PARTITION) >= 0:
+        return positions.field(PARTITION)
+    inner = positions.type.field(0).type
+    return partitions_of(positions.field(0)) if pa.types.is_struct(inner) else None
+
+
+def names_of(positions: pa.StructType) -> list[str]:
+    """The names of a position's numbers."""
+    inner = positions.field(0).type
+    return names_of(inner) if pa.types.is_struct(inner) else [field.name for field in positions]
+
+
+def doubled_texts(names: Sequence[str]) -> tuple[str, str]:
+    """What is said about a DOUBLED_POSITION, before and behind it; ``names``: those of its numbers."""
+    if PARTITION in names:
+        return PARTED
+    return DISORDERED if _has_places(names) else DOUBLED
+
+
+def _has_places(names: Sequence[str]) -> bool:
+    return OFFSET in names and names[0] not in (FILE, OFFSET)
+
+
+@dataclass(frozen=True)
+class LogWalk:
+    """The function that runs in a task: operations in, the last operation of each key out.
+
+    Positions that have a PARTITION order only the operations of one; then a key must not be in two of them.
+    All operations of a key are in one task, in succession, sorted by position. No key, position or operation
+    is null.
+
+    Attributes:
+        key: indices of the key's columns.
+        operation: index of the column of operations (texts INSERT, UPDATE, DELETE).
+        position: index of the column of positions, which the result lacks.
+    """
+
+    key: tuple[int, ...]
+    operation: int
+    position: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Batches without the position and with FINDINGS appended; one row for each key."""
+        known: pa.RecordBatch | None = None
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            rows = self._with_findings(batch)
+            joined = self._joined(rows if known is None else pa.concat_batches([known, rows]))
+            # More of the last key may come.
+            known = joined.slice(joined.num_rows - 1)
+            if joined.num_rows > 1:
+                yield self._handed_on(joined.slice(0, joined.num_rows - 1))
+        if known is not None:
+            yield self._handed_on(known)
+
+    def _with_findings(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Each operation with the findings of a key that has no other operation."""
+        count, position = batch.num_rows, batch.column(self.position)
+        nowhere = pa.nulls(count, position.type)
+        findings = {
+            FIRST_OPERATION: batch.column(self.operation),
+            FIRST_POSITION: position,
+            OPERATION_COUNT: pa.array(np.ones(count, np.int64)),
+            **{kind: pa.array(np.zeros(count, np.int64)) for kind in CONTRADICTIONS},
+            CONTRADICTION: pa.nulls(count, pa.string()),
+            CONTRADICTION_POSITION: nowhere,
+            DOUBLED_POSITION: nowhere,
+        }
+        names = [*batch.schema.names, *findings]
+        return pa.RecordBatch.from_arrays([*batch.columns, *findings.values()], names=names)
+
+    def _joined(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of each key as one."""
+        count = rows.num_rows
+        is_same = np.zeros(count, np.bool_)  # whether a row has the key of the row before
+        is_same[1:] = np.logical_and.reduce([_equals_previous(rows.column(number)) for number in self.key])
+        if not is_same.any():
+            return rows
+        starts = np.flatnonzero(~is_same)
+        lasts = np.append(starts[1:], count) - 1
+        known = dict(zip(FINDINGS, rows.columns[-len(FINDINGS) :], strict=True))
+        positions = rows.column(self.position)
+        is_doubled = _doubled(positions, is_same)
+        kinds = _contradictions(rows.column(self.operation), is_same)
+        counts = {name: known[name].to_numpy() for name in (OPERATION_COUNT, *CONTRADICTIONS)}
+        counts |= {kind: counts[kind] + (kinds == kind) for kind in CONTRADICTIONS}
+        is_contradicted = kinds != ""
+        firsts = pa.array(starts)
+        first_of = functools.partial(_first_of, starts=starts)
+        found = {
+            FIRST_OPERATION: known[FIRST_OPERATION].take(firsts),
+            FIRST_POSITION: known[FIRST_POSITION].take(firsts),
+            **{name: pa.array(np.add.reduceat(values, starts)) for name, values in counts.items()},
+            CONTRADICTION: first_of(known[CONTRADICTION], pa.array(kinds, pa.string()), is_contradicted),
+            CONTRADICTION_POSITION: first_of(known[CONTRADICTION_POSITION], positions, is_contradicted),
+            DOUBLED_POSITION: first_of(known[DOUBLED_POSITION], positions, is_doubled),
+        }
+        data = [column.take(pa.array(lasts)) for column in rows.columns[: -len(FINDINGS)]]
+        return pa.RecordBatch.from_arrays(
+            [*data, *(found[name] for name in FINDINGS)], names=rows.schema.names
+        )
+
+    def _handed_on(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        return rows.remove_column(self.position)
+
+
+def _equals_previous(values: pa.Array) -> Mask:
+    """Of n values, shape (n - 1,): whether each but the first equals the one before it."""
+    return ~differs(values.slice(1), values.slice(0, len(values) - 1))
+
+
+def _doubled(positions: pa.StructArray, is_same: Mask) -> Mask:
+    """Of n operations, shape (n,): whether each has no known order after the one before it on its key."""
+    is_doubled = is_same.copy()
+    partitions = partitions_of(positions)
+    if partitions is not None:
+        is_doubled[1:] &= ~_equals_previous(partitions)
+    elif _has_places(names_of(positions.type)):
+        is_doubled &= _disordered(positions, is_same)
+    else:
+        is_doubled[1:] &= _equals_previous(positions)
+    return is_doubled
+
+
+def _disordered(positions: pa.StructArray, is_same: Mask) -> Mask:
+    """Whether an operation stands before the one whose position is the next lower one of its key.
+
+    An operation that a log has again stands behind the first; only the first of each position counts.
+    """
+    if pa.types.is_struct(positions.type.field(0).type):
+        return _disordered(positions.field(0), is_same)
+    names = names_of(positions.type)
+    numbers = {name: positions.field(name).to_numpy(zero_copy_only=False) for name in names}
+    part = FILE if FILE in names else PART
+    is_repeated = is_same.copy()
+    for name in names[: names.index(part)]:
+        is_repeated[1:] &= numbers[name][1:] == numbers[name][:-1]
+    count = len(is_same)
+    firsts = np.maximum.accumulate(np.where(is_repeated, 0, np.arange(count)))
+    before = firsts[np.maximum(np.arange(count) - 1, 0)]
+    place, offset = numbers[part], numbers[OFFSET]
+    is_disordered: Mask = (place == place[before]) & (offset < offset[before])
+    if part == FILE:
+        time = numbers[TIME]
+        is_later = (time[before] != TIME_UNKNOWN) & (time > time[before])
+        is_disordered = (is_disordered | (place < place[before])) & ~is_later
+    return is_disordered & ~is_repeated
+
+
+def _contradictions(operations: pa.StringArray, is_same: Mask) -> NDArray[np.object_]:
+    """Shape (n,): the name in CONTRADICTIONS, '' of an operation that may follow the one before it."""
+    is_said = {each: np.asarray(pc.equal(operations, each)) for each in (INSERT, UPDATE, DELETE)}
+    kinds = np.full(len(operations), "", np.object_)
+    for kind, (operation, befores) in CONTRADICTIONS.items():
+        is_before = np.logical_or.reduce([is_said[before] for before in befores])
+        is_wrong = is_said[operation] & is_same
+        is_wrong[1:] &= is_before[:-1]
+        kinds[is_wrong] = kind
+    return kinds
+
+
+def _first_of(known: pa.Array, new: pa.Array, is_new: Mask, starts: NDArray[np.intp]) -> pa.Array:
+    """Of each group the first value that is known or new; null if there is none. A row has one of both."""
+    count = len(new)
+    indices = np.where(np.asarray(known.is_valid()), np.arange(count), count)
+    indices = np.where(is_new, np.arange(count), indices)
+    firsts = np.minimum.reduceat(indices, starts)
+    is_none = firsts == count
+    firsts = np.where(is_none, 0, firsts)
+    # Of both laid one behind the other.
+    chosen = np.where(is_new[firsts], firsts + count, firsts)
+    return pa.concat_arrays([known, new]).take(pa.array(chosen, mask=is_none))

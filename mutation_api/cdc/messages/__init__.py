@@ -1,0 +1,1 @@
+"""Logs of JSON and Avro messages: their formats, order and values."""

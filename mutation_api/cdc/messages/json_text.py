@@ -1,0 +1,332 @@
+"""JSON objects as strings, and a faster parser where it is installed.
+
+JSON by orjson, where it certainly reads what is written; pure. Without orjson nothing is read here.
+
+orjson takes the last of two fields of one name without a word, and numbers with a point or exponent as
+doubles. But a text that it writes again byte for byte has no doubled field, since no dict has one, and what
+orjson writes for a double is what stood there. Other texts (with blanks, ``1.50``, ``1E10``, escapes that are
+not needed, integers of more than 64 bits) are for the exact reader. Kafka's converter, Maxwell and Canal
+mostly write as orjson does.
+
+JSON, read exactly: numbers keep their digits, and a doubled field is an error. Pure.
+
+A value is None, a bool, a text, a number, a list, or a dict. A number is a :class:`Number`, or an int or
+float that :mod:`~mutation_api.cdc.messages.json_text` has read without loss. The text of a number in a
+column of strings is its shortest: ``1.50`` is ``1.5``, and a number with an exponent has the text of the
+double that it is (``1.0E10``, as Java writes it). One that no double is, is rough: it is refused as the value
+of a column.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, TypeVar
+
+__all__ = [
+    "Fields",
+    "MessageParser",
+    "Number",
+    "QuickParser",
+    "RepeatedObject",
+    "digits_of",
+    "field_of",
+    "fields_of",
+    "is_rough",
+    "number_of_java",
+    "objects_of",
+    "parsed",
+    "text_of",
+    "texts_of",
+    "written",
+]
+
+
+ORJSON: Any = importlib.import_module("orjson") if importlib.util.find_spec("orjson") else None
+"""Comes with the extra ``json``. Without it the exact reader reads all, in three times the time."""
+
+_TRIES, _MISSES_IN_TEN = 64, 6
+"""After so many texts, with more misses than that, it is quicker not to try."""
+
+
+class QuickParser:
+    """Reads texts, one by one, as long as it can read most of them."""
+
+    def __init__(self) -> None:
+        self._tries = self._misses = 0
+        self._is_worth_it = ORJSON is not None
+
+    def parsed(self, text: str) -> tuple[Any] | None:
+        """The value that a text is; None if only the exact reader can say.
+
+        Numbers are of class int or float; :func:`written` has the text of a float.
+        """
+        if not self._is_worth_it:
+            return None
+        self._tries += 1
+        try:
+            value = ORJSON.loads(text)
+            if ORJSON.dumps(value) == text.encode():
+                return (value,)
+        except ValueError:
+            pass
+        self._misses += 1
+        self._is_worth_it = self._tries < _TRIES or self._misses * 10 <= self._tries * _MISSES_IN_TEN
+        return None
+
+
+def written(number: float) -> str:
+    """The text that a float of :class:`QuickParser` was read from."""
+    text: bytes = ORJSON.dumps(number)
+    return text.decode()
+
+
+T = TypeVar("T")
+
+Fields = Mapping[str, Any]
+"""The fields of an object."""
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
+_ESCAPED = str.maketrans({**{chr(code): f"\\u{code:04X}" for code in range(32)}, **_ESCAPES})
+
+_DOUBLED = "an object has two fields of one name"
+
+_HEAD_FIELD = "schema"
+_HEAD_START = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"schema"[ \t\r\n]*:[ \t\r\n]*')
+_HEAD_END = re.compile(r"[ \t\r\n]*,[ \t\r\n]*")
+_HEADS_MAX = 32
+"""Messages of more schemas than that are parsed whole: to look for theirs would take too long."""
+
+_DIGITS_MAX = 100
+"""Numbers of more digits than that fit into no column."""
+
+_LEAST_PLAIN, _LEAST_LARGE = Decimal("0.001"), 10_000_000
+"""Java writes doubles from the one up to below the other without exponent."""
+
+
+class Number(str):
+    """A number of JSON, as it is written."""
+
+    __slots__ = ()
+
+
+def parsed(text: str) -> Any:
+    """The one JSON value that a text is.
+
+    Raises ValueError: it is not one value, has an object with two fields of one name, or characters that no
+    file can hold.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if "\\u" in text:
+            _texts_within(value).encode()
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+class RepeatedObject(dict[str, Any]):
+    """An object that several messages share; what follows from it alone is computed once."""
+
+    __slots__ = ("_derived",)
+
+    def derived(self, rule: Callable[[Any], T]) -> T:
+        """What a rule makes of this object."""
+        known: dict[Any, Any] = getattr(self, "_derived", None) or {}
+        if rule not in known:
+            self._derived = {**known, rule: rule(self)}
+        found: T = self._derived[rule]
+        return found
+
+
+class MessageParser:
+    """Parses texts, one by one, to the meaning that :func:`parsed` gives them, but more quickly.
+
+    What they repeat at their beginning is parsed once: Kafka's converter writes each message with its schema
+    in front, which is several times as long as the message. An object that begins with a known text
+    ``{"schema":…,`` is the known field and what follows. And orjson reads what it reads without loss.
+    """
+
+    def __init__(self) -> None:
+        self._heads: list[tuple[str, RepeatedObject]] = []
+        self._quick = QuickParser()
+
+    def parsed(self, text: str) -> Any:
+        """See :func:`parsed`."""
+        for head, schema in self._heads:
+            if text.startswith(head) and text.startswith('"', len(head)):
+                rest = self._quickly_parsed("{" + text[len(head) :])
+                if _HEAD_FIELD in rest:
+                    raise ValueError(_DOUBLED)
+                return {_HEAD_FIELD: schema, **rest}
+        if len(self._heads) == _HEADS_MAX or not _HEAD_START.match(text):
+            return self._quickly_parsed(text)
+        value = parsed(text)
+        if isinstance(value, dict):
+            self._remember(text, value.get(_HEAD_FIELD))
+        return value
+
+    def _quickly_parsed(self, text: str) -> Any:
+        found = self._quick.parsed(text)
+        return parsed(text) if found is None else found[0]
+
+    def _remember(self, text: str, schema: object) -> None:
+        start = _HEAD_START.match(text)
+        if start is None or not isinstance(schema, dict):
+            return
+        _, end = _DECODER.raw_decode(text, start.end())
+        comma = _HEAD_END.match(text, end)
+        if comma is not None:
+            self._heads.append((text[: comma.end()], RepeatedObject(schema)))
+
+
+def fields_of(value: Any) -> Fields | None:
+    """The fields of an object; None if the value is not one."""
+    return value if isinstance(value, dict) else None
+
+
+def field_of(fields: Fields | None, name: str) -> Any:
+    """A field's value; None if it is missing or null."""
+    return None if fields is None else fields.get(name)
+
+
+def objects_of(value: Any) -> list[Fields | None] | None:
+    """The elements of an array, of which those that are no objects are None; None if it is not an array."""
+    return [fields_of(each) for each in value] if isinstance(value, list) else None
+
+
+def texts_of(value: Any) -> tuple[str, ...] | None:
+    """The texts of an array's elements that are not null; None if the value is not an array."""
+    if not isinstance(value, list):
+        return None
+    return tuple(text for each in value if (text := text_of(each)) is not None)
+
+
+def text_of(value: Any) -> str | None:
+    """The text of a value: a text itself, a number's shortest, an object's or array's JSON; None if null."""
+    if value is None or value.__class__ is str:
+        return value
+    if value.__class__ is Number:
+        return _number_text(value)
+    return str(value) if value.__class__ is int else _json(value)
+
+
+def number_of_java(digits: str) -> str:
+    """What Java's JSON has for a double or single, as a value.
+
+    ``digits``: the shortest decimal that is this number, as Python writes it; ``nan``, ``inf``, ``-inf`` are
+    texts in JSON.
+    """
+    exact = Decimal(digits)
+    if exact.is_nan():
+        return "NaN"
+    return _infinity(exact > 0) if exact.is_infinite() else Number(_java_text(exact))
+
+
+def digits_of(value: Any) -> str | None:
+    """The text of a number with all its digits and no exponent; of other values as :func:`text_of`."""
+    text = written(value) if value.__class__ is float else value
+    if value.__class__ not in (Number, float) or not {"e", "E"} & set(text):
+        return str(text) if value.__class__ in (Number, float) else text_of(value)
+    exact = Decimal(text)
+    return format(exact, "f") if abs(exact.adjusted()) < _DIGITS_MAX else text_of(value)
+
+
+def is_rough(value: Any) -> bool:
+    """Whether the text of a value has a number that was rounded, or is infinite."""
+    if value.__class__ is Number:
+        return _is_rounded(value)
+    if value.__class__ is float:
+        return _is_rounded(Number(written(value)))
+    if isinstance(value, dict):
+        return any(map(is_rough, value.values()))
+    return isinstance(value, list) and any(map(is_rough, value))
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError(_DOUBLED)
+    return fields
+
+
+def _refused(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_without_doubles, parse_int=Number, parse_float=Number, parse_constant=_refused
+)
+
+
+def _texts_within(value: Any) -> str:
+    """All texts and names of a value, one behind the other."""
+    if isinstance(value, dict):
+        return "".join(name + _texts_within(each) for name, each in value.items())
+    if isinstance(value, list):
+        return "".join(map(_texts_within, value))
+    return value if isinstance(value, str) else ""
+
+
+def _number_text(number: Number) -> str:
+    if "e" in number or "E" in number:
+        return _double_text(float(number))
+    plain = number.rstrip("0").removesuffix(".") if "." in number else str(number)
+    return "0" if plain == "-0" else plain
+
+
+def _is_rounded(number: Number) -> bool:
+    if "e" not in number and "E" not in number:
+        return False
+    double = float(number)
+    return math.isinf(double) or Decimal(repr(double)) != Decimal(number)
+
+
+def _double_text(double: float) -> str:
+    """As Java writes it."""
+    return _infinity(double > 0) if math.isinf(double) else _java_text(Decimal(repr(double)))
+
+
+def _infinity(is_positive: bool) -> str:
+    return "Infinity" if is_positive else "-Infinity"
+
+
+def _java_text(number: Decimal) -> str:
+    """A finite number as Java writes it, if it is the shortest that is a double or single."""
+    if number == 0 or _LEAST_PLAIN <= abs(number) < _LEAST_LARGE:
+        text = format(number, "f")
+        return text if "." in text else f"{text}.0"
+    sign, digits, exponent = number.normalize().as_tuple()
+    assert isinstance(exponent, int)
+    first, rest = str(digits[0]), "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{first}.{rest}E{len(digits) + exponent - 1}"
+
+
+def _json(value: Any) -> str:
+    """A value's JSON: fields sorted, no blanks."""
+    if isinstance(value, dict):
+        names = sorted(value, key=_utf_16)
+        return "{" + ",".join(f"{_quoted(name)}:{_json(value[name])}" for name in names) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value) if isinstance(value, int) else _number_text(Number(written(value)))
+    return _number_text(value) if isinstance(value, Number) else _quoted(value)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPED)}"'
+
+
+def _utf_16(name: str) -> bytes:
+    """Orders names as Java does."""
+    return name.encode("utf-16-be")

@@ -1,0 +1,152 @@
+"""Logs of JSON messages, in files or in topics of Kafka: what Debezium, Maxwell, Canal share.
+
+A format defines the meaning of a message (:mod:`~mutation_api.cdc.messages.events`). Errors are refused;
+nothing is guessed. The modules:
+
+==================  ==========================================================================================
+``json_lines``      files and their lines, each with the byte it begins at; ``compressed`` files, too
+``unwrap``          messages of lines, and lines that are not messages; ``printed_lines``: forms of a line
+``first_look``      facts of the log about each table
+``reading``         the steps of a run over the log
+``table_names``     names of tables, and ``followed_tables`` which of them a message is about
+``order``           positions of operations, and which of them are applied already
+``log_identity``    what tells a log from another one with the same positions
+``late_messages``   new messages that would count as applied
+``snapshots``       a second snapshot of a table
+``table_changes``   schema changes and truncates
+``shape``           columns of messages and of the target, and the key
+``row_fields``      fields of rows, which are columns whatever their case
+``json_rows``       the values; ``json_values`` has the readers, ``unlogged`` what stands for no value
+``message_parts``   the operations of a table, range by range of the files
+``avro_messages``   messages of topics in Avro, as the JSON that they would be; ``avro_schema`` has the rules
+==================  ==========================================================================================
+
+The last line of a file needs no end, but must be a whole message. Messages of Kafka's topics are written to
+files first, see :mod:`~mutation_api.cdc.kafka`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from mutation_api.cdc.choice import check_machines, each_in_tasks, in_tasks
+from mutation_api.cdc.kafka.topics import KafkaTopics
+from mutation_api.cdc.messages.events import LogOptions, MessageFormat
+from mutation_api.cdc.messages.first_look import FirstLook, LogFacts
+from mutation_api.cdc.messages.followed_tables import FollowedTables
+from mutation_api.cdc.messages.json_lines import log_files, log_ranges
+from mutation_api.cdc.messages.reading import LookAt, Reading
+from mutation_api.cdc.messages.unwrap import MessageLog, OpenedLog
+from mutation_api.cdc.source import Batch, LocalBatch, Position, SourceTable
+from mutation_api.cdc.source_url import LocationsLike, readable
+from mutation_api.errors import ConfigurationError
+from mutation_api.format.plain_array import repeated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["MessageSource"]
+
+
+@dataclass(frozen=True)
+class MessageSource(ABC):
+    """A log of JSON messages: the common part of all sources of messages.
+
+    Args:
+        files: a file, or a folder of files, or several of these, on any storage, compressed if their names
+            end in ``.gz`` or ``.zst``; the driver and the workers must see local files under the same name.
+            Or topics of Kafka.
+        name: name of this log among those of its format, in the watermarks.
+        options: the user's choices about the log.
+    """
+
+    files: LocationsLike | KafkaTopics
+    name: str
+    _: KW_ONLY
+    options: LogOptions = field(default_factory=LogOptions)
+
+    @property
+    @abstractmethod
+    def format(self) -> MessageFormat:
+        """Meaning of the messages."""
+
+    def format_for(self, _tables: Sequence[str]) -> MessageFormat:
+        """Meaning of the messages, if these tables are followed."""
+        return self.format
+
+    @property
+    def source_id(self) -> str:
+        """``FORMAT:NAME``."""
+        return f"{self.format.name}:{self.name}"
+
+    def read(
+        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Batch:
+        """See :class:`~mutation_api.cdc.source.ChangeSource`. The log is read twice:
+        for the first look, and when the operations are evaluated.
+
+        A table's key is the one given, or the one that the messages name. Errors in the columns of a row and
+        in their values are raised when the operations are evaluated.
+
+        Raises:
+            ConfigurationError: neither user nor messages name the key, or a table is named twice.
+            InputFormatError: see there; or a schema change, a truncate that the user did not choose to
+                apply, or messages without a position among others.
+            InputError: the files cannot be read.
+            Others: see there.
+        """
+
+        def looked(look: FirstLook) -> Iterable[LogFacts]:
+            locations = [file.location for file in look.log.read_files]
+            if look.log.is_of_this_machine:
+                check_machines(spark, self.source_id)
+            what = f"{self.source_id}: reading the log"
+            return each_in_tasks(spark, look.at, len(look.log.ranges), locations, what)
+
+        return in_tasks(spark, self._batch(tables, after, looked))
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; raises as :meth:`read`."""
+        return self._batch(tables, after, lambda look: map(look.at, range(len(look.log.ranges))))
+
+    def byte_count(self) -> int:
+        """Bytes of the log, all of which each run reads; 0 if only a run knows them, as with Kafka.
+
+        Raises: as :meth:`read`, as far as the files are concerned.
+        """
+        if isinstance(self.files, KafkaTopics):
+            return 0
+        with readable(self.source_id):
+            return sum(file.byte_count for file in log_files(self.files))
+
+    def _batch(
+        self, tables: Sequence[SourceTable], after: Mapping[str, Position], looked: LookAt
+    ) -> LocalBatch:
+        _check_tables(tables)
+        followed = FollowedTables(tuple(table.name for table in tables), self.options.shard_column)
+        followed.check()
+        with readable(self.source_id):
+            opened = self._opened(followed, after)
+            return Reading.of(self, opened, followed, looked).batch(tables)
+
+    def _opened(self, followed: FollowedTables, after: Mapping[str, Position]) -> OpenedLog:
+        """The log as it is now."""
+        positions, message_format = self.options.positions, self.format_for(followed.single_names)
+        if isinstance(self.files, KafkaTopics):
+            opened = self.files.opened(self.source_id, followed.names, after, message_format, positions)
+            return replace(opened, log=replace(opened.log, followed=followed))
+        files = log_files(self.files)
+        log = MessageLog(files, log_ranges(files), message_format, positions, followed=followed)
+        return OpenedLog(log, after, marks=after)
+
+
+def _check_tables(tables: Sequence[SourceTable]) -> None:
+    names = [table.name for table in tables]
+    doubled = repeated(names)
+    if doubled or not names:
+        raise ConfigurationError(
+            f"tables of the source that are given twice: {', '.join(doubled)}" if doubled else "name a table"
+        )

@@ -1,0 +1,395 @@
+"""The order of messages, and messages that come late.
+
+The order of a log's operations: its choice, the position of an operation, and what was applied.
+
+The positions in the source's log that messages have order the operations (:class:`Positions`), in whatever
+order files and lines are. If no message has one, files are ordered by the last number in their names, and
+lines by their position in the file. Then no two files may have the same number, and a log may only grow: at
+the end of its files, or by files with higher numbers. A log where some messages have a position and others do
+not is refused, unless the user asks for the order of lines.
+
+Operations at or before the watermark are left out, if a run has read them: one that lies there and is new
+(:mod:`~mutation_api.cdc.messages.order`) is refused, since another server, one that was restored,
+or a slower partition wrote it.
+
+Late messages: new ones that lie at or before the watermark, and would count as applied though none was.
+
+A run reads the files of a log from their beginnings, and a watermark holds what an earlier run had read of
+them. What lies behind that is new. A new message at or before the watermark is from a server that took over
+or was restored, or from a partition that is slower than the others. It is harmless only if it repeats one
+that was read: tools deliver messages again when they restart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mutation_api.cdc.messages.events import INCREMENTAL, Event, LoggedEvent, LogPart, Place, Positions
+from mutation_api.cdc.messages.json_text import text_of
+from mutation_api.cdc.messages.shape import STEPS
+from mutation_api.cdc.messages.table_names import KnownParts
+from mutation_api.cdc.source import FILE, OFFSET, PART, PARTITION, TIME, TIME_UNKNOWN, Position
+from mutation_api.errors import InputFormatError, SourcePositionError
+
+__all__ = [
+    "ORDER_OF_LINES",
+    "START_OVER",
+    "Applied",
+    "Digest",
+    "LateFacts",
+    "Order",
+    "OrderFacts",
+    "check_late",
+    "check_replaced",
+    "chosen_order",
+    "repeated",
+]
+
+
+_LINE = (FILE, OFFSET, "step")
+_LINE_OF_PARTITION = (PARTITION, *_LINE[1:])
+_LOG = ("log0", "log1", "log2")
+"""Names of the numbers of positions."""
+
+START_OVER = "Start over under another name of the source (--name NAME)"
+ORDER_OF_LINES = (
+    "If the lines are in the order of the changes, file by file in the order of the numbers in their names, "
+    "start over in that order, under another name of the source: --positions line --name NAME"
+)
+ORDER_OF_PARTITIONS = (
+    "Leave out --positions message: a partition has the messages about a key in the order of the changes"
+)
+"""Ways on."""
+
+
+@dataclass
+class OrderFacts:
+    """Facts of a first look about the order of one table's messages.
+
+    ``messages``: number of messages of rows and of truncates; ``unordered``: number of those without a
+    position. ``last_log_position`` and ``last_line``: position of the last operation, by the messages and by
+    lines; () if there is none; ``first_log_position`` and ``first_line``: those of the first. ``parts``:
+    indices of the parts of the log that have rows. ``origins``: what counted the positions, see
+    :class:`~mutation_api.cdc.messages.events.Event`.
+    """
+
+    messages: int = 0
+    unordered: int = 0
+    first_unordered: Place | None = None
+    last_log_position: tuple[int, ...] = ()
+    last_line: tuple[int, ...] = ()
+    logs: set[str] = field(default_factory=set)
+    parts: set[int] = field(default_factory=set)
+    origins: set[tuple[str, str]] = field(default_factory=set)
+    first_log_position: tuple[int, ...] = ()
+    first_line: tuple[int, ...] = ()
+
+    def add(self, found: LoggedEvent, number: int) -> None:
+        """Add a row or truncate; ``number`` is that of its file."""
+        event = found.event
+        self.messages += 1
+        if event.log is not None:
+            self.logs.add(event.log)
+        if event.origins:
+            self.origins.update(event.origins)
+        if event.log_position is None:
+            self.unordered += 1
+            self.first_unordered = min(self.first_unordered or found.place, found.place)
+        if event.kind == "row":
+            self.parts.add(found.place.file)
+            line = (number, found.place.offset, len(event.rows) * STEPS - 1)
+            self.last_line = max(self.last_line, line)
+            if not self.first_line or line < self.first_line:
+                self.first_line = line
+            if event.log_position is not None:
+                position = (*event.log_position, *line)
+                self.last_log_position = max(self.last_log_position, position)
+                if not self.first_log_position or position < self.first_log_position:
+                    self.first_log_position = position
+
+    def merge(self, other: OrderFacts) -> None:
+        """Add the facts of another part of the log."""
+        self.messages += other.messages
+        self.unordered += other.unordered
+        places = [each for each in (self.first_unordered, other.first_unordered) if each is not None]
+        self.first_unordered = min(places, default=None)
+        self.first_log_position = _first(self.first_log_position, other.first_log_position)
+        self.first_line = _first(self.first_line, other.first_line)
+        self.last_log_position = max(self.last_log_position, other.last_log_position)
+        self.last_line = max(self.last_line, other.last_line)
+        self.logs |= other.logs
+        self.parts |= other.parts
+        self.origins |= other.origins
+
+
+def _first(*positions: tuple[int, ...]) -> tuple[int, ...]:
+    return min((each for each in positions if each), default=())
+
+
+@dataclass(frozen=True)
+class Order:
+    """Order of the operations of one reading.
+
+    ``by``: MESSAGE or LINE. ``log``: the log of the positions. ``is_partitioned``: whether lines of different
+    parts have no order.
+    """
+
+    by: Positions
+    log: str
+    is_partitioned: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of a position's numbers."""
+        if self.by is Positions.MESSAGE:
+            return (*_LOG, PART, *_LINE[1:]) if self.is_partitioned else (*_LOG, *_LINE, TIME)
+        return _LINE_OF_PARTITION if self.is_partitioned else _LINE
+
+    def times(self, event: Event) -> tuple[int, ...]:
+        """The last numbers of the positions of an event, which do not order it."""
+        if self.by is Positions.LINE or self.is_partitioned:
+            return ()
+        return (TIME_UNKNOWN if event.time is None else event.time,)
+
+    def before_steps(self, found: LoggedEvent, files: Sequence[LogPart]) -> tuple[int, ...]:
+        """The position of an event's operations, but for the step of each."""
+        return (*self._in_log(found.event), files[found.place.file].number, found.place.offset)
+
+    def position_of(self, found: LoggedEvent, files: Sequence[LogPart]) -> tuple[int, ...]:
+        """The position of an event."""
+        return (*self.before_steps(found, files), 0)
+
+    def _in_log(self, event: Event) -> tuple[int, ...]:
+        has_position = self.by is Positions.MESSAGE and event.log_position is not None
+        return event.log_position or () if has_position else ()
+
+    def last(self, facts: OrderFacts) -> tuple[int, ...]:
+        """Position of the last operation on a table, or a later one before the next message; () without."""
+        return facts.last_log_position if self.by is Positions.MESSAGE else facts.last_line
+
+    def first(self, facts: OrderFacts) -> tuple[int, ...]:
+        """Position of the first operation on a table, or a later one before the next message; () without."""
+        return facts.first_log_position if self.by is Positions.MESSAGE else facts.first_line
+
+    def described(self, order: tuple[int, ...]) -> str:
+        """Text of a position."""
+        return json.dumps({"by": self.by.value, "log": self.log, "at": list(order)})
+
+    def check_watermarks(self, source_id: str, after: Mapping[str, Position]) -> None:
+        """Raise SourcePositionError for the first watermark of another source, or of another order."""
+        for name, position in after.items():
+            try:
+                text = json.loads(position.text)
+                known = text["by"], text["log"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise SourcePositionError(
+                    f"{source_id}: the watermark of table {name} is not one of this source: {position.text!r}"
+                ) from error
+            if known != (self.by.value, self.log):
+                raise SourcePositionError(
+                    f"{source_id}: table {name} was applied up to {position.shown}, in the order of "
+                    f"{_shown(*known)}; this log has that of {_shown(self.by.value, self.log)}. Was the "
+                    f"source's server replaced, or were options changed? {START_OVER}"
+                )
+
+    def check_origins(
+        self, source_id: str, found: Collection[tuple[str, str]], known: Collection[tuple[str, str]]
+    ) -> None:
+        """Raise SourcePositionError if positions order the log and several servers counted them.
+
+        Args:
+            source_id: names the source in messages.
+            found: the servers of the messages, by kind.
+            known: those of the messages that were applied up to the watermarks.
+        """
+        if self.by is not Positions.MESSAGE:
+            return
+        for kind in sorted({kind for kind, _ in found}):
+            names = sorted(name for each, name in {*found, *known} if each == kind)
+            if len(names) > 1:
+                raise SourcePositionError(
+                    f"{source_id}: messages come from several servers, whose positions cannot be compared: "
+                    f"{kind} {', '.join(names)}. Did another server take over, or was one restored? "
+                    f"{_ways_on(is_partitioned=self.is_partitioned)}"
+                )
+
+
+def _ways_on(*, is_partitioned: bool) -> str:
+    """How to read a log whose positions do not order it."""
+    return ORDER_OF_PARTITIONS if is_partitioned else ORDER_OF_LINES
+
+
+def chosen_order(
+    source_id: str, files: Sequence[LogPart], facts: Collection[OrderFacts], asked: Positions
+) -> Order:
+    """Choose the order of a log's operations.
+
+    Raises:
+        InputFormatError: some messages have a position and others do not; or files have the same number.
+        SourcePositionError: positions belong to several logs.
+    """
+    messages = sum(fact.messages for fact in facts)
+    unordered = sum(fact.unordered for fact in facts)
+    if asked is Positions.LINE or (asked is Positions.AUTO and unordered == messages):
+        _check_numbers(files)
+        return Order(Positions.LINE, "")
+    if unordered:
+        first = min(fact.first_unordered for fact in facts if fact.first_unordered is not None)
+        raise InputFormatError(
+            f"{first.shown(files)}: the message has no position in the source's log, as "
+            f"{messages - unordered} of {messages} others do, so its order among them is not known; if the "
+            "lines are in the order of the log, ask for the order of lines (--positions line)"
+        )
+    logs = sorted({log for fact in facts for log in fact.logs})
+    if len(logs) > 1:
+        raise SourcePositionError(
+            f"{source_id}: messages come from several logs, whose positions cannot be compared: "
+            f"{'; '.join(logs)}; read them as separate sources, or ask for the order of lines (--positions "
+            "line)"
+        )
+    return Order(Positions.MESSAGE, logs[0] if logs else "")
+
+
+def _check_numbers(files: Sequence[LogPart]) -> None:
+    by_number: dict[int, str] = {}
+    for file in files:
+        if file.number in by_number:
+            raise InputFormatError(
+                f"{by_number[file.number]} and {file.name} have the same number "
+                f"{file.number} in their names, so the order of their lines is not known; give files of a "
+                "log increasing numbers"
+            )
+        by_number[file.number] = file.name
+
+
+def _shown(by: str, log: str) -> str:
+    return f"positions in {log}" if by == Positions.MESSAGE.value else "lines"
+
+
+KEPT = 10_000
+"""Late messages of a range that are looked for among those that were read; more are taken for new."""
+
+Digest = tuple[str, ...]
+"""What repeated messages have in common."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """Up to where a table was applied: ``after``, and the bytes of each file that had been read."""
+
+    after: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+    def is_late(self, found: LoggedEvent, number: int) -> bool:
+        """Whether a message is new and counts as applied; ``number`` is that of its file."""
+        place, event = found
+        if place.offset < self.sizes[place.file]:
+            return False
+        line = (number, place.offset, max(len(event.rows), 1) * STEPS - 1)
+        if len(self.after) == len(line):
+            return line <= self.after
+        return event.log_position is not None and (*event.log_position, *line) <= self.after
+
+    def is_old(self, found: LoggedEvent) -> bool:
+        """Whether an earlier run has read a message."""
+        return found.place.offset < self.sizes[found.place.file]
+
+
+class LateFacts:
+    """The late messages of a table in a range, and those that were asked for."""
+
+    def __init__(self) -> None:
+        self.found: dict[Digest, LoggedEvent] = {}
+        self.repeated: set[Digest] = set()
+
+    def add(self, found: LoggedEvent) -> None:
+        """Add a late message."""
+        digest = _digest(found)
+        if len(self.found) < KEPT:
+            self.found.setdefault(digest, LoggedEvent(found.place, found.event._replace(rows=(), key=None)))
+
+    def add_old(self, found: LoggedEvent, wanted: Collection[Digest]) -> None:
+        """Add a message that was read, if it is one of those that were asked for."""
+        digest = _digest(found)
+        if digest in wanted:
+            self.repeated.add(digest)
+
+    def merge(self, other: LateFacts) -> None:
+        """Add those of another range."""
+        self.found.update((key, each) for key, each in other.found.items() if key not in self.found)
+        self.repeated |= other.repeated
+
+
+def repeated(late: Mapping[str, LateFacts], order: Order) -> Mapping[str, frozenset[Digest]]:
+    """By table, the late messages that are harmless if a message that was read is the same."""
+    if order.by is not Positions.MESSAGE:
+        return {}
+    return {table: frozenset(facts.found) for table, facts in late.items() if facts.found}
+
+
+def check_late(
+    source_id: str, late: Mapping[str, LateFacts], after: Mapping[str, Position], files: Collection[LogPart]
+) -> None:
+    """Raise SourcePositionError for the first late message that repeats none."""
+    for table, facts in sorted(late.items()):
+        new = [each for digest, each in facts.found.items() if digest not in facts.repeated]
+        if new:
+            first = min(new, key=lambda each: each.place)
+            is_of_snapshot = first.event.snapshot not in (None, INCREMENTAL)
+            lines = f"{ORDER_OF_LINES} --new-snapshot replace" if is_of_snapshot else ORDER_OF_LINES
+            raise SourcePositionError(
+                f"{source_id}, table {table}: {first.place.shown(tuple(files))}: the message lies at or "
+                f"before the watermark {after[table].shown}, and no run has read it{_at(first)}. Did "
+                "another server take over, was one restored, or was a file replaced or completed late? "
+                f"{lines}. If the positions are right, and the file came late: --name NAME alone"
+            )
+
+
+def check_replaced(
+    source_id: str, order: Order, known: Mapping[str, KnownParts], after: Mapping[str, Position]
+) -> None:
+    """Raise SourcePositionError if lines order the log and the file of the watermark, or one before it, holds
+    other bytes than when it was read, or has another number.
+    """
+    if order.by is not Positions.LINE:
+        return
+    for table, parts in known.items():
+        last = after[table].order[0]
+        for each in parts.replaced:
+            if each.number <= last:
+                raise SourcePositionError(
+                    f"{source_id}, table {table}: file {each.name} is not the one that was read up to "
+                    f"{after[table].shown}: it had {each.size} bytes, and is shorter now, or these bytes "
+                    "differ. Restore the file, or give the new one a greater number in its name. Or start "
+                    "over with the files as they are, under another name of the source (--name NAME)"
+                )
+        for file, number in parts.renumbered:
+            if min(number, file.number) <= last:
+                raise SourcePositionError(
+                    f"{source_id}, table {table}: {file.name} was read as number {number}, up to "
+                    f"{after[table].shown}, and its number is {file.number} now. Numbers in the names of "
+                    f"files order a log, so a file must keep its own. {START_OVER}"
+                )
+
+
+def _digest(found: LoggedEvent) -> Digest:
+    event = found.event
+    rows = [text_of(image) or "" for row in event.rows for image in row[:2]]
+    return (
+        event.kind,
+        event.op or "",
+        str(event.log_position),
+        str(event.id),
+        str(event.origins),
+        text_of(event.key) or "",
+        *rows,
+    )
+
+
+def _at(found: LoggedEvent) -> str:
+    position, origins = found.event.log_position, found.event.origins
+    texts = [] if position is None else [f"its position is {list(position)}"]
+    texts += [f"{kind} {name}" for kind, name in origins]
+    return f" ({', '.join(texts)})" if texts else ""

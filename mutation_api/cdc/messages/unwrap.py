@@ -1,0 +1,335 @@
+"""Messages within messages, printed lines, and opened logs.
+
+What a line of a log holds: a message and its key, in the forms in which tools print them. Pure.
+
+==========================================  ==================================================================
+line                                        printed by
+==========================================  ==================================================================
+``MESSAGE``
+``KEY<tab>MESSAGE``                         ``kafka-console-consumer`` with ``print.key=true``; ``kcat -K``
+``CreateTime:…<tab>Partition:…<tab>…``      the same with ``print.timestamp``, ``print.partition``,
+                                            ``print.offset``, ``print.headers``
+``{"key": …, "value": …}``                  ``rpk topic consume`` and others
+``{"topic": …, "key": …, "payload": …}``    ``kcat -J``
+==========================================  ==================================================================
+
+Parts of an object may be JSON in a string. A key is JSON, or the text of a Struct of one field
+(``Struct{id=1}``), as Kafka Connect's converter for strings writes it; the text of several fields may have
+several meanings, and is left out. A key of another form is left out in an object, as in topics. In a line it
+is refused: it may be a part of the message. What the tools print when they end is no message.
+
+From lines to messages: wrappers are removed, and lines that are not messages are reported.
+
+What a line holds: see :mod:`~mutation_api.cdc.messages.unwrap`. Blank lines are left out, and so
+are messages that are null (tombstones), unless they are the deletes of a log of flattened messages.
+
+OpenedLog: a log of messages at the moment when a run reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from mutation_api.cdc.messages.avro import AvroError
+from mutation_api.cdc.messages.events import (
+    Event,
+    LoggedEvent,
+    LogPart,
+    Message,
+    MessageFormat,
+    Place,
+    Positions,
+    Problem,
+)
+from mutation_api.cdc.messages.followed_tables import FollowedTables
+from mutation_api.cdc.messages.json_lines import LogFile, LogRange, read_lines
+from mutation_api.cdc.messages.json_text import Fields, MessageParser, Number, fields_of
+from mutation_api.cdc.source import Position
+from mutation_api.errors import InputFormatError
+
+__all__ = ["LineError", "MessageLog", "OpenedLog", "key_of_struct", "message_of"]
+
+
+class LineError(ValueError):
+    """Raised when a line has no message; says what it is, and what to do."""
+
+
+_JSON_KEYS = ("{", "null\t", "\0")
+"""Begin a line that has nothing before its key."""
+
+_METADATA = re.compile(
+    r"(?:(?:CreateTime|LogAppendTime|NoTimestampType):-?\d+|NO_TIMESTAMP|(?:Partition|Offset|Epoch|Delivery):\d+)"
+)
+_HEADERS = re.compile(r"NO_HEADERS|[^\s{}\[\]\",:]+:[^\t]*", re.DOTALL)
+_ENDINGS = re.compile(r"Processed a total of \d+ messages|% Reached end of topic \S+ \[\d+\] at offset \d+.*")
+_STRUCT = re.compile(r"Struct\{([^={},]+)=([^{}=]*)\}", re.DOTALL)
+_WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
+_OBJECTS_OF_JAVA = ("java.", "[B@")
+_BLANKS = " \t\r\n"
+_LEAST_OBJECT = 2
+"""Length of the shortest object; a shorter text only begins one."""
+
+_WRAPPER_NAMES = frozenset(
+    (
+        *("key", "value", "topic", "partition", "offset", "headers", "leaderEpoch", "timestamp"),
+        *("timestampType", "ts", "tstype", "broker", "key_size", "value_size"),
+        *("serializedKeySize", "serializedValueSize"),
+    )
+)
+
+_AS_JSON = "=org.apache.kafka.connect.json.JsonConverter"
+
+
+class _Parts(NamedTuple):
+    """Texts of a key, None if there is none, and of a message."""
+
+    key: str | None
+    value: str
+
+
+def message_of(text: str, parser: MessageParser, *, is_row: bool = False) -> Message | None:
+    """The message of a line, without wrappers; None if it is what a tool prints when it ends.
+
+    Args:
+        text: the line, not blank.
+        parser: parses JSON.
+        is_row: whether a message is a row itself, whose columns may have the names of a wrapper's fields.
+
+    Raises:
+        ValueError: the line is not JSON. LineError: it is, but not a message; or it is known what it is.
+    """
+    parts = _parts(text)
+    if parts is None:
+        return None
+    if parts.key is not None:
+        return Message(_parsed_key(parts.key, parser), _value(parts.value, parser))
+    value = _value(parts.value, parser)
+    fields = fields_of(value)
+    if fields is None:
+        return Message(None, value)
+    if "value" in fields and "op" not in fields and (not is_row or _is_wrapper(fields)):
+        return Message(_key(fields.get("key"), parser), _out_of_text(fields["value"], parser), _topic(fields))
+    if "payload" in fields and "topic" in fields and (not is_row or "offset" in fields):
+        return Message(
+            _key(fields.get("key"), parser), _out_of_text(fields["payload"], parser), _topic(fields)
+        )
+    return Message(None, value)
+
+
+def key_of_struct(text: str) -> Fields | None:
+    """The fields of a key that is the text of a Struct of one field; None for any other text."""
+    found = _STRUCT.fullmatch(text)
+    if found is None or found[2].startswith(_OBJECTS_OF_JAVA):
+        return None
+    return {found[1]: Number(found[2]) if _WHOLE_NUMBER.fullmatch(found[2]) else found[2]}
+
+
+def _parts(text: str) -> _Parts | None:
+    if text.startswith("{") and "\t" not in text:
+        return _Parts(None, text)  # the most frequent form, without the copies that a split makes
+    before, tab, behind = text.partition("\t")
+    if text.startswith(_JSON_KEYS):
+        return _Parts(before, behind) if tab else _Parts(None, text)
+    if not tab:
+        return None if _ENDINGS.fullmatch(text.strip(_BLANKS)) else _Parts(None, text)
+    fields = text.split("\t")
+    start = 0
+    while start < len(fields) - 1 and _METADATA.fullmatch(fields[start]):
+        start += 1
+    rest = fields[start:]
+    if len(rest) > 1 and (start or len(rest) > 2 or rest[0] == "NO_HEADERS") and _are_headers(rest[0]):
+        rest = rest[1:]
+    if len(rest) > 2:
+        raise ValueError("parts of a line that are not known")
+    return _Parts(None, rest[0]) if len(rest) == 1 else _Parts(rest[0], rest[1])
+
+
+def _are_headers(text: str) -> bool:
+    return _HEADERS.fullmatch(text) is not None and not text.startswith("Struct")
+
+
+def _parsed_key(text: str, parser: MessageParser) -> object:
+    if text[:1] == "{":
+        return parser.parsed(text)
+    if text.startswith("Struct{"):
+        return key_of_struct(text)
+    try:
+        return _out_of_text(parser.parsed(text), parser)
+    except ValueError as error:
+        if text.strip(_BLANKS)[:1] in ("{", "[", '"', "\0"):
+            raise
+        raise LineError(
+            f"what stands before the tab is no key in JSON, but {text[:60]!r}; have the connector write keys "
+            f"as JSON (key.converter{_AS_JSON}), or print messages without keys (print.key=false)"
+        ) from error
+
+
+def _value(text: str, parser: MessageParser) -> object:
+    if text[:1] == "{" and len(text) > _LEAST_OBJECT:
+        return parser.parsed(text)
+    if text.startswith("Struct{"):
+        raise LineError(
+            "the message is the text of a Struct, as Kafka Connect's converter for strings writes it, which "
+            f"cannot be read back; have the connector write JSON (value.converter{_AS_JSON})"
+        )
+    if text.strip(_BLANKS) == "NULL":
+        return None
+    if text.startswith("["):
+        raise LineError(
+            "the line begins a JSON array; write each of its messages on a line of its own: jq -c '.[]' FILE"
+        )
+    if text.strip(_BLANKS) == "{":
+        raise LineError("a message is spread over lines, or cut off; write each on one line: jq -c . FILE")
+    return _out_of_text(parser.parsed(text), parser)
+
+
+def _is_wrapper(fields: Fields) -> bool:
+    """Whether an object with a value is no row: rows have other columns, or a value that is no message."""
+    value = fields["value"]
+    is_message = (
+        value is None or isinstance(value, dict) or (isinstance(value, str) and value.startswith("{"))
+    )
+    return is_message and "key" in fields and fields.keys() <= _WRAPPER_NAMES
+
+
+def _topic(fields: Fields) -> str | None:
+    topic = fields.get("topic")
+    return topic if isinstance(topic, str) else None
+
+
+def _key(value: object, parser: MessageParser) -> object:
+    if value.__class__ is not str:
+        return value
+    assert isinstance(value, str)
+    try:
+        return key_of_struct(value) if value.startswith("Struct{") else parser.parsed(value)
+    except ValueError:
+        return None
+
+
+def _out_of_text(value: object, parser: MessageParser) -> object:
+    """The JSON in a text; any other value itself."""
+    if value.__class__ is not str:
+        return value
+    assert isinstance(value, str)
+    return _value(value, parser)
+
+
+_NO_TEXT = Event("damaged", problem=Problem(InputFormatError, None, "the line is not UTF-8"))
+_NO_JSON = Event(
+    "damaged",
+    problem=Problem(
+        InputFormatError,
+        None,
+        "the line is not one whole JSON message; is it cut off or spread over lines, are two of them on it, "
+        "or has an object two fields of one name?",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class MessageLog:
+    """A log's files and their format; pickled for tasks.
+
+    ``files`` are the parts in which messages have an order. ``ranges`` are parts of the files that are read,
+    see :func:`~mutation_api.cdc.messages.json_lines.log_ranges`. ``positions``: what orders operations.
+    ``followed``: gives tables the names under which they are followed; None leaves those of the messages.
+    """
+
+    files: tuple[LogPart, ...]
+    ranges: tuple[LogRange, ...]
+    format: MessageFormat
+    positions: Positions
+    followed: FollowedTables | None = field(default=None, kw_only=True)
+
+    @property
+    def read_files(self) -> tuple[LogFile, ...]:
+        """The files that are read, to whose indices the ranges belong."""
+        return tuple(file for file in self.files if isinstance(file, LogFile))
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether there is no order of lines among different parts."""
+        return False
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        return False
+
+    def events(self, number: int) -> Iterator[Iterator[LoggedEvent]]:
+        """The events of a range, some at a time. Raises InputFormatError: a file cannot be read.
+
+        They are made one by one: thousands that live at once keep Python's garbage collector busy.
+        """
+        parser = self._parser()
+        for lines in self.lines(number):
+            yield self._events_of(lines, parser)
+
+    def _events_of(
+        self, lines: Iterable[tuple[Place, str | None]], parser: MessageParser
+    ) -> Iterator[LoggedEvent]:
+        for place, text in lines:
+            event = self._event(place, text, parser)
+            if event is not None and not self._is_applied(place, event):
+                yield LoggedEvent(place, event)
+
+    def lines(self, number: int) -> Iterator[Iterable[tuple[Place, str | None]]]:
+        """The lines of a range, some at a time; one that is not UTF-8 has no text."""
+        part = self.ranges[number]
+        for lines in read_lines(self.read_files[part.file], part):
+            yield ((Place(part.file, offset), text) for offset, text in lines)
+
+    def has_order(self, _place: Place, _parts: Collection[int]) -> bool:
+        """Whether the order is known of a change of a whole table and of rows in parts of these indices."""
+        return not self.is_partitioned
+
+    def _parser(self) -> MessageParser:
+        """What parses the messages of a range."""
+        return MessageParser()
+
+    def _is_applied(self, _place: Place, _event: Event) -> bool:
+        """Whether the log itself knows that an event has been applied to all tables that it concerns."""
+        return False
+
+    def _topic(self, _place: Place) -> str | None:
+        """The topic of a message, None if it is not known."""
+        return None
+
+    def _event(self, place: Place, text: str | None, parser: MessageParser) -> Event | None:
+        """The event of a line; None if it has no message."""
+        if text is None:
+            return _NO_TEXT
+        if not text.strip(_BLANKS):
+            return None
+        is_flattened = self.format.is_flattened
+        try:
+            message = message_of(text, parser, is_row=is_flattened)
+        except (AvroError, LineError) as error:
+            return Event("damaged", problem=Problem(InputFormatError, None, str(error)))
+        except ValueError:
+            return _NO_JSON
+        if message is None or (message.value is None and not is_flattened):
+            return None
+        if is_flattened and message.topic is None:
+            message = message._replace(topic=self._topic(place))
+        event = self.format.event(message, self.positions)
+        return event if self.followed is None else self.followed.named(event)
+
+
+@dataclass(frozen=True)
+class OpenedLog:
+    """A log, and what its place knows of positions.
+
+    ``log``: the messages. ``after``: watermarks with which operations are still to be compared, by the
+    source's name of a table. ``end``: the position that is reached when all messages are applied; None if it
+    is that of the last operation. ``marks``: all watermarks, by the source's name of a table.
+    """
+
+    log: MessageLog
+    after: Mapping[str, Position]
+    end: Position | None = None
+    marks: Mapping[str, Position] = field(default_factory=dict)

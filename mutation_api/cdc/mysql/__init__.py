@@ -1,0 +1,1 @@
+"""MySQL and MariaDB servers as change sources: first all rows, then the binary log."""

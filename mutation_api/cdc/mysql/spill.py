@@ -1,0 +1,245 @@
+"""Operations on one table, written to a Parquet file as they arrive; memory holds one batch.
+
+This process writes the file, and reads it, or Spark's tasks do. All use our own storages, so the tasks reach
+what the driver reaches.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mutation_api.cdc.ingest_report import KeptRows
+from mutation_api.cdc.mysql.column_types import Family, SourceColumn, ValueOptions, family_of, to_column
+from mutation_api.cdc.source import OPERATION, POSITION
+from mutation_api.errors import InputError, RecordValueError
+from mutation_api.format.hive_type import HiveType, arrow_type
+from mutation_api.storage.connect import storage_at, stream_into
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import OutputFile
+
+__all__ = ["Spill", "SpilledOperations", "TargetColumn"]
+
+ROWS_PER_BATCH = 20_000
+BYTES_PER_BATCH = 64 << 20
+"""A batch is written when it has this number of rows, or about this number of bytes."""
+POSITION_FIELDS = ("file", "offset", "event", "row")
+"""Parts of a position: log file, offset at which the transaction begins, event in it, row in the event."""
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """A column of the table in Hive, and the source's column that fills it; without one it is NULL."""
+
+    name: str
+    type: HiveType
+    source: SourceColumn | None
+
+
+class Spill:
+    """The file of one table; it is created with the first rows."""
+
+    def __init__(
+        self,
+        folder: Location,
+        table: str,
+        options: ValueOptions,
+        *,
+        is_of_this_machine: bool = True,
+    ) -> None:
+        """Begin without a file.
+
+        Args:
+            folder: folder for the file.
+            table: the source's name for it, for messages.
+            options: how values are converted.
+            is_of_this_machine: whether other machines do not see the folder.
+        """
+        self.row_count = 0
+        self._is_of_this_machine = is_of_this_machine
+        self.location = folder / "operations.parquet"
+        self._table = table
+        self._columns: Sequence[TargetColumn] = ()
+        self._families: list[Family | None] = []
+        self._options = options
+        self._operations: list[str] = []
+        self._positions: list[tuple[int, int, int, int]] = []
+        self._rows: list[Sequence[Any]] = []
+        self._byte_count = 0
+        self._written_to = (-1, -1, -1, -1)
+        self._undone: list[tuple[int, int, int, int]] = []
+        self._file: OutputFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._batch_bytes: list[int] = []
+
+    def use(self, columns: Sequence[TargetColumn]) -> None:
+        """Name the columns of the values that are added from now on, in their order.
+
+        The source's columns may change; Hive's are the same each time.
+        """
+        if columns is self._columns:
+            return
+        self._flush()
+        self._columns = columns
+        self._families = [
+            None if column.source is None else family_of(column.source, self._table) for column in columns
+        ]
+
+    def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
+        """Add one operation with a row of the log."""
+        self._operations.append(operation)
+        self._positions.append(position)
+        self._rows.append(row)
+        if len(self._rows) >= ROWS_PER_BATCH:
+            self._flush()
+
+    def undo(self, transaction: tuple[int, int], first: int, last: int) -> bool:
+        """Drop the operations of the newest events.
+
+        Args:
+            transaction: the first two numbers of their positions.
+            first: third number of the first event's position.
+            last: third number of the last event's position.
+
+        Returns:
+            Whether the file had such operations.
+        """
+        since = (*transaction, first, 0)
+        kept = bisect.bisect_left(self._positions, since)
+        found = kept < len(self._positions)
+        for values in (self._operations, self._positions, self._rows):
+            del values[kept:]
+        if self._written_to >= since:
+            self._undone.append((*transaction, first, last))
+            found = True
+        return found
+
+    def added_bytes(self, count: int) -> None:
+        """Add the approximate number of bytes of the rows that were added since the last call."""
+        self._byte_count += count
+        if self._byte_count >= BYTES_PER_BATCH:
+            self._flush()
+
+    def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int]) -> None:
+        """Add rows of a SELECT, as inserts at a position in the log."""
+        texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
+        with self._names_table():
+            arrays = [
+                self._nulls(column, len(values))
+                if column.source is None or family is None
+                else family.of_text(column.source, values, self._options)
+                for column, family, values in zip(self._columns, self._families, texts, strict=True)
+            ]
+            numbers = range(self.row_count, self.row_count + len(rows))
+            self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
+
+    def close(self) -> None:
+        """Write the last batch. Raises InputError, as each method that writes."""
+        self._flush()
+        if self._writer is None or self._file is None:
+            return
+        with self._names_location():
+            self._writer.close()
+            self._file.close()
+        self._writer = None
+
+    def written(self) -> SpilledOperations:
+        """All operations that were added and not undone. Call it after :meth:`close`."""
+        return SpilledOperations(
+            self.location,
+            tuple(self._batch_bytes),
+            POSITION_FIELDS,
+            self._is_of_this_machine,
+            undone=tuple(self._undone),
+        )
+
+    def _flush(self) -> None:
+        self._byte_count = 0
+        if not self._rows:
+            return
+        columns = zip(*self._rows, strict=True)
+        operations, positions = self._operations, self._positions
+        self._operations, self._positions, self._rows = [], [], []
+        with self._names_table():
+            arrays = [
+                self._nulls(column, len(values))
+                if column.source is None or family is None
+                else family.of_log(column.source, list(values), self._options)
+                for column, family, values in zip(self._columns, self._families, columns, strict=True)
+            ]
+            self._write(operations, positions, arrays)
+
+    def _nulls(self, column: TargetColumn, count: int) -> pa.Array:
+        return pa.nulls(count, arrow_type(column.type, timestamp_unit="us"))
+
+    def _write(
+        self, operations: list[str], positions: list[tuple[int, int, int, int]], arrays: list[pa.Array]
+    ) -> None:
+        parts = [pa.array(numbers, pa.int64()) for numbers in zip(*positions, strict=True)]
+        values = {
+            column.name: found if column.source is None else to_column(column.source, column.type, found)
+            for column, found in zip(self._columns, arrays, strict=True)
+        }
+        position = pa.StructArray.from_arrays(parts, POSITION_FIELDS)
+        batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **values})
+        with self._names_location():
+            if self._writer is None:
+                self._writer = self._opened(batch.schema)
+            self._writer.write_table(batch)  # one row group
+        self._batch_bytes.append(batch.nbytes)
+        self._written_to = positions[-1]
+        self.row_count += len(operations)
+
+    def _opened(self, schema: pa.Schema) -> pq.ParquetWriter:
+        storage = storage_at(self.location)
+        storage.create_directory(self.location.parent)
+        self._file = storage.create(self.location)
+        return pq.ParquetWriter(stream_into(self._file), schema)
+
+    @contextmanager
+    def _names_table(self) -> Iterator[None]:
+        try:
+            yield
+        except RecordValueError as error:
+            raise RecordValueError(f"source table {self._table}: {error}") from error
+
+    @contextmanager
+    def _names_location(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(
+                f"source table {self._table}: the rows that are kept until they are applied cannot be "
+                f"written to {self.location.shown}: {error}"
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpilledOperations(KeptRows):
+    """The operations of a :class:`Spill`; each batch is a part.
+
+    ``undone``: events that the log rolled back: first two numbers of their positions, then the third numbers
+    of the first and the last.
+    """
+
+    undone: tuple[tuple[int, int, int, int], ...]
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        return map(self._kept, super()._read(numbers))
+
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        file, offset, event, _ = batch.column(POSITION).flatten()
+        for first_number, second_number, first, last in self.undone:
+            is_transaction = pc.and_(pc.equal(file, first_number), pc.equal(offset, second_number))
+            is_event = pc.and_(pc.greater_equal(event, first), pc.less_equal(event, last))
+            is_undone = pc.and_(is_transaction, is_event)
+            batch = batch.filter(pc.invert(is_undone))
+            file, offset, event, _ = batch.column(POSITION).flatten()
+        return batch

@@ -1,0 +1,305 @@
+"""URLs and files that name a source.
+
+SourceUrl: the address of a relational database, as a user gives it and as the properties of a table in
+Hive keep it. Pure.
+
+There is one parser, so what is checked is what is connected to. A text of another form is refused and never
+shown: by a typing error a password may stand in any part of it. Options are those of a fixed list: others
+would connect to another host, read files, load code, or run statements (``hostaddr``, ``service``,
+``read_default_file``, ``init_command``, ``plugin``, …).
+
+Source: PostgreSQL's documentation, "Parameter Key Words" of libpq; PyMySQL's ``connect``; SQLite's "URI
+Filenames"; SQLAlchemy's "Database URLs".
+
+Files of change sources on any storage: how inputs list, open and name them.
+
+Messages and watermarks name a local file by its plain path, and any other file by its location.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from mutation_api.cdc.url_secrets import check_no_secret
+from mutation_api.errors import ConfigurationError, InputError
+from mutation_api.format.layout import is_hidden
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location, LocationLike
+from mutation_api.storage.protocol import FileEntry
+
+__all__ = [
+    "FINGERPRINT_BYTES",
+    "KINDS",
+    "LocationsLike",
+    "SourceUrl",
+    "all_located",
+    "children",
+    "entry_at",
+    "fingerprint",
+    "fingerprint_of",
+    "is_link",
+    "located",
+    "opened",
+    "readable",
+]
+
+
+_POSTGRESQL = (
+    "sslmode sslrootcert sslcert sslkey sslcrl sslcrldir sslcompression sslsni sslnegotiation sslcertmode "
+    "ssl_min_protocol_version ssl_max_protocol_version requiressl gssencmode gsslib krbsrvname "
+    "channel_binding require_auth requirepeer connect_timeout tcp_user_timeout keepalives keepalives_idle "
+    "keepalives_interval keepalives_count application_name target_session_attrs passfile host port"
+)
+_MYSQL = (
+    "charset ssl_ca ssl_cert ssl_key ssl_check_hostname ssl_disabled ssl_verify_cert ssl_verify_identity "
+    "connect_timeout read_timeout write_timeout program_name unix_socket"
+)
+_OPTIONS = {
+    "postgresql": _POSTGRESQL.split(),
+    "mysql": _MYSQL.split(),
+    "mariadb": _MYSQL.split(),
+    "sqlite": ["mode", "cache", "uri", "timeout", "immutable"],
+}
+KINDS = tuple(_OPTIONS)
+"""Kinds of databases."""
+
+_SWITCH = "true|false|1|0|yes|no|on|off"
+_SECONDS = "[0-9]{1,6}"
+_VALUES = {
+    "host": "/.*",
+    "charset": "utf8mb4|utf8",
+    "port": "[0-9]{1,5}",
+    **dict.fromkeys(
+        ("ssl_check_hostname", "ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"), _SWITCH
+    ),
+    **dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout", "timeout"), _SECONDS),
+    "mode": "ro|rw|rwc|memory",
+    "cache": "shared|private",
+    **dict.fromkeys(("uri", "immutable"), _SWITCH),
+}
+"""Forms of values. A ``host`` is the folder of a socket; a server's name stands before the path."""
+_ONLY_OF_URI = {"mode", "cache", "immutable"}
+"""Options of SQLite that go with uri=true."""
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
+_SAME_SERVER = {"mariadb": "mysql"}
+_SERVER = re.compile(
+    r"(?P<user>[^:/?#@\s]*@)?(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.,-]*)(?::(?P<port>[0-9]{1,5}))?"
+    r"/(?P<database>[^:/?#@\s]+)(?:\?(?P<options>[^#]*))?"
+)
+_FILE = re.compile(r"/(?P<database>[^?]+)(?:\?(?P<options>.*))?", re.DOTALL)
+_KIND = re.compile(r"(?P<kind>[a-z0-9]+)(?:\+[a-z0-9_]+)?://")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceUrl:
+    """The address of a database; it has no password.
+
+    Attributes:
+        kind: one of KINDS.
+        user: name of the account, '' if there is none.
+        host: name or number of the server, '' for the driver's default; of PostgreSQL several with commas.
+        port: None for the kind's default.
+        database: its name; of SQLite the path of the file.
+        options: of the driver's connection, from a fixed list.
+    """
+
+    kind: str
+    user: str = ""
+    host: str = ""
+    port: int | None = None
+    database: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        text: str,
+        *,
+        what: str = "the URL of the source",
+        because: str = "since it is stored and shown",
+        kinds: tuple[str, ...] = KINDS,
+    ) -> SourceUrl:
+        """Read ``postgresql://USER@HOST[:PORT]/DATABASE[?OPTION=VALUE&…]``, or ``sqlite:////PATH``.
+
+        Parts of a server's URL may have characters as %XX. A driver behind the kind (``mysql+pymysql``) is
+        left out.
+
+        Args:
+            text: the URL.
+            what: names it in messages.
+            because: why it must not have a password, and where that is given.
+            kinds: those that are allowed here.
+
+        Raises:
+            ConfigurationError: it is none, may contain a secret, or has an option that is not allowed. The
+                message does not show it.
+        """
+        check_no_secret(text, what=what, because=because)
+        scheme = _KIND.match(text)
+        kind = "" if scheme is None else scheme["kind"]
+        if scheme is None or kind not in kinds:
+            raise ConfigurationError(
+                f"{what}: its kind is not known, only {', '.join(kinds)} (it is not shown, since it may "
+                "contain a password)"
+            )
+        is_file = kind == "sqlite"
+        found = (_FILE if is_file else _SERVER).fullmatch(text, scheme.end())
+        parts = {} if found is None else {name: value or "" for name, value in found.groupdict().items()}
+        user = unquote(parts.get("user", "")).removesuffix("@")
+        database = parts.get("database", "") if is_file else unquote(parts.get("database", ""))
+        port = int(parts.get("port") or 0)
+        if not database or ":" in user or port > 65535 or _CONTROL.search(user + database):
+            raise ConfigurationError(
+                f"{what} is not a URL such as postgresql://reader@db.example/shop, mysql://… or "
+                "sqlite:////path/to/file: it must name the database, without a password, and have other "
+                "characters of names as %XX (an @ in a name is %40). It is not shown, since it may contain "
+                "a password"
+            )
+        return cls(
+            kind=kind,
+            user=user,
+            host=parts.get("host", "").strip("[]"),
+            port=port or None,
+            database=database,
+            options=_options(parts["options"], kind, what),
+        )
+
+    def __str__(self) -> str:
+        """The URL, which :meth:`of` reads again."""
+        options = urlencode(sorted(self.options.items()), quote_via=quote, safe="/:")
+        end = f"?{options}" if options else ""
+        if self.kind == "sqlite":
+            return f"sqlite:///{self.database}{end}"
+        user = f"{quote(self.user, safe='')}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = f":{self.port}" if self.port else ""
+        return f"{self.kind}://{user}{host}{port}/{quote(self.database, safe='{}')}{end}"
+
+    def is_same(self, other: SourceUrl) -> bool:
+        """Whether both lead the same account to the same database in the same way."""
+        return self._place() == other._place()
+
+    @property
+    def server_kind(self) -> str:
+        """The kind of its server: MariaDB and MySQL are one, and either scheme leads to both."""
+        return _SAME_SERVER.get(self.kind, self.kind)
+
+    def _place(self) -> tuple[object, ...]:
+        port = self.port or _PORTS.get(self.kind)
+        return (
+            self.server_kind,
+            self.user,
+            self.host.lower(),
+            port,
+            self.database,
+            sorted(self.options.items()),
+        )
+
+
+def _options(text: str, kind: str, what: str) -> dict[str, str]:
+    """Read the options. Raises ConfigurationError: one is not allowed; it is named by its place only."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text))
+    except ValueError:
+        pairs = [("", "")]
+    for number, (name, value) in enumerate(pairs, 1):
+        is_known = name in _OPTIONS[kind] and [each for each, _ in pairs].count(name) == 1
+        form = _VALUES.get(name, ".*")
+        if not is_known or _CONTROL.search(value) or not re.fullmatch(form, value):
+            raise ConfigurationError(
+                f"{what}: option {number} behind the ? is not allowed, is given twice, or has a value that "
+                f"is not allowed (it is not shown, since it may contain a password). Allowed are NAME=VALUE "
+                f"with the names {', '.join(_OPTIONS[kind])}; times are whole seconds, switches true or "
+                "false, host is the folder of a socket, and charset utf8mb4. Set others in the server, or in "
+                "the driver's own files"
+            )
+    found = dict(pairs)
+    if not _ONLY_OF_URI.isdisjoint(found) and "uri" not in found:
+        raise ConfigurationError(f"{what}: the options {', '.join(sorted(_ONLY_OF_URI))} go with uri=true")
+    return found
+
+
+LocationsLike = LocationLike | Sequence[LocationLike]
+"""The files and folders that a user names: one, or several."""
+
+FINGERPRINT_BYTES = 64 * 1024
+"""Number of bytes before a watermark that must not have changed."""
+
+_BEING_COPIED = "._COPYING_"
+"""The name of a file that "hadoop fs -put" is still writing ends so."""
+
+_READ_BYTES = 4 * 1024 * 1024
+"""Bytes of one request when a whole file is read: each request takes time, however small it is."""
+
+
+def located(given: LocationLike) -> Location:
+    """The location that a user named. Raises ConfigurationError."""
+    try:
+        return Location.given(given)
+    except OSError as error:
+        raise ConfigurationError(f"{given}: {error.strerror}") from error
+
+
+def all_located(given: LocationsLike) -> tuple[Location, ...]:
+    """The locations that a user named. Raises ConfigurationError."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return (located(given),)
+    return tuple(map(located, given))
+
+
+def entry_at(location: Location) -> FileEntry | None:
+    """The file or folder there, or None. Raises OSError."""
+    return storage_at(location).stat(location)
+
+
+def children(folder: Location) -> list[FileEntry]:
+    """Files and folders in a folder, by name; not those that are hidden or being copied. Raises OSError."""
+    found = storage_at(folder).list(folder)
+    return [e for e in found if not is_hidden(e.name) and not e.name.endswith(_BEING_COPIED)]
+
+
+def is_link(folder: Location) -> bool:
+    """Whether it is a link to another folder; only local disks have links."""
+    return folder.local_path is not None and Path(folder.local_path).is_symlink()
+
+
+@contextmanager
+def opened(location: Location, *, read_bytes: int = _READ_BYTES) -> Iterator[io.BufferedReader]:
+    """The bytes of a file; a request asks for ``read_bytes``. Raises OSError."""
+    with (
+        storage_at(location).open_input(location) as stream,
+        io.BufferedReader(stream, read_bytes) as file,
+    ):
+        yield file
+
+
+def fingerprint(location: Location, end: int) -> str:
+    """The md5 of the bytes before ``end``, which tells a file from another one that replaced it.
+
+    Raises OSError.
+    """
+    with opened(location, read_bytes=FINGERPRINT_BYTES) as file:
+        file.seek(max(0, end - FINGERPRINT_BYTES))
+        return fingerprint_of(file.read(min(end, FINGERPRINT_BYTES)))
+
+
+def fingerprint_of(last_bytes: bytes) -> str:
+    """The fingerprint of a file, by the last FINGERPRINT_BYTES of it, or fewer if it is shorter."""
+    return hashlib.md5(last_bytes, usedforsecurity=False).hexdigest()
+
+
+@contextmanager
+def readable(source_id: str) -> Iterator[None]:
+    """Within the block an error of a storage, or of a file that became shorter, becomes an InputError."""
+    try:
+        yield
+    except (OSError, EOFError) as error:
+        raise InputError(f"{source_id}: its files cannot be read: {error}") from error

@@ -1,0 +1,279 @@
+"""The engine by Spark, and sources that are read in tasks.
+
+The engine that reads, reduces and merges with Spark: logs of any size.
+
+Operations in parts as DataFrames: Spark's tasks read the parts.
+"""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from pyspark.sql import DataFrame, SparkSession
+
+from mutation_api.cdc.engine import (
+    AnySource,
+    Reading,
+    TargetBytes,
+    changed_samples,
+    check_operation_columns,
+    operation_clauses,
+)
+from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, LogCounts
+from mutation_api.cdc.log_walk import DELETE, FIRST_OPERATION, FIRST_POSITION, INSERT
+from mutation_api.cdc.reduce import ReducedLog, reduced_log
+from mutation_api.cdc.source import (
+    OPERATION,
+    POSITION,
+    Batch,
+    ChangeSource,
+    LocalBatch,
+    LocalOperations,
+    OperationParts,
+    Position,
+    SourceTable,
+    TableOperations,
+)
+from mutation_api.errors import ConfigurationError
+from mutation_api.format.hive_type import parse_hive_type, spark_type
+from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT, copied_keys_error
+from mutation_api.merge.merge_report import MergeReport
+from mutation_api.merge.spark_merge import MergeInto, merge_into
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import spark_context
+from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.storage.connect import configure_storage
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.row_type import quoted
+from mutation_api.transaction.transaction import Transaction
+
+__all__ = ["SparkEngine", "check_machines", "each_in_tasks", "in_tasks"]
+
+
+NAME = "spark"
+
+
+@dataclass(frozen=True)
+class SparkEngine:
+    """Reads sources with a session."""
+
+    spark: SparkSession
+
+    def check(self, source: AnySource) -> None:
+        """See :class:`~mutation_api.cdc.engine.Engine`."""
+        if not isinstance(source, ChangeSource):
+            raise ConfigurationError(
+                f"source {source.source_id} cannot be read by Spark (it has no method read); leave spark out"
+            )
+
+    def read(
+        self,
+        source: AnySource,
+        tables: Sequence[SourceTable],
+        after: Mapping[str, Position],
+        _target_bytes: TargetBytes,
+    ) -> Reading:
+        """See :class:`~mutation_api.cdc.engine.Engine`."""
+        assert isinstance(source, ChangeSource)
+        return self.reading(source.read(self.spark, tables, after))
+
+    def reading(self, batch: Batch) -> Reading:
+        """What goes on with a batch that was read."""
+        logs = tuple(
+            _SparkLog(each.table, each.is_emptied, each.operations, each.is_copy) for each in batch.tables
+        )
+        return Reading(NAME, logs, batch.position, batch.stop, batch.set_back, batch.warnings)
+
+
+@dataclass(frozen=True)
+class _SparkLog:
+    """A :class:`~mutation_api.cdc.engine.TableLog`."""
+
+    table: SourceTable
+    is_emptied: bool
+    operations: DataFrame
+    is_copy: bool
+
+    @contextmanager
+    def reduced(self, *, what: str, strict: bool) -> Iterator[_SparkReduced]:
+        check_operation_columns(self.table, self.operations.columns)
+        log = reduced_log(
+            self.operations,
+            self.table.key,
+            POSITION,
+            operation_column=OPERATION,
+            strict=strict and not self.is_copy,
+            what=what,
+        )
+        with log as reduced:
+            if self.is_copy and reduced.key_count < reduced.operation_count:
+                self._refuse_doubled_keys(what)
+            yield _SparkReduced(self.table, reduced, self.is_emptied)
+
+    def _refuse_doubled_keys(self, what: str) -> None:
+        """The rows are read again, since a refusal may take longer. Raises DuplicateKeyError."""
+        keys = [sf.col(quoted(name)) for name in self.table.key]
+        with translated_worker_errors(f"{what}: looking for keys with several rows"):
+            doubled = self.operations.groupBy(*keys).count().where("count > 1")
+            text = sf.to_json(sf.struct(*keys)).alias("key")
+            rows = doubled.select(text).orderBy("key").limit(DUPLICATES_SHOWN_DEFAULT).collect()
+            raise copied_keys_error(
+                what, self.table.target.full_name, doubled.count(), [row["key"] for row in rows]
+            )
+
+
+@dataclass(frozen=True)
+class _SparkReduced:
+    """A :class:`~mutation_api.cdc.engine.ReducedTable`."""
+
+    table: SourceTable
+    log: ReducedLog
+    is_emptied: bool
+
+    @property
+    def counts(self) -> LogCounts:
+        return LogCounts(self.log.operation_count, self.log.outcomes, self.log.contradictions)
+
+    def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
+        return self._merge(transaction).merge(before_writing=before_writing)
+
+    def dry_run(self, transaction: Transaction) -> MergeReport:
+        return self._merge(transaction).dry_run(samples=0)
+
+    def changed(self, transaction: Transaction) -> list[str]:
+        return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
+
+    def contradicting(self, transaction: Transaction) -> list[str]:
+        """The keys are looked up again, since a refusal may take longer."""
+        key, name = self.table.key, self.table.target.full_name
+        with translated_worker_errors(f"looking for contradictions with table {name}"):
+            present = snapshot(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
+                *[sf.col(quoted(k)).alias(f"__{k}") for k in key], sf.lit(True).alias("__is_present")
+            )
+            if self.is_emptied:
+                present = present.limit(0)
+            same = [sf.col(quoted(k)) == sf.col(quoted(f"__{k}")) for k in key]
+            is_insert = sf.col(FIRST_OPERATION) == INSERT
+            wrong = self.log.rows.join(present, same, "left").where(
+                is_insert == sf.coalesce("__is_present", sf.lit(False))
+            )
+            shown = wrong.select(
+                FIRST_OPERATION,
+                sf.to_json(sf.struct(*[sf.col(quoted(k)).alias(k) for k in key])).alias("key"),
+                sf.to_json(FIRST_POSITION).alias("order"),
+            )
+            rows = shown.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
+        return [f"{row[FIRST_OPERATION]} of key {row['key']} at {row['order']}" for row in rows]
+
+    def _merge(self, transaction: Transaction) -> MergeInto:
+        merge = merge_into(
+            transaction,
+            self.table.target.full_name,
+            source=self.log.rows.drop(FIRST_POSITION),
+            on=self.table.key,
+            missing_columns="error",
+            count_by=FIRST_OPERATION,
+        )
+        is_delete = f"{quoted('source', OPERATION)} = '{DELETE}'"
+        merge.clauses += operation_clauses(is_delete, f"NOT ({is_delete})", is_emptied=self.is_emptied)
+        return merge
+
+
+T = TypeVar("T")
+
+_TASKS_PER_CORE = 4
+_ONE_MACHINE = "local"
+"""Prefix of the Spark masters whose tasks all run on this machine."""
+
+
+def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
+    """See :func:`mutation_api.cdc.choice.in_tasks`."""
+    tables = tuple(
+        TableOperations(each.table, _frame(spark, each), each.is_emptied, each.is_copy)
+        for each in batch.tables
+    )
+    return Batch(tables, batch.position, batch.stop, batch.set_back, batch.warnings)
+
+
+def each_in_tasks(
+    spark: SparkSession, look: Callable[[int], T], count: int, locations: Sequence[Location], what: str
+) -> list[T]:
+    """See :func:`mutation_api.cdc.choice.each_in_tasks`."""
+    with translated_worker_errors(what):
+        found = _tasks(spark, count).mapInArrow(
+            _Looking(look, worker_settings(spark_context(spark), locations)), "number bigint, found binary"
+        )
+        rows = found.orderBy("number").collect()
+    return [pickle.loads(row["found"]) for row in rows]
+
+
+def check_machines(spark: SparkSession, what: str) -> None:
+    """Raise ConfigurationError if Spark's machines do not see this machine's folder for temporary files."""
+    master = spark_context(spark).master or _ONE_MACHINE
+    if not master.startswith(_ONE_MACHINE):
+        raise ConfigurationError(
+            f"{what}: Spark runs on {master}, whose machines do not see the folder for temporary files of "
+            f"this one, {tempfile.gettempdir()}: name a folder that all of them see, for rows until they are "
+            "applied (--spill, spill_directory), such as hdfs:///tmp"
+        )
+
+
+def _frame(spark: SparkSession, given: LocalOperations) -> DataFrame:
+    parts = given.operations
+    assert isinstance(parts, OperationParts)
+    if parts.is_of_this_machine:
+        check_machines(spark, f"source table {given.table.name}")
+    reader = _PartReader(parts, worker_settings(spark_context(spark), parts.locations))
+    return _tasks(spark, parts.part_count).mapInArrow(reader, _schema(given.table.target, parts.position))
+
+
+def _tasks(spark: SparkSession, count: int) -> DataFrame:
+    """The numbers 0 to ``count``, for as many tasks as are worth their start."""
+    tasks = min(count, _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
+    return spark.range(0, count, 1, max(tasks, 1))
+
+
+def _schema(table: AcidTable, position: Sequence[str]) -> str:
+    """Spark's DDL of operations."""
+    numbers = ",".join(f"{name}:bigint" for name in position)
+    columns = [f"{quoted(c.name)} {spark_type(parse_hive_type(c.type))}" for c in table.all_columns]
+    return ", ".join([f"{OPERATION} string", f"{POSITION} struct<{numbers}>", *columns])
+
+
+@dataclass(frozen=True)
+class _PartReader:
+    """The function that runs in tasks: numbers of parts in, batches of operations out."""
+
+    parts: OperationParts
+    storage: HadoopSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure_storage(self.storage)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from self.parts.read(number)
+
+
+@dataclass(frozen=True)
+class _Looking(Generic[T]):
+    """The function that runs in tasks: numbers in, what a function finds there out."""
+
+    look: Callable[[int], T]
+    storage: HadoopSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        configure_storage(self.storage)
+        for batch in batches:
+            numbers = batch.column(0)
+            found = [pickle.dumps(self.look(number)) for number in numbers.to_pylist()]
+            yield pa.record_batch([numbers, pa.array(found, pa.binary())], names=["number", "found"])

@@ -1,0 +1,1 @@
+"""Incremental update: changes of a table in a relational database, applied to a Hive table."""

@@ -1,0 +1,288 @@
+"""Disable an incremental update, and repair one.
+
+disable_update: stop capturing changes, and remove everything that was made for it; the table stays.
+
+repair_update: make the objects of an incremental update in the source again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import NoSuchObjectError
+from mutation_api.cdc.choice import engine_for
+from mutation_api.cdc.engine import Engine
+from mutation_api.cdc.update.database import SourceDatabase, SourceObject
+from mutation_api.cdc.update.enable import EnableReport
+from mutation_api.cdc.update.extract import ExtractOptions, ExtractReport, extract_by
+from mutation_api.cdc.update.settings import (
+    UpdateSettings,
+    find_mark,
+    find_watermarks_of,
+    require_settings,
+    watermark_table_of,
+    write_settings,
+)
+from mutation_api.cdc.update.sources import AnyCapture, SourceAccess, check_same_source
+from mutation_api.cdc.update.status import waiting_changes
+from mutation_api.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    OutstandingChangesError,
+    SourcePositionError,
+)
+from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.write.local_plan import LocalOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DisableReport", "disable_by", "disable_update", "repair_update"]
+
+
+@dataclass(frozen=True)
+class DisableReport:
+    """What ``disable`` did.
+
+    Attributes:
+        table: ``database.table``.
+        removed: kind and name of the objects that were removed from the source.
+        left: those that could not be removed, each with the reason and the statement that removes it.
+    """
+
+    table: str
+    removed: tuple[str, ...]
+    left: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """A line, and one for each object that is left."""
+        line = f"{self.table}: disabled; removed {', '.join(self.removed) or 'nothing in the source'}"
+        return "\n".join([line, *(f"{self.table}: not removed: {each}" for each in self.left)])
+
+
+def disable_update(
+    metastore: MetastoreClient,
+    table: str,
+    *,
+    discard: bool = False,
+    spark: SparkSession | None = None,
+    local: LocalOptions | None = None,
+    password: str | None = None,
+    source: str | None = None,
+    user: str | None = None,
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
+    progress: Callable[[str], None] = lambda line: None,
+) -> DisableReport:
+    """:func:`disable_by`, with the arguments of ``extract_update``."""
+    options = ExtractOptions(
+        password=password,
+        source=source,
+        user=user,
+        lock_timeout_seconds=lock_timeout_seconds,
+        progress=progress,
+    )
+
+    def engine(source: AnyCapture) -> Engine:
+        return engine_for(source, spark, local)
+
+    return disable_by(engine, metastore, table, options, discard=discard)
+
+
+def disable_by(
+    engine: Callable[[AnyCapture], Engine],
+    metastore: MetastoreClient,
+    table: str,
+    options: ExtractOptions,
+    *,
+    discard: bool = False,
+) -> DisableReport:
+    """Disable incremental update of a table. Repeated after a stop anywhere, it goes on.
+
+    Triggers go first, then what they logged since the check is extracted, then all else goes. So no change
+    that was made while they existed is lost. Objects are found by their names, whatever became of the table.
+
+    Args:
+        engine: gives the engine of the last extraction.
+        metastore: where ``table`` is; stays open.
+        table: ``database.table``.
+        options: as of an extraction.
+        discard: drop outstanding changes instead of refusing; objects that cannot be removed are reported.
+
+    Returns:
+        What was removed from the source, and what is left there.
+
+    Raises:
+        OutstandingChangesError: changes have not been extracted, or may be; nothing was changed.
+        ConfigurationError: incremental update is not enabled, or the source is not the one that is allowed.
+        Others: as ``extract_update``.
+    """
+    table = ".".join(split_full_name(table))
+    settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
+    known = find_watermarks_of(metastore, table)
+    database = options.access.connected(table, settings)
+    try:
+        check_same_source(table, known, settings)
+        if settings.state == "enabled" and not discard:
+            _refuse_outstanding(engine, metastore, database, table, settings, options)
+        settings = replace(settings, state="disabling")
+        write_settings(metastore, table, settings)
+        report = _remove_objects(engine, metastore, database, table, settings, options, discard=discard)
+    finally:
+        database.close()
+    marks = watermark_table_of(table)
+    # There is none if nothing was extracted, or if it was dropped before.
+    with metastore_errors_as_ours(f"could not drop table {marks}"), suppress(NoSuchObjectError):
+        metastore.drop_table(*split_full_name(marks), delete_data=True)
+    write_settings(metastore, table, None)
+    return report
+
+
+def _refuse_outstanding(
+    engine: Callable[[AnyCapture], Engine],
+    metastore: MetastoreClient,
+    database: SourceDatabase,
+    table: str,
+    settings: UpdateSettings,
+    options: ExtractOptions,
+) -> None:
+    if settings.method.has_log:
+        try:
+            waiting = waiting_changes(metastore, database, table, settings)
+        except SourcePositionError as error:
+            raise OutstandingChangesError(
+                f"table {table}: whether changes of {settings.source_table} are outstanding is not known: "
+                f"{error}; or "
+                "discard them (--discard). Nothing was changed"
+            ) from error
+        count, age = waiting.count, f" (the oldest is {waiting.age_seconds:.0f} s old)"
+    else:
+        count, age = _would_change(extract_by(engine, metastore, table, replace(options, dry_run=True))), ""
+    if count:
+        raise OutstandingChangesError(
+            f"table {table}: {count:,} changes of {settings.source_table} have not been extracted{age}. "
+            "Extract them "
+            "first, or discard them. Nothing was changed"
+        )
+
+
+def _would_change(report: ExtractReport) -> int:
+    """Rows that an extraction would write."""
+    totals = [each.merge.total for each in report.ingested.tables]
+    return sum(total.inserted + total.updated + total.deleted + total.moved for total in totals)
+
+
+def _remove_objects(
+    engine: Callable[[AnyCapture], Engine],
+    metastore: MetastoreClient,
+    database: SourceDatabase,
+    table: str,
+    settings: UpdateSettings,
+    options: ExtractOptions,
+    *,
+    discard: bool,
+) -> DisableReport:
+    """Triggers, then what they logged last, then the rest."""
+    if not settings.method.has_log:
+        return DisableReport(table, ())
+    try:
+        objects = database.made(settings.names)
+    except ConnectionFailedError as error:
+        if not discard:
+            raise
+        names = settings.names
+        return DisableReport(
+            table, (), (f"triggers and function {names.capture}…, table {names.log}: {error}",)
+        )
+    removed: list[str] = []
+    left: list[str] = []
+    triggers = [each for each in objects if each.kind == "trigger"]
+    for each in triggers:
+        _remove(database, each, removed, left, is_forced=discard)
+    is_copied = bool(find_watermarks_of(metastore, table))
+    has_log = is_copied and not discard and bool(database.log_name(settings.names))
+    if has_log and waiting_changes(metastore, database, table, settings).count:
+        extract_by(engine, metastore, table, options)
+    for each in objects:
+        if each not in triggers:
+            _remove(database, each, removed, left, is_forced=discard)
+    return DisableReport(table, tuple(removed), tuple(left))
+
+
+def _remove(
+    database: SourceDatabase, made: SourceObject, removed: list[str], left: list[str], *, is_forced: bool
+) -> None:
+    """Remove an object. Raises ConnectionFailedError: it cannot be, and is not forced."""
+    try:
+        database.run(made.drop)
+    except ConnectionFailedError as error:
+        if not is_forced:
+            raise
+        left.append(f"{made.kind} {made.name}: {error}. By hand: {'; '.join(made.drop)}")
+    else:
+        removed.append(f"{made.kind} {made.name}")
+
+
+def repair_update(
+    metastore: MetastoreClient,
+    table: str,
+    *,
+    password: str | None = None,
+    source: str | None = None,
+    dry_run: bool = False,
+    progress: Callable[[str], None] = lambda line: None,
+) -> EnableReport:
+    """Make the log and the triggers of a table again, whatever became of them.
+
+    It is the way on after the source's table was replaced by another one, after triggers were dropped,
+    switched off or altered, and after one side was restored from a backup. The next extraction compares the
+    whole table, so changes that were not captured meanwhile are not lost. Repeated after a stop anywhere, it
+    goes on.
+
+    Args:
+        metastore: where ``table`` is; stays open.
+        table: ``database.table``, for which incremental update is enabled.
+        password: of the source; by default that of the environment.
+        source: see ``extract_update``.
+        dry_run: change nothing; the report has the statements.
+        progress: is called with a line of text for each step.
+
+    Raises:
+        ConfigurationError: incremental update is not enabled, or its method has no objects in the source; or
+            the source is not the one that is allowed.
+        RecordLayoutError: the method cannot follow the source's table any more; the message says why.
+        ConnectionFailedError: the source or the metastore cannot be reached, or refuses a statement.
+    """
+    table = ".".join(split_full_name(table))
+    settings = require_settings(metastore, table, "enabled")
+    if not settings.method.has_log:
+        raise ConfigurationError(
+            f"table {table}: method {settings.method.value} has no objects in the source, so there is "
+            "nothing to "
+            "repair. To compare both tables, disable and discard (hive-mutate update disable --table "
+            f"{table} "
+            "--discard), then enable again"
+        )
+    found = find_mark(metastore, table)
+    extraction = 0 if found is None or found[1] is None else found[1].extraction
+    database = SourceAccess(password=password, source=source).connected(table, settings)
+    try:
+        check_same_source(table, () if found is None else (found[0],), settings)
+        captured = database.describe(settings.source_table)
+        database.check_capture(captured, settings.key, settings.method)
+        objects = database.objects(captured, settings.key, settings.names, settings.method)
+        old = [statement for each in database.made(settings.names) for statement in each.drop]
+        log = objects[0]
+        unknown = tuple(database.unknown_statements(captured.schema, settings.names.log, extraction))
+        objects[0] = SourceObject(log.kind, log.name, (*old, *log.create, *unknown), log.drop)
+        if not dry_run:
+            progress(f"{table}: making {', '.join(f'{each.kind} {each.name}' for each in objects)} again")
+            database.run([statement for each in objects for statement in each.create])
+    finally:
+        database.close()
+    return EnableReport(table, settings, tuple(objects), dry_run)

@@ -1,0 +1,384 @@
+"""LogSource: the keys in the log, and the rows that the table has for them, in one snapshot of the source.
+
+What triggers do not log is found by the fingerprint of the table; then the whole table is compared.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mutation_api.cdc.choice import in_tasks
+from mutation_api.cdc.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
+from mutation_api.cdc.update.database import CapturedTable, SourceDatabase, SourceSnapshot
+from mutation_api.cdc.update.progress_mark import Fingerprint, ProgressMark, Run, ranges_of
+from mutation_api.cdc.update.settings import UpdateSettings
+from mutation_api.cdc.update.source_rows import (
+    Difference,
+    Effect,
+    ReadPlan,
+    SteadySnapshot,
+    check_objects,
+    differences,
+    is_acknowledged,
+    log_is_gone,
+    source_state,
+    steady_snapshot,
+)
+from mutation_api.cdc.update.sql_database import (
+    OPERATION_COLUMN,
+    RANGES_PER_STATEMENT,
+    SEQUENCE_COLUMN,
+    TIME_COLUMN,
+)
+from mutation_api.cdc.update.version_source import RowSpool
+from mutation_api.errors import ConnectionFailedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LogSource", "outstanding"]
+
+_INSERTED, _UNKNOWN = 0, 3
+"""Codes of operations. Unknown: the table was emptied, or the key of a row could not be logged."""
+_CODES = 4
+SAME_TIME_SECONDS = 1e-4
+"""Times of log rows are the same if they differ by less, on their way through a floating-point number."""
+
+
+@dataclass(frozen=True)
+class _Log:
+    """What the log holds: ranges of its numbers, times of its rows, and whether rows are unknown."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+    oldest: float | None = None
+    newest: float = 0.0
+    has_unknown: bool = False
+
+
+@dataclass(frozen=True)
+class _Past:
+    """What both sides know of the last extraction.
+
+    Attributes:
+        mark: Hive's position, None before the first.
+        receipt: number of the last extraction, 0 if there was none.
+        pending: log rows that it applied, and that are still to be removed.
+        is_settled: whether the source knows of it.
+        is_torn: whether the log lacks the newest of ``pending``, or there are none. The source may be
+            restored to a moment shortly before, and may have given their numbers again; the whole table is
+            compared then.
+    """
+
+    mark: ProgressMark | None
+    receipt: int
+    pending: tuple[tuple[int, int], ...] = ()
+    is_settled: bool = True
+    is_torn: bool = False
+
+
+class LogSource:
+    """The changes of one table since the last extraction.
+
+    Args:
+        database: the source.
+        settings: those of the table.
+        target: the table in Hive, for messages.
+        replaces: whether a first copy also deletes rows of the target that the source lacks.
+    """
+
+    def __init__(
+        self, database: SourceDatabase, settings: UpdateSettings, target: str, *, replaces: bool = False
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._target = target
+        self._replaces = replaces
+        self._spool: RowSpool | None = None
+        self._pending: tuple[tuple[int, int], ...] = ()
+        self._extraction = 0
+        self._schema = ""
+        self.differences: tuple[Difference, ...] = ()
+        """What the last read found that triggers do not log."""
+
+    @property
+    def source_id(self) -> str:
+        """Name in the watermarks: the database, and the identifier of the update."""
+        return self._settings.source_id
+
+    def close(self) -> None:
+        """Remove the rows that were kept, and disconnect. May be called twice."""
+        if self._spool is not None:
+            self._spool.close()
+        self._database.close()
+
+    def read(
+        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Batch:
+        """See :class:`~mutation_api.cdc.source.ChangeSource`; tasks read the rows that were kept."""
+        return in_tasks(spark, self.read_local(tables, after))
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; the table is the one of the settings.
+
+        Raises:
+            ConnectionFailedError: the source cannot be reached, or refuses a query.
+            SourcePositionError: source and position do not belong together, since one was restored.
+            RecordLayoutError, RecordValueError: columns or values do not fit the target.
+        """
+        (table,) = tables
+        position = after.get(table.name)
+        mark = None if position is None else ProgressMark.of(position.text)
+        with self._snapshot() as view:
+            self._schema = view.state.table.schema
+            past = self._past(view.snapshot, view.state.table, mark)
+            if past.is_settled:
+                return self._read(view, table, past)
+        # Only after the snapshot, which may hold up a deletion. Torn rows are read with all others.
+        self._delete(() if past.is_torn else past.pending, past.receipt)
+        with self._snapshot() as view:
+            return self._read(view, table, past)
+
+    def _snapshot(self) -> AbstractContextManager[SteadySnapshot]:
+        return steady_snapshot(self._database, self._settings, self._target)
+
+    def _past(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark | None) -> _Past:
+        """Compare both sides' records of the last extraction. Raises SourcePositionError."""
+        receipt, _ = self._ends(snapshot, captured)
+        if mark is None:
+            return _Past(None, receipt or 0)
+        if is_acknowledged(receipt, mark, self._what, self._target):
+            return _Past(mark, mark.extraction)
+        is_torn = not self._has_newest(snapshot, captured, mark)
+        return _Past(mark, mark.extraction, mark.pending, is_settled=False, is_torn=is_torn)
+
+    def _has_newest(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark) -> bool:
+        """Return whether the log still has the newest row of the last extraction; older ones may be removed.
+
+        Without such a row nothing tells a run that was stopped from a source that was restored.
+        """
+        newest = 0.0
+        time = f"MAX({self._database.seconds(TIME_COLUMN)})"
+        for start in range(0, len(mark.pending), RANGES_PER_STATEMENT):
+            some = mark.pending[start : start + RANGES_PER_STATEMENT]
+            among = " OR ".join(f"{SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some)
+            found = snapshot.value(f"SELECT {time} FROM {self._log_name(captured)} WHERE {among}")
+            newest = max(newest, float(found or 0.0))
+        return bool(mark.pending) and abs(newest - mark.newest) < SAME_TIME_SECONDS
+
+    def _read(self, view: SteadySnapshot, table: SourceTable, past: _Past) -> LocalBatch:
+        """Read the log, and the rows that it names; or all rows."""
+        if self._spool is not None:
+            self._spool.close()
+        self._spool = RowSpool()
+        snapshot, mark, now = view.snapshot, past.mark, view.state.fingerprint
+        plan = ReadPlan.of(self._database, view.state.table, table.target, self._settings)
+        seconds = float(snapshot.value(f"SELECT {self._database.now()}"))
+        log = self._read_log(snapshot, plan)
+        self.differences = self._differences(mark, now, log)
+        is_first = mark is None and not (self._settings.is_loaded and not past.receipt)
+        is_compared = past.is_torn or any(each.effect is Effect.COMPARE for each in self.differences)
+        is_copy = is_first or is_compared
+        if is_copy:
+            counts = self._copy(snapshot, plan)
+        else:
+            counts = self._read_changes(snapshot, plan) if log.ranges else Counter()
+            counts["insert"] += self._read_new_partitions(snapshot, plan, self._fingerprint_before(mark), now)
+            if not (log.ranges or self.differences):
+                return LocalBatch((), None)
+        self._pending = log.ranges
+        lag = 0.0 if log.oldest is None else max(0.0, seconds - log.oldest)
+        run = Run(seconds, counts["insert"], counts["update"], counts["delete"], lag)
+        highest = log.ranges[-1][1] if log.ranges else 0
+        before = mark or ProgressMark(past.receipt, "0", seconds)
+        new = before.followed_by(
+            run,
+            settings=self._settings.of_position,
+            position=str(max(highest, before.number)),
+            pending=log.ranges,
+            newest=log.newest,
+            fingerprint=now,
+        )
+        self._extraction = new.extraction
+        replaces = is_compared or (is_first and self._replaces)
+        operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
+        return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
+
+    def _differences(self, mark: ProgressMark | None, now: Fingerprint, log: _Log) -> tuple[Difference, ...]:
+        """What happened since the last extraction, or since the table was enabled, and is not in the log."""
+        before = self._fingerprint_before(mark)
+        found = [] if before is None else differences(before, now, self._settings)
+        if log.has_unknown and before is not None:
+            found.append(Difference("TRUNCATE, a repair, or rows whose key was not logged", Effect.COMPARE))
+        return tuple(found)
+
+    def _fingerprint_before(self, mark: ProgressMark | None) -> Fingerprint | None:
+        if mark is not None:
+            return mark.fingerprint
+        return self._settings.fingerprint
+
+    def has_news(self, mark: ProgressMark) -> bool:
+        """Whether there may be something to extract, asked without a transaction of Hive.
+
+        Raises:
+            SourcePositionError: the source does not know of extractions that Hive has.
+        """
+        state = source_state(self._database, self._settings, self._target)
+        check_objects(self._database, self._settings, self._target, state.table)
+        if state.fingerprint != mark.fingerprint:
+            return True
+        with self._database.snapshot() as snapshot:
+            receipt, highest = self._ends(snapshot, state.table)
+        if (receipt or 0) > mark.extraction:
+            return True  # of an extraction that has committed since the mark was read, or of none
+        is_acknowledged(receipt, mark, self._what, self._target)
+        return highest is not None
+
+    def acknowledge(self) -> int:
+        """Delete the log rows of the last read, which must be committed; returns how many were deleted."""
+        return self._delete(self._pending, self._extraction)
+
+    def _delete(self, ranges: Sequence[tuple[int, int]], extraction: int) -> int:
+        return self._database.delete_from_log(self._schema, self._settings.names.log, ranges, extraction)
+
+    def _ends(self, snapshot: SourceSnapshot, table: CapturedTable) -> tuple[int | None, int | None]:
+        """The receipt of the last extraction, and the greatest number of a log row; None without one.
+
+        Raises SourcePositionError: there is no log.
+        """
+        name = self._settings.names.log
+        statement = f"SELECT MIN({SEQUENCE_COLUMN}), MAX({SEQUENCE_COLUMN}) FROM {self._log_name(table)}"
+        try:
+            ((low, high),) = [row for rows in snapshot.chunks(statement) for row in rows]
+        except ConnectionFailedError as error:
+            if self._database.log_name(self._settings.names):
+                raise
+            raise log_is_gone(self._what, name, self._target) from error
+        receipt = None if low is None or int(low) >= 0 else -int(low)
+        return receipt, None if high is None or int(high) < 0 else int(high)
+
+    @property
+    def _what(self) -> str:
+        return f"source {self._database.source_id}, table {self._settings.source_table}"
+
+    def _log_name(self, table: CapturedTable) -> str:
+        return self._database.quoted(table.schema, self._settings.names.log)
+
+    def _read_log(self, snapshot: SourceSnapshot, plan: ReadPlan) -> _Log:
+        numbers: list[int] = []
+        times: list[float] = []
+        has_unknown = False
+        selected = f"{SEQUENCE_COLUMN}, {self._code(plan)}, {self._database.seconds(TIME_COLUMN)}"
+        among = f"{self._log_name(plan.table)} WHERE {SEQUENCE_COLUMN} > 0"
+        statement = f"SELECT {selected} FROM {among} ORDER BY {SEQUENCE_COLUMN}"
+        for rows in snapshot.chunks(statement):
+            numbers += [int(row[0]) for row in rows]
+            has_unknown |= any(int(row[1]) == _UNKNOWN for row in rows)
+            found = [float(row[2]) for row in rows]
+            times = [min(*times, *found), max(*times, *found)] if len(found) + len(times) > 1 else found
+        return _Log(ranges_of(numbers), times[0], times[-1], has_unknown) if times else _Log()
+
+    def _code(self, plan: ReadPlan) -> str:
+        """The expression of an operation's code. A key that is not logged whole is unknown."""
+        known = " AND ".join(f"{self._database.quoted(c.name)} IS NOT NULL" for c in plan.key)
+        by_letter = f"CASE {OPERATION_COLUMN} WHEN 'I' THEN {_INSERTED} WHEN 'D' THEN 1 WHEN 'U' THEN 2 END"
+        return f"CASE WHEN {known} THEN COALESCE({by_letter}, {_UNKNOWN}) ELSE {_UNKNOWN} END"
+
+    def _copy(self, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
+        """Read the table whole."""
+        assert self._spool is not None
+        count = 0
+        for rows in snapshot.chunks(plan.select_all()):
+            self._spool.add(["insert"] * len(rows), range(count, count + len(rows)), plan.columns_of(rows))
+            count += len(rows)
+        return Counter(insert=count)
+
+    def _read_changes(self, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
+        """Read the keys of the log, and the rows that the table has for them."""
+        assert self._spool is not None
+        counts: Counter[str] = Counter()
+        for rows, operations in self._changed(snapshot, plan):
+            counts.update(operations)
+            kept = [row[3:] for row in rows]
+            self._spool.add(operations, [int(row[0]) for row in rows], plan.columns_of(kept))
+        return counts
+
+    def _read_new_partitions(
+        self, snapshot: SourceSnapshot, plan: ReadPlan, before: Fingerprint | None, now: Fingerprint
+    ) -> int:
+        """Read the rows with which partitions were attached; no trigger saw them."""
+        assert self._spool is not None
+        known = now.partitions if before is None else before.partitions
+        count = 0
+        for partition in now.partitions.keys() - known.keys():
+            name = self._database.partition_rows(plan.table, partition)
+            statement = plan.select_unlogged(name, self._log_name(plan.table)) if name else ""
+            for rows in snapshot.chunks(statement) if statement else ():
+                self._spool.add(
+                    ["insert"] * len(rows), range(count, count + len(rows)), plan.columns_of(rows)
+                )
+                count += len(rows)
+        return count
+
+    def _changed(
+        self, snapshot: SourceSnapshot, plan: ReadPlan
+    ) -> Iterator[tuple[list[Sequence[Any]], list[str]]]:
+        """Rows of the last number, the first operation, whether the key is present, and the values."""
+        for rows in snapshot.chunks(self._select_changed(plan)):
+            found = rows
+            if self._settings.method.is_insert_only:
+                found = [row for row in rows if int(row[2])]  # a row that came and went
+            yield found, [_operation(int(row[1]) % _CODES, is_present=bool(int(row[2]))) for row in found]
+
+    def _select_changed(self, plan: ReadPlan) -> str:
+        database = self._database
+        keys = ", ".join(database.quoted(column.name) for column in plan.key)
+        same = " AND ".join(database.same_key(column, "t", "l") for column in plan.key)
+        present = f"{database.quoted(plan.key[0].name)}"
+        return (
+            f"SELECT l.hm_last, l.hm_first, CASE WHEN t.{present} IS NULL THEN 0 ELSE 1 END, "
+            f"{', '.join(plan.selected('t', 'l'))} FROM (SELECT {keys}, MAX({SEQUENCE_COLUMN}) AS hm_last, "
+            f"MIN({SEQUENCE_COLUMN} * {_CODES} + {self._code(plan)}) AS hm_first FROM "
+            f"{self._log_name(plan.table)} "
+            f"WHERE {SEQUENCE_COLUMN} > 0 GROUP BY {keys}) l LEFT JOIN {plan.table_name} t ON {same}"
+        )
+
+
+def _operation(first: int, *, is_present: bool) -> str:
+    if not is_present:
+        return "delete"
+    return "insert" if first == _INSERTED else "update"
+
+
+def outstanding(
+    database: SourceDatabase, settings: UpdateSettings, target: str, applied: Sequence[tuple[int, int]]
+) -> tuple[int, float]:
+    """Count the changes that wait in the log: their number, and the age of the oldest in seconds.
+
+    Args:
+        database: the source.
+        settings: those of the table.
+        target: the table in Hive, for messages.
+        applied: ranges of log rows that were applied, and may be there after a crash; of very many
+            the first are left out.
+
+    Raises:
+        ConnectionFailedError: the source cannot be reached.
+        SourcePositionError: there is no log.
+    """
+    log = database.log_name(settings.names)
+    if not log:
+        what = f"source {database.source_id}, table {settings.source_table}"
+        raise log_is_gone(what, settings.names.log, target)
+    some = applied[-RANGES_PER_STATEMENT:]
+    left_out = [f"NOT {SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some]
+    waiting = f"{log} WHERE {' AND '.join([f'{SEQUENCE_COLUMN} > 0', *left_out])}"
+    with database.snapshot() as snapshot:
+        count = int(snapshot.value(f"SELECT COUNT(*) FROM {waiting}"))
+        if not count:
+            return 0, 0.0
+        age = f"{database.now()} - {database.seconds(f'MIN({TIME_COLUMN})')}"
+        return count, max(0.0, float(snapshot.value(f"SELECT {age} FROM {waiting}")))

@@ -1,0 +1,263 @@
+"""MySQL and MariaDB as sources.
+
+Dates and times of MySQL and MariaDB, some of which are not dates of Hive.
+
+The server may store a zero month or day, in some modes a day that a month does not have, and the year 0. They
+are refused, NULL if that was chosen, or kept in a string.
+
+MySQL and MariaDB, through PyMySQL; types and their limits are those of
+:mod:`mutation_api.cdc.mysql.column_types`.
+
+Changes are captured by :mod:`~mutation_api.cdc.update.mysql_capture`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pymysql
+from pymysql.cursors import SSCursor
+
+from mutation_api.cdc.mysql.column_types import SourceColumn as MySqlColumn
+from mutation_api.cdc.mysql.column_types import ValueOptions, check_target, family_of
+from mutation_api.cdc.mysql.column_types import to_column as mysql_to_column
+from mutation_api.cdc.update.database import CapturedTable, KeyKind, SourceColumn
+from mutation_api.cdc.update.mysql_capture import SQL_MODE, MySqlCapture
+from mutation_api.cdc.update.sql_database import (
+    DDL_WAIT_SECONDS,
+    OPERATION_COLUMN,
+    RECEIPT,
+    SEQUENCE_COLUMN,
+    without_nul,
+)
+from mutation_api.cdc.update.values import BUCKETS, GrowingColumn, matching, null_advice, seconds_of
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.format.hive_type import HiveType
+
+__all__ = ["MySql", "times_to_column"]
+
+
+_NO_TIME = b"0000-00-00"
+
+
+def times_to_column(
+    column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
+) -> pa.Array:
+    """Convert texts of dates and times.
+
+    Args:
+        column: a column of the type date, datetime or timestamp.
+        target: date, timestamp or string.
+        values: bytes as the server sends them, with the zone UTC.
+        time_zone: the zone of a timestamp's wall clock.
+
+    Raises:
+        RecordValueError: a value is not a date of Hive.
+    """
+    detail: MySqlColumn = column.detail[0]
+    if target.kind == "string":
+        return _as_texts(detail, values, time_zone)
+    try:
+        return _convert(detail, target, values, time_zone)
+    except RecordValueError as error:
+        valid = [_is_valid(detail, target, value, time_zone) for value in values]
+        if column.nulls_invalid:
+            kept = [value if ok else None for value, ok in zip(values, valid, strict=True)]
+            return _convert(detail, target, kept, time_zone)
+        wrong = next((value for value, ok in zip(values, valid, strict=True) if not ok), None)
+        if wrong is None:
+            raise
+        raise RecordValueError(
+            f"column {column.name!r} ({target.text}): {wrong.decode()!r} is not a date of the years 1 to "
+            f"9999{null_advice(column)}"
+        ) from error
+
+
+def _convert(detail: MySqlColumn, target: HiveType, values: Sequence[Any], time_zone: str) -> pa.Array:
+    texts = pa.array(values, pa.binary())
+    found = family_of(detail, detail.name).of_text(detail, texts, ValueOptions(time_zone))
+    return mysql_to_column(detail, target, found)
+
+
+def _is_valid(detail: MySqlColumn, target: HiveType, value: Any, time_zone: str) -> bool:
+    try:
+        _convert(detail, target, [value], time_zone)
+    except RecordValueError:
+        return False
+    return True
+
+
+def _as_texts(detail: MySqlColumn, values: Sequence[Any], time_zone: str) -> pa.Array:
+    """Return the texts of the server; those of instants in the time zone."""
+    texts = pa.array(values, pa.binary()).cast(pa.string())
+    if detail.kind != "timestamp":
+        return texts
+    instants = [None if value is None or value.startswith(_NO_TIME) else value for value in values]
+    of_text = family_of(detail, detail.name).of_text
+    local = of_text(detail, pa.array(instants, pa.binary()), ValueOptions(time_zone)).cast(pa.string())
+    length = len("2024-05-31 12:00:00") + (1 + detail.fraction if detail.fraction else 0)
+    return pc.coalesce(pc.utf8_slice_codeunits(local, 0, length), texts)
+
+
+NET_WRITE_TIMEOUT_SECONDS = 3600
+"""Time that the server waits while we write rows; its default of a minute is short for a busy machine."""
+
+_COLUMNS = """
+SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE,
+       COALESCE(CHARACTER_MAXIMUM_LENGTH, IF(DATA_TYPE = 'bit', NUMERIC_PRECISION, 0)),
+       COALESCE(NUMERIC_PRECISION, 0), COALESCE(NUMERIC_SCALE, 0), COALESCE(DATETIME_PRECISION, 0),
+       CHARACTER_SET_NAME, COLLATION_NAME
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
+_KEYS = """
+SELECT INDEX_NAME, COLUMN_NAME, NULLABLE, SUB_PART FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
+ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"""
+_TABLE = """
+SELECT TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES
+LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
+_COLLATIONS_WITHOUT_PADDING = ("nopad", "0900", "binary")
+"""Parts of names of collations in which 'a' and 'a ' differ."""
+_READING_MODE = "ALLOW_INVALID_DATES"
+"""Mode in which a date of the log is the same date as in the table, even one that does not exist."""
+_GROWING_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
+_TIME_TEXT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?"
+_GROWING_TIMES = ("date", "datetime", "timestamp")
+
+
+class MySql(MySqlCapture):
+    """A database of a MySQL or MariaDB server."""
+
+    kind = "mysql"
+
+    def describe(self, table: str) -> CapturedTable:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        schema, _, name = table.rpartition(".")
+        schema = schema or self.url.database or ""
+        found = self.rows(_TABLE, schema, name)
+        if not found or found[0][0] != "BASE TABLE":
+            what = f"is a {found[0][0]}" if found else "does not exist, or may not be read"
+            raise RecordLayoutError(f"source {self.source_id}: table {schema}.{name} {what}")
+        columns = []
+        for column, kind, text, *numbers, charset, collation in self.rows(_COLUMNS, schema, name):
+            length, precision, scale, fraction = map(int, numbers)
+            detail = MySqlColumn(column, kind.lower(), text, length, precision, scale, fraction, charset)
+            columns.append(SourceColumn(column, text, (detail, collation)))
+        keys: dict[str, list[str]] = {}
+        unusable = set()
+        for index, column, nullable, part in self.rows(_KEYS, schema, name):
+            keys.setdefault(index, []).append(column)
+            if nullable == "YES" or column is None or part is not None:
+                unusable.add(index)
+        usable = tuple(tuple(key) for index, key in keys.items() if index not in unusable)
+        is_transactional = found[0][1] == "YES"
+        return CapturedTable(
+            schema, name, tuple(columns), tuple(keys.get("PRIMARY", ())), usable, is_transactional
+        )
+
+    def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        if not (column.detail[0].kind in _GROWING_TIMES and target.kind == "string"):
+            check_target(column.detail[0], target, table.full_name)
+
+    def quoted(self, *names: str) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return ".".join("`" + without_nul(name).replace("`", "``") + "`" for name in names if name)
+
+    def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return family_of(column.detail[0], column.name).select(self.name_of(column, table))
+
+    def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return family_of(column.detail[0], column.name).select(self.of_log(column, table))
+
+    def key_kind(self, column: SourceColumn) -> KeyKind:
+        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        detail, collation = column.detail
+        pads = not any(word in (collation or "") for word in _COLLATIONS_WITHOUT_PADDING)
+        return KeyKind(
+            ignores_trailing_spaces=detail.kind == "char" or pads, is_instant=detail.kind == "timestamp"
+        )
+
+    def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
+        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        kind, name = column.detail[0].kind, self.name_of(column)
+        if kind in _GROWING_TIMES:
+            return GrowingColumn(
+                name,
+                _bucket,
+                literal=lambda text: f"CAST('{matching(_TIME_TEXT, text)}' AS DATETIME(6))",
+                # A date that does not exist, or with a zero month or day, is not the literal of a time.
+                regular=lambda value: f"CAST({value} AS CHAR) + INTERVAL 0 SECOND IS NOT NULL",
+                lowest=lambda value: f"{value} = '0000-00-00 00:00:00'",
+                lowered=_earlier,
+            )
+        if kind in ("float", "double"):
+            return GrowingColumn(name, _bucket, shown=lambda value: f"{value}*1e0")
+        if kind in _GROWING_NUMBERS:
+            return GrowingColumn(name, _bucket)
+        allowed = ", ".join((*_GROWING_NUMBERS, "float", "double", *_GROWING_TIMES))
+        raise self.refuse_growing(table, column, f"columns of {allowed}")
+
+    def seconds(self, expression: str) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return f"UNIX_TIMESTAMP({expression})"
+
+    def now(self) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return self.seconds("SYSDATE(6)")
+
+    def to_column(
+        self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
+    ) -> pa.Array:
+        """The texts that the server sends, as the target's type."""
+        detail = column.detail[0]
+        if detail.kind in _GROWING_TIMES:
+            return times_to_column(column, target, values, time_zone)
+        texts = pa.array(values, pa.binary())
+        return mysql_to_column(
+            detail, target, family_of(detail, column.name).of_text(detail, texts, ValueOptions(time_zone))
+        )
+
+    def receipt_statement(self, table: str, number: int) -> str:
+        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        into = f"{table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN})"
+        return f"INSERT IGNORE INTO {into} VALUES ({number:d}, {RECEIPT})"
+
+    def streaming_cursor(self, connection: Any) -> Any:
+        """A cursor that gives values as the server sends them, row by row."""
+        return SSCursor(connection)
+
+    def begin_snapshot(self, connection: pymysql.Connection[Any]) -> None:
+        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        connection.decoders = {}
+        connection.use_unicode = False
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION time_zone = '+00:00', sql_mode = '{_READING_MODE}'")
+            cursor.execute(f"SET SESSION net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+    def begin_ddl(self, connection: pymysql.Connection[Any]) -> None:
+        """Each statement is a transaction of its own. Triggers keep the mode in which they are made."""
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET SESSION sql_mode = '{SQL_MODE}'")
+            cursor.execute(f"SET SESSION lock_wait_timeout = {DDL_WAIT_SECONDS}")
+
+    def begin_deletion(self, connection: pymysql.Connection[Any]) -> None:
+        """Without locks on gaps, for which new log rows would wait."""
+        with connection.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+def _bucket(keys: str, column: str) -> str:
+    return f"CRC32(CONCAT_WS('/', {keys}, {column})) & {BUCKETS - 1}"
+
+
+def _earlier(literal: str, overlap: Decimal) -> str:
+    # A time before the first one would be NULL.
+    return f"COALESCE({literal} - INTERVAL {seconds_of(overlap)} SECOND, CAST('0001-01-01' AS DATETIME(6)))"

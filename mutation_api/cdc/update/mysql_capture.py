@@ -1,0 +1,382 @@
+"""Triggers that capture changes in MySQL and MariaDB.
+
+The numbers that InnoDB gives a table and its partitions: TRUNCATE and a rebuild change them.
+
+The engine's catalog has names of files. Each character that is no letter of ASCII, digit or _ stands there
+as @ and four hex digits, or, for letters of some scripts, as @ and two characters. MariaDB has a function for
+such names (CONVERT … USING filename), MySQL has none. But its list of tablespaces has names as SQL has them.
+It has only tables with a file of their own, so it is asked for names that are not ASCII alone.
+
+Sources: MySQL's manual, "Mapping of Identifiers to File Names"; tried on MySQL 9.7.4 and MariaDB 11.4.5.
+
+Foreign keys of MySQL and MariaDB that change rows of their table. Pure.
+
+They are read from SHOW CREATE TABLE, which SELECT on the table suffices for. The catalog
+(REFERENTIAL_CONSTRAINTS) hides all of them from an account that may only read the table.
+
+What captures changes of a table of MySQL or MariaDB: a log, three row triggers, and what they depend on.
+
+INSERT … ON DUPLICATE KEY UPDATE, REPLACE and LOAD DATA fire the triggers, too. No trigger sees what a foreign
+key does (ON DELETE CASCADE, …), so such tables are refused. TRUNCATE, a rebuild and an exchange of partitions
+change the engine's numbers of the table (the account needs PROCESS), and each ALTER the time of creation.
+
+A trigger must not make a statement of the application fail. Keys are logged as bytes of text, which cannot
+overflow, be rounded, or depend on the session: strings byte for byte, since 'a', 'A' and 'a ' may be one key
+here and are three in Hive, and a TIMESTAMP as seconds. If a key column cannot be read since it was renamed,
+the trigger's handler logs that an unknown row changed, and the extraction compares the table.
+
+Source: MariaDB's knowledge base, "Trigger Overview", "DECLARE HANDLER"; tried on MariaDB 11.4.5 and MySQL
+9.7.4.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from mutation_api.cdc.mysql.column_types import SourceColumn as MySqlColumn
+from mutation_api.cdc.update.database import CapturedTable, SourceColumn, SourceObject
+from mutation_api.cdc.update.progress_mark import CaptureMethod, Fingerprint
+from mutation_api.cdc.update.settings import ObjectNames
+from mutation_api.cdc.update.sql_database import OPERATION_COLUMN, SEQUENCE_COLUMN, TIME_COLUMN, SqlDatabase
+from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordLayoutError
+
+__all__ = ["MySqlCapture", "changing_foreign_keys", "engine_numbers"]
+
+
+def engine_numbers(
+    rows: Callable[..., list[Sequence[Any]]], source: str, schema: str, table: str
+) -> dict[str, str]:
+    """Return the numbers by the names of the engine's files.
+
+    Args:
+        rows: asks the server; a statement, and the values of its marks.
+        source: names the server in messages.
+        schema: of the table.
+        table: its name.
+
+    Raises:
+        ConfigurationError: the account may not see them.
+        RecordLayoutError: the engine has no such table.
+    """
+    is_mariadb = "mariadb" in str(rows("SELECT VERSION()")[0][0]).lower()
+    by_tablespace = not is_mariadb and not (schema + table).isascii()
+    if by_tablespace:
+        name = f"{schema}/{table}"
+        where = "INNODB_TABLES t JOIN information_schema.INNODB_TABLESPACES s ON s.SPACE = t.SPACE"
+    else:
+        name = f"{_file_name(rows, schema)}/{_file_name(rows, table)}"
+        where = f"{'INNODB_SYS_TABLES' if is_mariadb else 'INNODB_TABLES'} t"
+    named, wanted = _bytes("s.NAME" if by_tablespace else "t.NAME"), _bytes("%s")
+    statement = (
+        f"SELECT t.NAME, t.TABLE_ID FROM information_schema.{where} WHERE {named} = {wanted} "
+        f"OR LEFT({named}, LENGTH({wanted})) = {wanted} ORDER BY t.TABLE_ID"
+    )
+    partitions = f"{name}#p#"
+    try:
+        found = rows(statement, name, partitions, partitions)
+    except ConnectionFailedError as error:
+        raise ConfigurationError(
+            f"{error}. The account needs the privilege PROCESS: no trigger fires for TRUNCATE, and without "
+            "it none can be noticed"
+        ) from error
+    if not found:
+        advice = (
+            ". A table whose name is not ASCII is found by its own file alone: give it one (ALTER TABLE … "
+            "TABLESPACE innodb_file_per_table), or rename it"
+        )
+        raise RecordLayoutError(
+            f"source {source}: the engine does not know table {name}{advice if by_tablespace else ''}"
+        )
+    return {str(file): str(number) for file, number in found}
+
+
+def _bytes(text: str) -> str:
+    """A name in lower case, since the server may fold it, and as bytes, since its catalog takes ä for a."""
+    return f"CAST(LOWER(CONVERT({text} USING utf8mb4)) AS BINARY)"
+
+
+def _file_name(rows: Callable[..., list[Sequence[Any]]], name: str) -> str:
+    """A name as the engine's catalog has it; one that is not ASCII is asked of MariaDB."""
+    if not name.isascii():
+        ((found,),) = rows("SELECT CAST(CONVERT(%s USING filename) AS BINARY)", name)
+        return bytes(found).decode("ascii")
+    return "".join(c if c.isalnum() or c == "_" else f"@{ord(c):04x}" for c in name)
+
+
+_CONSTRAINT = re.compile(r'^\s+CONSTRAINT [`"](.*?)[`"] FOREIGN KEY (.*)$', re.MULTILINE)
+_NAMES = re.compile(r'`(?:[^`]|``)*`|"(?:[^"]|"")*"')
+_RULE = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)")
+
+
+def changing_foreign_keys(create: str) -> list[tuple[str, str]]:
+    """Return the foreign keys by which a change of another table changes rows, each with its rules.
+
+    Args:
+        create: the text of SHOW CREATE TABLE.
+    """
+    found = [(match[1], _RULE.findall(_NAMES.sub("``", match[2]))) for match in _CONSTRAINT.finditer(create)]
+    return [(name, " ".join(rules)) for name, rules in found if rules]
+
+
+KEY_BYTES_MAX = 3072
+"""Longest key of an index, and so of a column of the log. A longer one is logged as an unknown row."""
+EVENTS = ("INSERT", "UPDATE", "DELETE")
+_ALTERED = """
+SELECT CREATE_TIME, CREATE_TIME >= FROM_UNIXTIME(FLOOR(UNIX_TIMESTAMP(SYSDATE(6)))),
+       1 - MOD(UNIX_TIMESTAMP(SYSDATE(6)), 1)
+FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
+_COLUMN_TEXTS = """
+SELECT COLUMN_NAME, CONCAT_WS(' ', ORDINAL_POSITION, COLUMN_TYPE, COLLATION_NAME, GENERATION_EXPRESSION)
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
+_TRIGGERS = """
+SELECT TRIGGER_NAME, EVENT_OBJECT_TABLE, ACTION_TIMING, EVENT_MANIPULATION, SQL_MODE, CREATED
+FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = %s AND TRIGGER_NAME IN (%s, %s, %s)"""
+_LOG = """
+SELECT COLUMN_NAME, DATA_TYPE FROM information_schema.COLUMNS
+WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
+_MADE_TRIGGERS = """
+SELECT TRIGGER_SCHEMA, TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_NAME IN (%s, %s, %s)"""
+_MADE_LOGS = "SELECT TABLE_SCHEMA FROM information_schema.TABLES WHERE TABLE_NAME = %s"
+_RECEIVER = ("system user", "connecting host")
+"""User and host, in MySQL's list of processes, of what receives the log of another server."""
+SQL_MODE = "STRICT_ALL_TABLES"
+"""Mode in which triggers are made, and then run: a key that does not fit is an error, never cut."""
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+
+
+class MySqlCapture(SqlDatabase):
+    """The part of :class:`~mutation_api.cdc.update.mysql.MySql` that captures changes."""
+
+    def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        if not table.detail:
+            raise RecordLayoutError(
+                f"source table {table.full_name}: its engine has no transactions, so no snapshot of it is "
+                "consistent; "
+                "convert it (ALTER TABLE … ENGINE=InnoDB)"
+            )
+        self._numbers(table)
+        if method.has_log:
+            self._check_triggers_fire()
+        if method.is_insert_only:
+            return
+        ((_, create),) = self.rows(f"SHOW CREATE TABLE {self.quoted(table.schema, table.name)}")
+        for name, rules in changing_foreign_keys(str(create)):
+            raise RecordLayoutError(
+                f"source table {table.full_name}: foreign key {name} changes its rows ({rules}), and no "
+                f"trigger of {self.kind} sees that; let the application change the rows, with RESTRICT"
+            )
+
+    def _check_triggers_fire(self) -> None:
+        """Refuse a replica: rows that it applies fire no triggers. Raises ConfigurationError.
+
+        Source: MySQL's manual, "Replication and Triggers"; MariaDB's, "slave_run_triggers_for_rbr".
+        """
+        settings = self.rows("SHOW GLOBAL VARIABLES LIKE 'slave_run_triggers_for_rbr'")
+        running = self.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # of MariaDB
+        if running:
+            fires = {str(value) for _, value in settings} & {"YES", "LOGGING", "ENFORCE"}
+            applies = int(running[0][1]) > 0 and not fires
+        else:
+            applies = any(row[1:3] == _RECEIVER for row in map(tuple, self.rows("SHOW PROCESSLIST")))
+        if applies:
+            raise ConfigurationError(
+                f"source {self.source_id} is a replica, and rows of another server fire no triggers: their "
+                "changes would be missed. Follow the server that they come from, or take another method "
+                "(binlog, row-version); MariaDB fires them with slave_run_triggers_for_rbr=YES"
+            )
+
+    def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
+        """The engine's numbers, times of the last ALTER and of CREATE TRIGGER, and the columns' definitions.
+
+        The time of the last ALTER has whole seconds, so a second that has not ended is waited for. Neither
+        server changes it when it truncates, so that alone is no sign.
+        """
+        while True:
+            ((altered, is_now, seconds_left),) = self.rows(_ALTERED, table.schema, table.name)
+            if not is_now:
+                break
+            time.sleep(float(seconds_left))
+        columns = {str(name): str(text) for name, text in self.rows(_COLUMN_TEXTS, table.schema, table.name)}
+        capture = {}
+        if names is not None:
+            for name, *_, created in self.rows(_TRIGGERS, table.schema, *_trigger_names(names)):
+                capture[f"trigger {name}"] = str(created)
+        return Fingerprint(f"altered {altered}", columns, self._numbers(table), capture)
+
+    def _numbers(self, table: CapturedTable) -> dict[str, str]:
+        return engine_numbers(self.rows, self.source_id, table.schema, table.name)
+
+    def objects(
+        self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
+    ) -> list[SourceObject]:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        columns = [table.column(name) for name in key]
+        log = self.quoted(table.schema, names.log)
+        # Sixteen columns of an index's longest key just fit into a row.
+        kind = f"VARBINARY({KEY_BYTES_MAX})" if len(columns) <= 16 else "LONGBLOB"
+        made = ", ".join(f"{self.quoted(c.name)} {kind}" for c in columns)
+        create = (
+            f"CREATE TABLE IF NOT EXISTS {log} ({SEQUENCE_COLUMN} BIGINT NOT NULL AUTO_INCREMENT PRIMARY "
+            "KEY, "
+            f"{OPERATION_COLUMN} CHAR(1) CHARACTER SET ascii NOT NULL, "
+            f"{TIME_COLUMN} TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), {made}) ENGINE=InnoDB"
+        )
+        drop = f"DROP TABLE IF EXISTS {log}"
+        # Triggers run with this account's rights: without them, the application's own writes would fail.
+        probes = (
+            f"INSERT INTO {log} ({OPERATION_COLUMN}) SELECT {OPERATION_COLUMN} FROM {log} WHERE 1 = 0",
+            f"DELETE FROM {log} WHERE 1 = 0",
+        )
+        made_objects = [
+            SourceObject("changelog table", f"{table.schema}.{names.log}", (create, *probes), (drop,))
+        ]
+        for event in EVENTS[:1] if method.is_insert_only else EVENTS:
+            made_objects.append(self._trigger(table, columns, names, event))
+        return made_objects
+
+    def _trigger(
+        self, table: CapturedTable, columns: Sequence[SourceColumn], names: ObjectNames, event: str
+    ) -> SourceObject:
+        short = f"{names.capture}_{event.lower()}"
+        name = self.quoted(table.schema, short)
+        drop = f"DROP TRIGGER IF EXISTS {name}"
+        source = self.quoted(table.schema, table.name)
+        body = self._body(table.schema, columns, names, event)
+        create = f"CREATE TRIGGER {name} AFTER {event} ON {source} FOR EACH ROW {body}"
+        return SourceObject("trigger", f"{table.schema}.{short}", (drop, create), (drop,))
+
+    def _body(self, schema: str, columns: Sequence[SourceColumn], names: ObjectNames, event: str) -> str:
+        """The statement of a trigger.
+
+        The outer handler logs an unknown row. The inner one takes a log that is gone or has other columns,
+        which the next extraction reports; any other error is the application's, as a full disk is.
+        """
+        log = self.quoted(schema, names.log)
+        keys = ", ".join(self.quoted(c.name) for c in columns)
+        insert = f"INSERT INTO {log} ({OPERATION_COLUMN}, {keys}) VALUES"
+        new, old = (", ".join(_logged(c, self.name_of(c, word)) for c in columns) for word in ("NEW", "OLD"))
+        same = " AND ".join(
+            f"{_logged(c, self.name_of(c, 'OLD'))} <=> {_logged(c, self.name_of(c, 'NEW'))}" for c in columns
+        )
+        statement = {
+            "INSERT": f"{insert} ('I', {new});",
+            "DELETE": f"{insert} ('D', {old});",
+            "UPDATE": (
+                f"IF {same} THEN {insert} ('U', {new}); ELSE {insert} ('D', {old}), ('I', {new}); END IF;"
+            ),
+        }[event]
+        return (
+            "BEGIN DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN DECLARE EXIT HANDLER FOR SQLSTATE '42S02', "
+            f"SQLSTATE '42S22' BEGIN END; INSERT INTO {log} ({OPERATION_COLUMN}) VALUES ('X'); END; "
+            f"{statement} END"
+        )
+
+    def flaws(
+        self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
+    ) -> list[str]:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return [*self._flaws_of_log(table, key, names), *self._flaws_of_triggers(table, key, names, method)]
+
+    def _flaws_of_log(self, table: CapturedTable, key: Sequence[str], names: ObjectNames) -> Iterator[str]:
+        found = {str(name): str(kind).lower() for name, kind in self.rows(_LOG, table.schema, names.log)}
+        keys = {name: kind for name, kind in found.items() if not name.startswith("hm_")}
+        # Without a log, the receipt is what is missing; it is looked for where positions are compared.
+        if found and (list(keys) != list(key) or not set(keys.values()) <= {"varbinary", "longblob"}):
+            yield (
+                f"table {names.log} has the columns {', '.join(found)}, expected the key {', '.join(key)} "
+                "as bytes"
+            )
+
+    def _flaws_of_triggers(
+        self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
+    ) -> Iterator[str]:
+        columns = [table.column(name) for name in key]
+        found = {row[0]: row[1:] for row in self.rows(_TRIGGERS, table.schema, *_trigger_names(names))}
+        for event in EVENTS[:1] if method.is_insert_only else EVENTS:
+            name = f"{names.capture}_{event.lower()}"
+            if name not in found:
+                yield f"table {table.full_name} has no trigger {name}"
+                continue
+            place, timing, fired_by, mode, _ = found[name]
+            if place.lower() != table.name.lower():
+                yield f"trigger {name} belongs to table {place}, which has taken the place of {table.name}"
+            elif (timing, fired_by, mode) != ("AFTER", event, SQL_MODE) or not self._statement_of_trigger(
+                table.schema, name
+            ).endswith(f" FOR EACH ROW {self._body(table.schema, columns, names, event)}"):
+                yield f"trigger {name} is not the one that enable makes for this key"
+
+    def _statement_of_trigger(self, schema: str, name: str) -> str:
+        """The CREATE TRIGGER as it was given. MySQL's catalog doubles a ` of a name, and drops escapes."""
+        ((_, _, statement, *_),) = self.rows(f"SHOW CREATE TRIGGER {self.quoted(schema, name)}")
+        return str(statement)
+
+    def made(self, names: ObjectNames) -> list[SourceObject]:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        found = []
+        for schema, name in self.rows(_MADE_TRIGGERS, *_trigger_names(names)):
+            drop = f"DROP TRIGGER IF EXISTS {self.quoted(schema, name)}"
+            found.append(SourceObject("trigger", f"{schema}.{name}", (), (drop,)))
+        return [*found, *self.made_logs(names)]
+
+    def log_schemas(self, names: ObjectNames) -> list[str]:
+        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        return [schema for (schema,) in self.rows(_MADE_LOGS, names.log)]
+
+    def of_log(self, column: SourceColumn, log: str) -> str:
+        """A key column of the log, as a value of the column's type."""
+        value, detail = self.name_of(column, log), column.detail[0]
+        if detail.charset is not None:
+            return f"CONVERT({value} USING {detail.charset})"
+        if detail.kind in ("float", "double"):
+            return f"({value} + 0e0)"
+        if detail.kind == "timestamp":
+            return f"FROM_UNIXTIME(CAST({value} AS DECIMAL(20,6)))"
+        found = _cast_of(detail)
+        return f"CAST({value} AS {found})" if found else value
+
+    def same_key(self, column: SourceColumn, table: str, log: str) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        ours, theirs = self.name_of(column, table), self.of_log(column, log)
+        detail, collation = column.detail
+        if detail.charset is None:
+            return f"{ours} = {theirs}"
+        return (
+            f"{ours} = {theirs} COLLATE {collation} AND CAST({ours} AS BINARY) = {self.name_of(column, log)}"
+        )
+
+
+def _trigger_names(names: ObjectNames) -> list[str]:
+    return [f"{names.capture}_{event.lower()}" for event in EVENTS]
+
+
+def _logged(column: SourceColumn, value: str) -> str:
+    """The bytes that are logged for a value of a key column."""
+    detail: MySqlColumn = column.detail[0]
+    if detail.charset is not None:
+        return f"CAST({value} AS BINARY)"
+    if detail.kind in ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"):
+        return value
+    if detail.kind == "timestamp":
+        return f"CAST(UNIX_TIMESTAMP({value}) AS CHAR)"
+    if detail.kind in ("float", "double"):
+        # Stored as it is: MySQL's CAST and CONCAT cut the digits of a text that has more than 22 characters.
+        return f"{value} + 0e0"
+    return f"CAST({value} + 0 AS CHAR)" if detail.kind == "bit" else f"CAST({value} AS CHAR)"
+
+
+def _cast_of(detail: MySqlColumn) -> str:
+    """The type, in a CAST, that gives back what :func:`_logged` logged; '' for bytes."""
+    if detail.kind in _INTEGERS:
+        return "UNSIGNED" if "unsigned" in detail.type_text.lower() else "SIGNED"
+    if detail.kind in ("bit", "year"):
+        return "UNSIGNED"
+    if detail.kind == "decimal":
+        return f"DECIMAL({detail.precision},{detail.scale})"
+    if detail.kind in ("datetime", "time"):
+        return f"{detail.kind.upper()}({detail.fraction})"
+    return "DATE" if detail.kind == "date" else ""

@@ -1,0 +1,436 @@
+"""SqlDatabase: what databases behind SQLAlchemy have in common; a subclass knows the statements of one."""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import sqlalchemy
+from sqlalchemy.engine import URL, Engine
+
+from mutation_api.cdc.update.database import (
+    PASSWORD_VARIABLE,
+    CapturedTable,
+    KeyKind,
+    SourceColumn,
+    SourceObject,
+    SourceSnapshot,
+    check_key,
+)
+from mutation_api.cdc.update.progress_mark import CaptureMethod
+from mutation_api.cdc.update.settings import ObjectNames, UpdateSettings
+from mutation_api.cdc.update.values import BUCKETS, GrowingColumn
+from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordValueError
+from mutation_api.format.hive_type import HiveType
+
+__all__ = [
+    "OPERATION_COLUMN",
+    "RANGES_PER_STATEMENT",
+    "RECEIPT",
+    "SEQUENCE_COLUMN",
+    "TIME_COLUMN",
+    "CursorSnapshot",
+    "SqlDatabase",
+    "without_nul",
+]
+
+SEQUENCE_COLUMN, OPERATION_COLUMN, TIME_COLUMN = "hm_sequence", "hm_operation", "hm_at"
+"""Columns of a log table, before the key's."""
+RECEIPT = "'E'"
+"""Operation of the row that has the number of the last extraction, as SQL."""
+
+UNKNOWN = "'X'"
+"""Operation of a row that says that any row may have changed, as SQL."""
+
+_ABOUT_PASSWORD = re.compile("password|authentication failed", re.IGNORECASE)
+_NOT_UTF8 = re.compile("could not decode to utf-8|invalid byte sequence for encoding", re.IGNORECASE)
+"""What SQLite and PostgreSQL say of it."""
+
+ROWS_PER_CHUNK = 10_000
+RANGES_PER_STATEMENT = 200
+"""Ranges of log rows that one statement deletes."""
+NUMBERS_PER_STATEMENT = 100_000
+"""Log rows that one statement deletes, at most: a short transaction."""
+DDL_WAIT_SECONDS = 20
+"""Longest wait of our statements for a lock on a table that applications use; they queue behind us meanwhile.
+"""
+
+
+class CursorSnapshot:
+    """A :class:`~mutation_api.cdc.update.database.SourceSnapshot` on a connection of the DB-API."""
+
+    def __init__(self, connection: Any, database: SqlDatabase) -> None:
+        self._connection = connection
+        self._database = database
+        self._reading: list[Any] = []
+
+    def value(self, statement: str) -> Any:
+        """See :class:`~mutation_api.cdc.update.database.SourceSnapshot`."""
+        with self._database.errors(), closing(self._connection.cursor()) as cursor:
+            cursor.execute(statement)
+            row = cursor.fetchone()
+        return None if row is None else row[0]
+
+    def chunks(self, statement: str) -> Iterator[list[Sequence[Any]]]:
+        """See :class:`~mutation_api.cdc.update.database.SourceSnapshot`."""
+        with self._database.errors():
+            cursor = self._database.streaming_cursor(self._connection)
+            self._reading.append(cursor)
+            cursor.execute(statement)
+            while rows := cursor.fetchmany(ROWS_PER_CHUNK):
+                yield list(rows)
+            self._reading.remove(cursor)
+            cursor.close()
+
+    def close(self) -> None:
+        """Close the cursors of queries whose rows were not all read."""
+        while self._reading:
+            with suppress(self._database.driver_error):
+                self._reading.pop().close()
+
+
+class SqlDatabase(abc.ABC):
+    """A :class:`~mutation_api.cdc.update.database.SourceDatabase` that SQLAlchemy reaches."""
+
+    kind: ClassVar[str]
+    connection_options: ClassVar[Mapping[str, str]] = {}
+    """Options of the driver's connections."""
+    knows_bound: ClassVar[bool] = False
+    """Whether no value of a growing column appears below the greatest one that a snapshot has."""
+
+    def __init__(self, url: URL) -> None:
+        """Name the database; nothing is connected yet."""
+        self.url = url
+        self._engine: Engine = sqlalchemy.create_engine(
+            url, poolclass=sqlalchemy.pool.NullPool, connect_args=dict(self.connection_options)
+        )
+        self._catalog: sqlalchemy.pool.PoolProxiedConnection | None = None
+
+    @property
+    def source_id(self) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        port = f":{self.url.port}" if self.url.port else ""
+        return f"{self.kind}:{self.url.host or ''}{port}/{self.url.database}"
+
+    def close(self) -> None:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        self._forget_catalog()
+        self._engine.dispose()
+
+    @property
+    def driver_error(self) -> type[Exception]:
+        """The class of the driver's errors."""
+        found: type[Exception] = self._engine.dialect.loaded_dbapi.Error
+        return found
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Errors of the driver as ours."""
+        try:
+            yield
+        except (self.driver_error, sqlalchemy.exc.SQLAlchemyError) as error:
+            line = _first_line(error)
+            if _NOT_UTF8.search(line):
+                raise RecordValueError(
+                    f"source {self.source_id}: a text is not valid UTF-8: {line}. Correct it in the "
+                    "source, or leave the column out (hive-mutate update enable … --ignore-column)"
+                ) from error
+            raise ConnectionFailedError(
+                f"source {self.source_id}: {self._about_password(line)}{line}"
+            ) from error
+
+    def _about_password(self, line: str) -> str:
+        """Where the password comes from, if a driver's error is about it; else nothing."""
+        if not _ABOUT_PASSWORD.search(line):
+            return ""
+        what = (
+            "the database refused the account or its password"
+            if self.url.password
+            else "no password was given"
+        )
+        return f"{what} (the environment variable {PASSWORD_VARIABLE}, in Python password=…): "
+
+    @contextmanager
+    def connected(self) -> Iterator[Any]:
+        """A connection of the driver, rolled back and closed after the block."""
+        with self.errors():
+            pooled = self._connected()
+        try:
+            yield pooled.driver_connection
+        finally:
+            pooled.close()
+
+    def _connected(self) -> sqlalchemy.pool.PoolProxiedConnection:
+        """A connection.
+
+        Raises ConnectionFailedError: a file that an option names is missing, or the driver lacks a module.
+        """
+        try:
+            return self._engine.raw_connection()
+        except (OSError, ValueError, TypeError, RuntimeError) as error:
+            raise ConnectionFailedError(f"source {self.source_id}: {_first_line(error)}") from error
+
+    def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
+        """The rows of a query of the catalog, in a transaction of its own."""
+        with self.errors():
+            if self._catalog is None:
+                self._catalog = self._connected()
+                self.begin_catalog(self._catalog.driver_connection)
+            connection: Any = self._catalog.driver_connection
+            try:
+                cursor = connection.cursor()
+                cursor.execute(statement, *([values] if values else []))
+                found = list(cursor.fetchall())
+                cursor.close()
+                connection.rollback()
+            except BaseException:
+                self._forget_catalog()
+                raise
+        return found
+
+    def _forget_catalog(self) -> None:
+        if self._catalog is not None:
+            self._catalog.invalidate()
+            self._catalog = None
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SourceSnapshot]:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        with self.connected() as connection:
+            with self.errors():
+                self.begin_snapshot(connection)
+            view = CursorSnapshot(connection, self)
+            try:
+                yield view
+            finally:
+                view.close()
+
+    def delete_from_log(
+        self, schema: str, log: str, sequences: Sequence[tuple[int, int]], extraction: int
+    ) -> int:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        table = self.quoted(schema, log)
+        deleted = 0
+        with self.connected() as connection, self.errors():
+            self.begin_deletion(connection)
+            cursor = connection.cursor()
+            cursor.execute(self.receipt_statement(table, -extraction))
+            # By its number: a range would wait for the log row of an open transaction behind it (InnoDB).
+            cursor.execute(f"DELETE FROM {table} WHERE {SEQUENCE_COLUMN} = {1 - extraction}")
+            cursor.close()
+            connection.commit()
+            for some in _portions(sequences):
+                ranges = " OR ".join(f"{SEQUENCE_COLUMN} BETWEEN {low} AND {high}" for low, high in some)
+                cursor = connection.cursor()
+                cursor.execute(f"DELETE FROM {table} WHERE {ranges}")
+                deleted += int(cursor.rowcount)
+                cursor.close()
+                connection.commit()
+        return deleted
+
+    @abc.abstractmethod
+    def log_schemas(self, names: ObjectNames) -> list[str]:
+        """Return the schemas that have the log of these names: one, or none."""
+
+    def log_name(self, names: ObjectNames) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return next((self.quoted(schema, names.log) for schema in self.log_schemas(names)), "")
+
+    def made_logs(self, names: ObjectNames) -> list[SourceObject]:
+        """Return the log as an object that can be removed."""
+        return [
+            SourceObject(
+                "changelog table",
+                f"{schema}.{names.log}".lstrip("."),
+                (),
+                (f"DROP TABLE IF EXISTS {self.quoted(schema, names.log)}",),
+            )
+            for schema in self.log_schemas(names)
+        ]
+
+    def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        table = self.quoted(schema, log)
+        receipt = [self.receipt_statement(table, -extraction)] if extraction else []
+        return [
+            f"DELETE FROM {table} WHERE {SEQUENCE_COLUMN} < 0",
+            *receipt,
+            f"INSERT INTO {table} ({OPERATION_COLUMN}) VALUES ({UNKNOWN})",
+        ]
+
+    @abc.abstractmethod
+    def receipt_statement(self, table: str, number: int) -> str:
+        """The statement that adds a row of operation RECEIPT with a number to a log, unless it is there."""
+
+    def only_grows(self, settings: UpdateSettings) -> bool:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return False
+
+    def run(self, statements: Sequence[str]) -> None:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        with self.connected() as connection, self.errors():
+            self.begin_ddl(connection)
+            for statement in statements:
+                cursor = connection.cursor()
+                cursor.execute(statement)
+                cursor.close()
+            connection.commit()
+
+    def quoted(self, *names: str) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return ".".join('"' + without_nul(name).replace('"', '""') + '"' for name in names if name)
+
+    def partition_rows(self, table: CapturedTable, partition: str) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return ""
+
+    def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return self.name_of(column, table)
+
+    def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return self.selected(column, time_zone, table)
+
+    def name_of(self, column: SourceColumn, table: str = "") -> str:
+        """The quoted name of a column; ``table``: an alias, or a word such as NEW."""
+        prefix = f"{table}." if table else ""
+        return prefix + self.quoted(column.name)
+
+    def streaming_cursor(self, connection: Any) -> Any:
+        """A cursor that does not hold all rows of its query."""
+        return connection.cursor()
+
+    def begin_catalog(self, connection: Any) -> None:  # noqa: B027
+        """Prepare the connection that reads the catalog; nothing to do for most."""
+
+    def begin_deletion(self, connection: Any) -> None:  # noqa: B027
+        """Prepare a connection that deletes log rows; nothing to do for most."""
+
+    def check_key(self, table: CapturedTable, column: SourceColumn, target: HiveType, time_zone: str) -> None:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        check_key(table, column, target, self.key_kind(column), time_zone)
+
+    def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:  # noqa: B027
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`; instants come in UTC from most."""
+
+    def key_kind(self, column: SourceColumn) -> KeyKind:
+        """Return what a key column distinguishes."""
+        return KeyKind()
+
+    def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:  # noqa: B027
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`; the server refuses in time."""
+
+    def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
+        """Without a bound of the database's own, the user answers for an overlap."""
+        growing = self._growing(table, column)
+        if overlap is not None:
+            growing.lowered(growing.name, overlap)  # refuses what is too long
+        if overlap is None and not self.knows_bound:
+            raise ConfigurationError(
+                f"{self.kind} does not tell which values of {column} may still appear, since a value may "
+                "be given long "
+                "before its transaction commits. Use the method changelog, or give an overlap: how far "
+                "below its greatest "
+                "value the column is read again, which must be longer than any transaction takes"
+            )
+
+    def version_bound(
+        self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, before: str
+    ) -> tuple[str, bool]:
+        """Return the greatest value that the snapshot has; rows that have the same are read again."""
+        statement = self._growing(table, settings.version_column).greatest(self._table_name(table), before)
+        ((greatest, is_below),) = [row for rows in snapshot.chunks(statement) for row in rows]
+        return "" if greatest is None else _text(greatest), bool(int(is_below))
+
+    def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        if not bound:
+            return ""
+        return self._growing(table, settings.version_column).from_bound(bound, settings.overlap)
+
+    def counts_below(
+        self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, bounds: Sequence[str]
+    ) -> list[tuple[int, ...]]:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        column = self._growing(table, settings.version_column)
+        keys = [self.name_of(table.column(name)) for name in settings.key]
+        statement = column.counts_below(self._table_name(table), keys, bounds, settings.overlap)
+        counts = [[0] * BUCKETS for _ in bounds]
+        for rows in snapshot.chunks(statement):
+            for bucket, *numbers in rows:
+                for count, number in zip(counts, numbers, strict=True):
+                    count[int(bucket)] = int(number)
+        return [tuple(count) for count in counts]
+
+    def is_verifiable(self, settings: UpdateSettings) -> bool:
+        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        return not self.only_grows(settings)
+
+    def _growing(self, table: CapturedTable, column: str) -> GrowingColumn:
+        names = {each.name.lower() for each in table.columns}
+        if column.lower() not in names:
+            raise ConfigurationError(
+                f"source table {table.full_name} has no column {column}, by which its rows are read. If it "
+                "was renamed, disable incremental update (--discard) and enable it with the new name"
+            )
+        return self.growing_column(table, table.column(column))
+
+    def _table_name(self, table: CapturedTable) -> str:
+        return self.quoted(table.schema, table.name)
+
+    @abc.abstractmethod
+    def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
+        """Return the SQL of a growing column. Raises ConfigurationError: its type has no order to grow in."""
+
+    def refuse_growing(self, table: CapturedTable, column: SourceColumn, allowed: str) -> ConfigurationError:
+        """Return the error for a column that cannot be a version column."""
+        return ConfigurationError(
+            f"source table {table.full_name}: column {column.name} ({column.type_text}) cannot be the "
+            f"version column: only {allowed} can. Use another column, or the method changelog"
+        )
+
+    @abc.abstractmethod
+    def begin_snapshot(self, connection: Any) -> None:
+        """Begin a read-only transaction that sees one state of the database."""
+
+    @abc.abstractmethod
+    def begin_ddl(self, connection: Any) -> None:
+        """Prepare a connection that changes objects: bound its waits."""
+
+
+def without_nul(text: str) -> str:
+    """Return a text that a statement may hold. Raises ConfigurationError: it has a NUL or a surrogate."""
+    if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ConfigurationError(
+            f"{text!r} cannot be a name or a text of the source: it has a NUL or a surrogate"
+        )
+    return text
+
+
+def _portions(ranges: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """The ranges, cut so that a statement deletes a bounded number of rows."""
+    portion: list[tuple[int, int]] = []
+    count = 0
+    for first, last in ranges:
+        for low in range(first, last + 1, NUMBERS_PER_STATEMENT):
+            high = min(last, low + NUMBERS_PER_STATEMENT - 1)
+            portion.append((low, high))
+            count += high - low + 1
+            if len(portion) == RANGES_PER_STATEMENT or count >= NUMBERS_PER_STATEMENT:
+                yield portion
+                portion, count = [], 0
+    if portion:
+        yield portion
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]

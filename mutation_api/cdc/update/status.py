@@ -1,0 +1,392 @@
+"""The status of incremental updates, as data and as a string.
+
+waiting_changes: what the source has captured and no extraction has applied yet.
+
+update_status: everything that is known about a table that follows a source, asked of both sides.
+
+The status of a table as text, with the sections of the document, and as JSON.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from metastore_client.client import MetastoreClient
+from metastore_client.hive_site import parse_duration_seconds
+from metastore_client.model import CompactionInfo, LockInfo, LockState, TxnInfo, TxnState
+from mutation_api.cdc.update.database import SourceDatabase
+from mutation_api.cdc.update.log_source import outstanding
+from mutation_api.cdc.update.progress_mark import ProgressMark
+from mutation_api.cdc.update.settings import (
+    UpdateSettings,
+    find_mark,
+    get_table,
+    require_settings,
+    watermark_table_of,
+)
+from mutation_api.cdc.update.source_rows import check_objects, differences, source_state
+from mutation_api.cdc.update.sources import SourceAccess, check_same_settings, check_same_source
+from mutation_api.cdc.watermark import Watermark
+from mutation_api.errors import ConfigurationError, LockNotAcquiredError, MutationError
+from mutation_api.format.printable import one_line
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.transaction.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT
+from mutation_api.upkeep.compact import read_sizes
+from mutation_api.upkeep.compaction_rules import DeltaSizes, FileSizes
+
+__all__ = [
+    "UpdateStatus",
+    "Waiting",
+    "shown_time",
+    "status_dict",
+    "status_text",
+    "update_status",
+    "waiting_changes",
+]
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """``count``: changes that wait. ``age_seconds``: age of the oldest; this is the lag of the target."""
+
+    count: int
+    age_seconds: float
+
+
+def waiting_changes(
+    metastore: MetastoreClient, database: SourceDatabase, table: str, settings: UpdateSettings
+) -> Waiting:
+    """Ask the source.
+
+    Log rows that were applied by an extraction which was killed before it removed them do not count.
+
+    Raises:
+        ConfigurationError: the method has no log.
+        ConnectionFailedError: the source cannot be reached.
+        SourcePositionError: the source has no log any more.
+    """
+    if not settings.method.has_log:
+        raise ConfigurationError(
+            f"method {settings.method.value} has no log that could be counted; a dry run of an extraction "
+            "tells"
+        )
+    found = find_mark(metastore, table)
+    applied = () if found is None or found[1] is None else found[1].pending
+    return Waiting(*outstanding(database, settings, table, applied))
+
+
+LOCK_SECONDS = 2.0
+"""How long the status waits for who has the table for himself."""
+
+
+@dataclass(frozen=True)
+class UpdateStatus:
+    """The state of one table.
+
+    Attributes:
+        table: ``database.table``.
+        location: its directory.
+        settings: what ``enable`` decided.
+        watermark: the last commit of an extraction, None before the first.
+        mark: what it says, None for the binary log.
+        waiting: what waits in the source; None if the source could not be asked.
+        source_error: why it could not, or why it does not capture changes.
+        differences: what happened at the source that is not captured, and what the next extraction does.
+        objects: (kind, name) of what was made in the source, and of the watermark table.
+        sizes: deltas and bases by partition; empty if they could not be read.
+        sizes_error: why not: somebody has the table for himself.
+        compactions: those of the table that the server remembers, newest first.
+        waiting_locks: locks on the table that others hold up.
+        dead_txns: transactions without a sign of life for longer than the server's limit.
+        at: seconds since 1970.
+    """
+
+    table: str
+    location: str
+    settings: UpdateSettings
+    watermark: Watermark | None
+    mark: ProgressMark | None
+    waiting: Waiting | None
+    source_error: str
+    differences: tuple[str, ...]
+    objects: tuple[tuple[str, str], ...]
+    sizes: tuple[DeltaSizes, ...]
+    sizes_error: str
+    compactions: tuple[CompactionInfo, ...]
+    waiting_locks: tuple[LockInfo, ...]
+    dead_txns: tuple[TxnInfo, ...]
+    at: float
+
+    @property
+    def active_compactions(self) -> list[CompactionInfo]:
+        """Those that are queued or run."""
+        return [each for each in self.compactions if each.state in ("initiated", "working")]
+
+    @property
+    def last_completed(self) -> CompactionInfo | None:
+        """The last compaction that was completed."""
+        done = ("succeeded", "ready for cleaning")
+        return next((each for each in self.compactions if each.state in done), None)
+
+
+def update_status(
+    metastore: MetastoreClient, table: str, *, password: str | None = None, source: str | None = None
+) -> UpdateStatus:
+    """Look at both sides; a source that does not answer is reported, not raised, and so is a table that
+    somebody has locked for himself: its status is asked for just then.
+
+    Args:
+        metastore: where the table is; stays open.
+        table: ``database.table``.
+        password: of the source; by default that of the environment.
+        source: see ``extract_update``.
+
+    Raises:
+        ConfigurationError: incremental update is not enabled.
+        ConnectionFailedError, TransactionError: the metastore could not be asked.
+    """
+    table = ".".join(split_full_name(table))
+    settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
+    found = find_mark(metastore, table)
+    access = SourceAccess(password=password, source=source)
+    answer = _ask_source(metastore, table, settings, found, access)
+    objects = answer.objects
+    if found is not None:
+        objects = (*objects, ("watermark table", watermark_table_of(table)))
+    with metastore_errors_as_ours(f"could not ask for the state of table {table}"):
+        compactions = _compactions(metastore, table)
+        locks = metastore.show_locks(*split_full_name(table))
+        dead = _dead(metastore, time.time())
+    sizes, sizes_error = _sizes(metastore, table)  # last, since it asks for a lock of its own
+    return UpdateStatus(
+        table,
+        get_table(metastore, table).location,
+        settings,
+        None if found is None else found[0],
+        None if found is None else found[1],
+        answer.waiting,
+        answer.error,
+        answer.differences,
+        objects,
+        sizes,
+        sizes_error,
+        tuple(compactions),
+        tuple(each for each in locks if each.state is LockState.WAITING),
+        tuple(dead),
+        time.time(),
+    )
+
+
+@dataclass
+class _SourceAnswer:
+    """What the source says, as far as it could be asked."""
+
+    waiting: Waiting | None = None
+    objects: tuple[tuple[str, str], ...] = ()
+    differences: tuple[str, ...] = ()
+    error: str = ""
+
+
+def _ask_source(
+    metastore: MetastoreClient,
+    table: str,
+    settings: UpdateSettings,
+    found: tuple[Watermark, ProgressMark | None] | None,
+    access: SourceAccess,
+) -> _SourceAnswer:
+    answer = _SourceAnswer()
+    mark = None if found is None else found[1]
+    try:
+        database = access.connected(table, settings)
+    except MutationError as error:
+        return _SourceAnswer(error=str(error))
+    try:
+        check_same_settings(table, mark, settings)
+        check_same_source(table, () if found is None else (found[0],), settings)
+        if settings.method.has_log:
+            answer.objects = tuple((each.kind, each.name) for each in database.made(settings.names))
+        answer.waiting = waiting_changes(metastore, database, table, settings)
+        state = source_state(database, settings, table)
+        check_objects(database, settings, table, state.table)
+        if mark is not None:
+            answer.differences = tuple(map(str, differences(mark.fingerprint, state.fingerprint, settings)))
+    except MutationError as error:
+        answer.error = str(error)
+    finally:
+        database.close()
+    return answer
+
+
+def _sizes(metastore: MetastoreClient, table: str) -> tuple[tuple[DeltaSizes, ...], str]:
+    """What the files tell, and why they do not."""
+    try:
+        return tuple(read_sizes(metastore, table, lock_timeout_seconds=LOCK_SECONDS)), ""
+    except LockNotAcquiredError as error:
+        return (), str(error)
+
+
+def _compactions(metastore: MetastoreClient, table: str) -> Sequence[CompactionInfo]:
+    database, name = split_full_name(table)
+    found = [each for each in metastore.show_compactions() if (each.database, each.table) == (database, name)]
+    return sorted(found, key=lambda each: (each.id or 0, each.start_time or 0), reverse=True)
+
+
+def _dead(metastore: MetastoreClient, now: float) -> list[TxnInfo]:
+    limit_seconds = parse_duration_seconds(metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT))
+    return [
+        each
+        for each in metastore.get_open_txns().txns
+        if each.state is TxnState.OPEN
+        and each.last_heartbeat_time is not None
+        and now - each.last_heartbeat_time / 1000 > limit_seconds
+    ]
+
+
+_NONE_YET = "(none so far)"
+
+
+def shown_time(seconds: float | None) -> str:
+    """A time in UTC; a dash for None."""
+    if seconds is None:
+        return "-"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def status_text(status: UpdateStatus) -> str:
+    """All sections, times in UTC."""
+    return "\n\n".join(
+        "\n".join([_heading(title), *_aligned(lines)]) for title, lines in _sections(status).items()
+    )
+
+
+def _sections(status: UpdateStatus) -> dict[str, list[tuple[str, str]]]:
+    settings, mark, watermark = status.settings, status.mark, status.watermark
+    position = mark.position if mark is not None else None if watermark is None else watermark.text
+    applied = None if watermark is None else watermark.applied_at.replace(tzinfo=UTC).timestamp()
+    waiting = status.waiting
+    outstanding = f"(not known: {status.source_error})" if waiting is None else f"{waiting.count:,}"
+    capture = [("Capture", status.source_error)] if waiting is not None and status.source_error else []
+    return {
+        f"{status.table} ({settings.state})": [],
+        "CHANGE EXTRACTION STATUS": [
+            ("Max change position extracted", position or _NONE_YET),
+            ("Most recent extraction time", shown_time(applied) if applied else _NONE_YET),
+            ("Extraction method", settings.method.value),
+            ("Changes outstanding", outstanding),
+            ("Lag", "-" if waiting is None else f"{waiting.age_seconds:.1f} s"),
+            *capture,
+            *[("Not captured", each) for each in status.differences],
+            *_last_run(status),
+        ],
+        "CHANGE INGESTION STATUS": [
+            ("Change ingestion location", status.location),
+            ("As of", shown_time(None if mark is None else mark.as_of)),
+            ("Committed by transaction", "-" if watermark is None else str(watermark.txn_id)),
+        ],
+        "COMPACTION STATUS": _compaction(status),
+        "MISC INFORMATION": [
+            ("Id columns", ", ".join(settings.key)),
+            ("Sees", ", ".join(settings.method.sees)),
+            ("Enabled", settings.enabled_at),
+            *[(kind.capitalize(), name) for kind, name in status.objects],
+            *[("Lock that waits", _lock(each)) for each in status.waiting_locks],
+            *[("Dead transaction", f"{each.id} of {each.user}@{each.hostname}") for each in status.dead_txns],
+        ],
+        "OFFLOAD INFORMATION": [
+            ("Source", str(settings.source)),
+            ("Source table", settings.source_table),
+            ("Target", status.table),
+        ],
+    }
+
+
+def _last_run(status: UpdateStatus) -> list[tuple[str, str]]:
+    if status.mark is None or not status.mark.recent:
+        return []
+    run = status.mark.recent[-1]
+    rows = f"{run.inserted:,} inserted, {run.updated:,} updated, {run.deleted:,} deleted; {run.lag:.1f} s old"
+    return [("Last extraction", f"number {status.mark.extraction}: {rows}")]
+
+
+def _compaction(status: UpdateStatus) -> list[tuple[str, str]]:
+    active = [
+        f"{each.type.name.lower()} {each.partition or ''} {each.state}" for each in status.active_compactions
+    ]
+    last = status.last_completed
+    ended = None if last is None else last.end_time or last.start_time
+    deltas = sum((each.deltas for each in status.sizes), FileSizes())
+    base = sum((each.base for each in status.sizes), FileSizes())
+    completed = _NONE_YET if last is None else f"{last.type.name.lower()} {last.partition or ''} ".strip()
+    return [
+        ("Ongoing", "; ".join(active) or "(there is currently no ongoing compaction)"),
+        ("Last completed", completed + (f", {shown_time(ended / 1000)}" if ended else "")),
+        *(
+            [("Deltas and base", f"(not known: {status.sizes_error})")]
+            if status.sizes_error
+            else [("Deltas", _size(deltas)), ("Base", _size(base))]
+        ),
+    ]
+
+
+def _size(sizes: FileSizes) -> str:
+    return f"{sizes.row_count or 0:,} rows, {sizes.file_count:,} files, {sizes.byte_count:,} bytes"
+
+
+def _lock(lock: Any) -> str:
+    by = f", held up by lock {lock.blocked_by}" if lock.blocked_by else ""
+    return f"{lock.lock_id} of {lock.user}@{lock.hostname}{by}"
+
+
+def _heading(title: str) -> str:
+    line = "=" * (len(title) + 4)
+    return f"{line}\n| {title} |\n{line}"
+
+
+def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
+    width = max((len(name) for name, _ in lines), default=0)
+    return [f"{name}:".ljust(width + 2) + one_line(value) for name, value in lines]
+
+
+def status_dict(status: UpdateStatus) -> dict[str, Any]:
+    """The same for programs, in JSON's types; times are seconds since 1970."""
+    settings, mark, watermark = status.settings, status.mark, status.watermark
+    return {
+        "table": status.table,
+        "state": settings.state,
+        "source": str(settings.source),
+        "source_table": settings.source_table,
+        "key": list(settings.key),
+        "method": settings.method.value,
+        "position": mark.position if mark is not None else None,
+        "extraction": mark.extraction if mark is not None else None,
+        "as_of": mark.as_of if mark is not None else None,
+        "txn_id": watermark.txn_id if watermark is not None else None,
+        "outstanding": None if status.waiting is None else status.waiting.count,
+        "lag_seconds": None if status.waiting is None else round(status.waiting.age_seconds, 3),
+        "source_error": status.source_error,
+        "differences": list(status.differences),
+        "objects": [{"kind": kind, "name": name} for kind, name in status.objects],
+        "runs": [] if mark is None else [dict(vars(run)) for run in mark.recent],
+        "partitions": [
+            {"partition": each.partition, "deltas": dict(vars(each.deltas)), "base": dict(vars(each.base))}
+            for each in status.sizes
+        ],
+        "sizes_error": status.sizes_error,
+        "compactions": [
+            {
+                "id": each.id,
+                "partition": each.partition,
+                "kind": each.type.name.lower(),
+                "state": each.state,
+                "error": each.error,
+            }
+            for each in status.compactions
+        ],
+        "waiting_locks": [each.lock_id for each in status.waiting_locks],
+        "dead_transactions": [each.id for each in status.dead_txns],
+    }

@@ -1,0 +1,304 @@
+"""Tables that are read by a monotonically increasing column, and captured rows.
+
+Rows that an extraction has read, in a Parquet file until they are applied; memory holds some chunks.
+
+The source's transaction ends when all rows are in the file, so it does not last as long as the merge.
+
+VersionSource: rows whose growing column lies above the bound of the last extraction, in one snapshot of
+the source.
+
+A value of the column may be given long before its transaction commits, so "greater than the greatest value
+seen" loses rows. The database tells a bound: what is not visible below it will never appear. Rows from there
+on are read again by the next extraction; those that have not changed are not written.
+
+A column that the application fills is verified, since nothing keeps a program from writing NULL, or a
+smaller value: see :mod:`mutation_api.cdc.update.values`. If a row appeared below the bound, the
+whole table is compared.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mutation_api.cdc.choice import in_tasks
+from mutation_api.cdc.ingest_report import KeptRows
+from mutation_api.cdc.source import (
+    OPERATION,
+    POSITION,
+    Batch,
+    LocalBatch,
+    LocalOperations,
+    Position,
+    SourceTable,
+)
+from mutation_api.cdc.update.database import SourceDatabase, SourceSnapshot
+from mutation_api.cdc.update.progress_mark import CaptureMethod, ProgressMark, Run
+from mutation_api.cdc.update.settings import UpdateSettings
+from mutation_api.cdc.update.source_rows import (
+    Difference,
+    Effect,
+    ReadPlan,
+    SteadySnapshot,
+    check_bound,
+    differences,
+    steady_snapshot,
+)
+from mutation_api.cdc.update.values import appeared_below
+from mutation_api.errors import InputError
+from mutation_api.storage.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["POSITION_FIELDS", "RowSpool", "VersionSource"]
+
+
+PART_ROWS, PART_BYTES = 100_000, 16 << 20
+"""Chunks are joined up to one of these to a part, a row group of the file."""
+
+POSITION_FIELDS = ("sequence",)
+"""Parts of an operation's position: the last number of its key in the log, or the row's number in a copy."""
+
+
+class RowSpool:
+    """The file of one extraction, in this machine's folder for temporary files; removed by :meth:`close`."""
+
+    def __init__(self) -> None:
+        """Make the folder. Raises InputError."""
+        try:
+            self._folder = Path(tempfile.mkdtemp(prefix="hive-mutate-"))
+        except OSError as error:
+            raise InputError(f"rows cannot be kept until they are applied: {error}") from error
+        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._sizes: list[int] = []
+        self.row_count = 0
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Close."""
+        self.close()
+
+    def add(
+        self, operations: Sequence[str], sequences: Sequence[int], columns: Mapping[str, pa.Array]
+    ) -> None:
+        """Add operations, one for each row of the columns. Raises InputError: the file cannot be written."""
+        if not operations:
+            return
+        position = pa.StructArray.from_arrays([pa.array(sequences, pa.int64())], POSITION_FIELDS)
+        batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **columns})
+        self._waiting.append(batch)
+        self.row_count += batch.num_rows
+        if (
+            sum(each.num_rows for each in self._waiting) >= PART_ROWS
+            or sum(each.nbytes for each in self._waiting) >= PART_BYTES
+        ):
+            self._write_waiting()
+
+    def written(self) -> KeptRows:
+        """All operations; none can be added after it. Raises InputError."""
+        self._write_waiting()
+        if self._writer is not None:
+            with self._named_errors():
+                self._writer.close()
+        return KeptRows(Location.given(str(self._path)), tuple(self._sizes), POSITION_FIELDS)
+
+    def _write_waiting(self) -> None:
+        if not self._waiting:
+            return
+        part = pa.concat_tables(self._waiting)
+        self._waiting = []
+        with self._named_errors():
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._path, part.schema)
+            self._writer.write_table(part)
+        self._sizes.append(part.nbytes)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{self._path}: rows cannot be kept until they are applied: {error}") from error
+
+    def close(self) -> None:
+        """Remove the file. May be called twice."""
+        self._remove()
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / "rows.parquet"
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """The versions that a snapshot has.
+
+    Attributes:
+        bound: the new bound.
+        below: numbers of rows below it, by groups.
+        is_far: whether the bound before cannot be compared with it.
+        differences: what happened since the last extraction besides rows with greater versions.
+    """
+
+    bound: str
+    below: tuple[int, ...]
+    is_far: bool
+    differences: tuple[Difference, ...]
+
+    @property
+    def are_missed(self) -> bool:
+        """Whether rows may be missed by reading from the old bound on."""
+        return any(map(_misses_rows, self.differences))
+
+
+class VersionSource:
+    """The rows of one table that are new, or newer, since the last extraction.
+
+    Deletes are not seen, unless the settings ask for a comparison of keys: then each extraction reads the
+    whole table, and rows of the target that it lacks are deleted.
+
+    Args:
+        database: the source; it tells the bound of the version column.
+        settings: those of the table. ``overlap``: how far below the bound the column is read again, for a
+            database that knows no bound; the user answers for it.
+        target: the table in Hive.
+        replaces: whether a first copy also deletes rows of the target that the source lacks.
+    """
+
+    def __init__(
+        self,
+        database: SourceDatabase,
+        settings: UpdateSettings,
+        target: str,
+        *,
+        replaces: bool = False,
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._target = target
+        self._replaces = replaces
+        self._spool: RowSpool | None = None
+
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def source_id(self) -> str:
+        """Name in the watermarks: the database, and the identifier of the update."""
+        return self._settings.source_id
+
+    def close(self) -> None:
+        """Remove the rows that were kept, and disconnect. May be called twice."""
+        if self._spool is not None:
+            self._spool.close()
+        self._database.close()
+
+    def has_news(self, mark: ProgressMark) -> bool:
+        """Only an extraction tells."""
+        return True
+
+    def acknowledge(self) -> int:
+        """There is no log."""
+        return 0
+
+    def read(
+        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Batch:
+        """See :class:`~mutation_api.cdc.source.ChangeSource`; tasks read the rows that were kept."""
+        return in_tasks(spark, self.read_local(tables, after))
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; raises as ``LogSource.read_local``."""
+        (table,) = tables
+        position = after.get(table.name)
+        mark = None if position is None else ProgressMark.of(position.text)
+        if self._spool is not None:
+            self._spool.close()
+        self._spool = RowSpool()
+        with steady_snapshot(self._database, self._settings, self._target) as view:
+            captured, snapshot = view.state.table, view.snapshot
+            plan = ReadPlan.of(self._database, captured, table.target, self._settings)
+            now = float(snapshot.value(f"SELECT {self._database.now()}"))
+            versions = self._versions(view, mark)
+            self.differences = versions.differences
+            is_copy = mark is None or self._settings.compares_keys or versions.are_missed
+            condition = ""
+            if not is_copy and mark is not None:
+                condition = self._database.from_version(captured, self._settings, mark.bound)
+            count = self._read(snapshot, plan, condition)
+        is_first = mark is None
+        if not (is_copy or count or versions.is_far or self.differences):
+            return LocalBatch((), None)
+        inserts = self._settings.method is CaptureMethod.ROW_VERSION_INSERT or is_first
+        run = Run(now, count if inserts else 0, 0 if inserts else count, 0, 0.0)
+        before = mark or ProgressMark(0, versions.bound, now)
+        new = before.followed_by(
+            run,
+            settings=self._settings.of_position,
+            position=versions.bound,
+            bound=versions.bound,
+            below=versions.below,
+            fingerprint=view.state.fingerprint,
+        )
+        replaces = self._settings.compares_keys or (is_first and self._replaces)
+        operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
+        return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
+
+    def _versions(self, view: SteadySnapshot, mark: ProgressMark | None) -> _Versions:
+        """Read the bound, and find out whether rows may have fallen below the one before.
+
+        Raises SourcePositionError: the bound fell although it only grows.
+        """
+        database, settings, captured = self._database, self._settings, view.state.table
+        database.check_version(captured, settings.version_column, settings.overlap)
+        found = self._altered(view, mark)
+        before = "" if mark is None or any(map(_misses_rows, found)) else mark.bound
+        bound, is_far = database.version_bound(view.snapshot, captured, settings, before)
+        if mark is not None and database.only_grows(settings):
+            check_bound(mark, bound, f"{database.source_id}, table {captured.full_name}")
+        below: tuple[int, ...] = ()
+        text = ""
+        if settings.verifies_version and not settings.compares_keys and database.is_verifiable(settings):
+            was, below = database.counts_below(view.snapshot, captured, settings, (before, bound))
+            appeared = appeared_below(mark.below, was) if mark is not None and mark.below else 0
+            if appeared:
+                text = f"{appeared:,} rows got a {settings.version_column} below {before}"
+        elif is_far and not settings.compares_keys:
+            text = f"{settings.version_column} is at {bound}, and was at {before}"
+        found += [Difference(text, Effect.COMPARE)] if text else []
+        return _Versions(bound, below, is_far, tuple(found))
+
+    def _altered(self, view: SteadySnapshot, mark: ProgressMark | None) -> list[Difference]:
+        """Return what happened to the table itself since the last extraction."""
+        if mark is None:
+            return []
+        return differences(mark.fingerprint, view.state.fingerprint, self._settings)
+
+    def _read(self, snapshot: SourceSnapshot, plan: ReadPlan, condition: str) -> int:
+        assert self._spool is not None
+        operation = "insert" if self._settings.method is CaptureMethod.ROW_VERSION_INSERT else "update"
+        count = 0
+        for rows in snapshot.chunks(plan.select_all(condition)):
+            # All have one position: two rows of a key have no order, and are refused.
+            self._spool.add([operation] * len(rows), [0] * len(rows), plan.columns_of(rows))
+            count += len(rows)
+        return count
+
+
+def _misses_rows(difference: Difference) -> bool:
+    """Return whether rows may have come below the bound; those of an attached partition may be old."""
+    return difference.effect in (Effect.COMPARE, Effect.NEW_PARTITION)

@@ -1,0 +1,274 @@
+"""Watermarks: the position up to which each log has been applied to each table, in an ACID table.
+
+The table is one more sink of the transaction that applies the operations, so both become visible together or
+not at all. Its write lock excludes a second run of the source: that run waits, and then reads the watermarks
+of the first. The table has one row for each source, table of the source and target.
+
+The driver reads and writes the few rows without Spark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
+from metastore_client.model import ColumnInfo
+from mutation_api.cdc.source import Position
+from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.format.event import ROW_ID_COLUMN, RecordIdentifier
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import PlannedFiles, open_table
+from mutation_api.table.acid_table import AcidTable, SnapshotView
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.upkeep.create_acid_table import create_acid_table
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.staged_writer import OpenTransaction
+
+__all__ = [
+    "WATERMARK_TABLE_NAME",
+    "Watermark",
+    "Watermarks",
+    "ensure_watermark_table",
+    "watermark_table_beside",
+    "watermark_table_exists",
+]
+
+WATERMARK_TABLE_NAME = "mutation_watermarks"
+"""Default name of the table, in the database of the targets."""
+
+_COLUMNS = (
+    ColumnInfo("source_id", "string", "the log"),
+    ColumnInfo("source_table", "string", "the table, as the source calls it"),
+    ColumnInfo("target_table", "string", "the table that follows it, database.table"),
+    ColumnInfo("position_order", "string", "numbers that order positions, a JSON list"),
+    ColumnInfo("position_text", "string", "up to where the log has been applied, in the source's words"),
+    ColumnInfo("txn_id", "bigint", "the transaction that applied it"),
+    ColumnInfo("applied_at", "timestamp", "when, in UTC"),
+)
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """The position up to which a log has been applied to a table.
+
+    ``order`` and ``text`` are those of :class:`~mutation_api.cdc.source.Position`. ``applied_at`` is naive
+    and in UTC.
+    """
+
+    source_id: str
+    source_table: str
+    target: str
+    order: tuple[int, ...]
+    text: str
+    txn_id: int
+    applied_at: datetime
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The key of the table: source, table of the source, target."""
+        return (self.source_id, self.source_table, self.target)
+
+    @property
+    def shown(self) -> str:
+        """The text for people."""
+        return Position(self.order, self.text).shown
+
+    def check_follows(self, before: Watermark) -> None:
+        """Raise SourcePositionError if this one lies before ``before``, or cannot be compared with it."""
+        if len(self.order) == len(before.order) and self.order >= before.order:
+            return
+        relation = "lies before" if len(self.order) == len(before.order) else "cannot be compared with"
+        raise SourcePositionError(
+            f"source {self.source_id}, table {self.source_table}: its position {self.shown} "
+            f"{list(self.order)} {relation} {before.shown} {list(before.order)}, up to which transaction "
+            f"{before.txn_id} has applied it to {self.target}. Nothing was written. Does another log "
+            "have the same name, or was the source set back?"
+        )
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """The watermarks as a transaction or snapshot sees them, by :attr:`Watermark.key`.
+
+    ``files`` are those from which they were read.
+    """
+
+    table: AcidTable
+    rows: Mapping[tuple[str, str, str], tuple[RecordIdentifier, Watermark]]
+    files: PlannedFiles | None = None
+
+    @classmethod
+    def read(cls, view: SnapshotView, table_name: str, *, known: Watermarks | None = None) -> Watermarks:
+        """Read the table, which seldom has more than a few rows, but a file for each of its last changes.
+
+        Args:
+            view: the transaction or snapshot.
+            table_name: ``database.table``.
+            known: what an earlier snapshot saw; its rows are taken if the same files count as a whole.
+
+        Raises:
+            ConfigurationError: it is not a table of watermarks.
+            SourcePositionError: a row is not a valid watermark, or two rows have the same key.
+            Others: as :meth:`mutation_api.read.table_scan.TableScan.by_partition`.
+        """
+        opened = open_table(view, table_name)
+        table = opened.table
+        _check_columns(table)
+        scan = TableScan(opened, row_ids=True, truncate_nanoseconds=True)
+        files = scan.planned()
+        if known is not None and known.files is not None and files.have_rows_of(known.files):
+            return dataclasses.replace(known, table=table)
+        scan = dataclasses.replace(scan, files=files)
+        rows: dict[tuple[str, str, str], tuple[RecordIdentifier, Watermark]] = {}
+        for record in scan.to_arrow().to_pylist():
+            mark = _parsed(table, record)
+            if mark.key in rows:
+                raise SourcePositionError(
+                    f"table {table_name} has two watermarks of source {mark.source_id}, table "
+                    f"{mark.source_table}, target {mark.target}: delete the wrong one"
+                )
+            rows[mark.key] = (RecordIdentifier(*record[ROW_ID_COLUMN].values()), mark)
+        return cls(table, rows, files)
+
+    def __iter__(self) -> Iterator[Watermark]:
+        """The watermarks, in the order of their keys."""
+        return iter([self.rows[key][1] for key in sorted(self.rows)])
+
+    def of(self, *, target: str | None = None, source_id: str | None = None) -> list[Watermark]:
+        """Those of a table (``database.table`` in any case) and a source, sorted; None: of all.
+
+        Raises ConfigurationError: ``target`` is not ``database.table``.
+        """
+        wanted = None if target is None else ".".join(split_full_name(target))
+        return [m for m in self if wanted in (None, m.target) and source_id in (None, m.source_id)]
+
+    def get(self, source_id: str, source_table: str, target: str) -> Watermark | None:
+        """The watermark of one table; None if nothing was applied to it."""
+        found = self.rows.get((source_id, source_table, target))
+        return None if found is None else found[1]
+
+    def check_forward(self, marks: Iterable[Watermark]) -> None:
+        """Raise SourcePositionError if one of ``marks`` lies before the watermark that the table has."""
+        for mark in marks:
+            before = self.get(*mark.key)
+            if before is not None:
+                mark.check_follows(before)
+
+    def write(
+        self, transaction: OpenTransaction, marks: Iterable[Watermark], *, set_back: Collection[str] = ()
+    ) -> None:
+        """Replace or add ``marks``; call it once, in the transaction that read the table.
+
+        ``set_back``: tables of the source whose watermarks may move backwards.
+
+        Raises:
+            SourcePositionError: a watermark would move backwards; nothing was written.
+            Others: as :class:`~mutation_api.write.coordinator.MutatorCoordinator`.
+        """
+        new = list(marks)
+        self.check_forward(mark for mark in new if mark.source_table not in set_back)
+        known = sorted((self.rows[mark.key][0], _record(mark)) for mark in new if mark.key in self.rows)
+        with MutatorCoordinator(self.table) as coordinator:
+            for row_id, record in known:
+                coordinator.update(None, {ROW_ID_COLUMN: row_id, **record})
+            for mark in new:
+                if mark.key not in self.rows:
+                    coordinator.insert(None, _record(mark))
+            manifests = coordinator.close()
+        transaction.add_manifests(self.table.full_name, coordinator.writer_id, manifests)
+
+
+def watermark_table_beside(target: str) -> str:
+    """Default name of the table that has the watermarks of a target.
+
+    Raises ConfigurationError: ``target`` is not ``database.table``.
+    """
+    return f"{split_full_name(target)[0]}.{WATERMARK_TABLE_NAME}"
+
+
+def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
+    """Whether there is a table of this name.
+
+    Raises ConnectionFailedError, TransactionError: the metastore could not be asked.
+    """
+    with metastore_errors_as_ours(f"could not look for table {table_name}"):
+        try:
+            metastore.get_table(*split_full_name(table_name))
+        except NoSuchObjectError:
+            return False
+    return True
+
+
+def ensure_watermark_table(metastore: MetastoreClient, table_name: str) -> None:
+    """Create the table unless it exists. If two processes do so at once, one of them creates it.
+
+    It has one bucket, so that every release of Hive accepts it and few rows make one file.
+
+    Raises: as :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
+    """
+    if watermark_table_exists(metastore, table_name):
+        return
+    try:
+        create_acid_table(metastore, table_name, _COLUMNS, clustered_by=["source_id"], num_buckets=1)
+    except ConfigurationError as error:
+        if not isinstance(error.__cause__, AlreadyExistsError):
+            raise
+
+
+def _check_columns(table: AcidTable) -> None:
+    wanted = {column.name: column.type for column in _COLUMNS}
+    found = {column.name: column.type for column in table.columns}
+    if found != wanted or table.partition_keys:
+        raise ConfigurationError(
+            f"table {table.full_name} is not a table of watermarks: its columns are "
+            f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
+            f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}: name another table"
+        )
+
+
+def _parsed(table: AcidTable, record: Mapping[str, Any]) -> Watermark:
+    order = _order(record["position_order"])
+    if order is None or any(record[column.name] is None for column in _COLUMNS):
+        shown = {column.name: str(record[column.name]) for column in _COLUMNS}
+        raise SourcePositionError(
+            f"table {table.full_name}: {shown} is not a watermark: no column may be null, and position_order "
+            "must be a JSON list of whole numbers"
+        )
+    return Watermark(
+        record["source_id"],
+        record["source_table"],
+        record["target_table"],
+        order,
+        record["position_text"],
+        record["txn_id"],
+        record["applied_at"],
+    )
+
+
+def _order(text: str | None) -> tuple[int, ...] | None:
+    try:
+        numbers = json.loads(text or "")
+    except ValueError:
+        return None
+    is_order = isinstance(numbers, list) and all(type(number) is int for number in numbers)
+    return tuple(numbers) if is_order else None
+
+
+def _record(mark: Watermark) -> dict[str, Any]:
+    values = (
+        mark.source_id,
+        mark.source_table,
+        mark.target,
+        json.dumps(mark.order),
+        mark.text,
+        mark.txn_id,
+        mark.applied_at,
+    )
+    return {column.name: value for column, value in zip(_COLUMNS, values, strict=True)}

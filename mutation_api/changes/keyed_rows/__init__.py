@@ -1,1 +1,0 @@
-"""Rows of both sides by their keys, as Arrow: what merges and comparisons without Spark share."""

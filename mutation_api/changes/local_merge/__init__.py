@@ -1,1 +1,0 @@
-"""Merges of Arrow data in this process, without Spark."""

@@ -1,1 +1,0 @@
-"""Merges and comparisons of DataFrames, as Spark jobs."""

@@ -1,1 +1,0 @@
-"""Arguments that several subcommands share, and the objects made from them."""

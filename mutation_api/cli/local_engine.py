@@ -1,0 +1,140 @@
+"""What subcommands do in this process.
+
+``hive-mutate apply`` in this process.
+
+``hive-mutate diff`` in this process.
+
+``hive-mutate ingest`` in this process.
+
+``hive-mutate merge`` in this process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+import pyarrow as pa
+
+from mutation_api.cdc.local_engine import LocalEngine
+from mutation_api.cli.engine_arguments import (
+    ApplyFile,
+    CompareStates,
+    DiffTask,
+    FileState,
+    MergeFiles,
+    MergeTask,
+    TableState,
+)
+from mutation_api.merge.arrow_change_files import ArrowFiles, save_arrow_changes
+from mutation_api.merge.file_rules import RowColumns
+from mutation_api.merge.local_diff import count_operations, local_diff
+from mutation_api.merge.local_rules import check_rules, local_merge_by_rules
+from mutation_api.merge.merge_report import MergeReport
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import open_table
+from mutation_api.storage.location import Location
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.apply import apply_arrow
+from mutation_api.write.forecast import ApplySummary
+from mutation_api.write.local_plan import LocalOptions
+
+__all__ = ["ENGINE", "open_apply", "open_diff", "open_merge"]
+
+
+@contextmanager
+def open_apply(app_name: str) -> Iterator[ApplyFile]:
+    """The function that applies a file; nothing has to be started for it."""
+    del app_name
+    yield _apply_file
+
+
+def _apply_file(
+    transaction: Transaction,
+    table_name: str,
+    file: Location,
+    format_name: str,
+    *,
+    operation_column: str,
+    verify_row_ids: bool,
+) -> ApplySummary:
+    table = transaction.table(table_name)
+    columns = RowColumns(table, {operation_column: "string"}, has_row_ids=True)
+    return apply_arrow(
+        transaction,
+        table_name,
+        ArrowFiles(columns).read(file, format_name),
+        operation_column=operation_column,
+        verify_row_ids=verify_row_ids,
+    )
+
+
+@contextmanager
+def open_diff(app_name: str) -> Iterator[CompareStates]:
+    """The function that compares; nothing has to be started for it."""
+    del app_name
+    yield _compare
+
+
+def _compare(task: DiffTask) -> Mapping[str, int]:
+    with ExitStack() as reading:
+        old, new = _read_table(task.old, reading), _read(task, reading)
+        if task.past is not None:
+            task.past.check_history()
+        changes = local_diff(
+            task.table, old, new, task.keys, operation_column=task.operation_column, local=task.local
+        )
+    if task.output is not None:
+        save_arrow_changes(changes, task.output, task.output_format)
+    return count_operations(changes, task.operation_column)
+
+
+def _read(task: DiffTask, reading: ExitStack) -> pa.RecordBatchReader:
+    if isinstance(task.new, FileState):
+        files = ArrowFiles(RowColumns(task.table, has_row_ids=True), task.local.memory_bytes)
+        return files.read(task.new.file, task.new.format_name)
+    return _read_table(task.new, reading)
+
+
+def _read_table(state: TableState, reading: ExitStack) -> pa.RecordBatchReader:
+    """The rows; when this returns, it is known in which files they are. ``reading`` ends the threads."""
+    view = open_table(state.view, state.table_name)
+    scan = TableScan(view, row_ids=view.table.version.has_row_ids)
+    batches = reading.enter_context(contextlib.closing(scan.by_partition()))
+    return pa.RecordBatchReader.from_batches(scan.schema, (rows for _, rows in batches))
+
+
+ENGINE = LocalEngine(LocalOptions())
+
+
+@contextmanager
+def open_merge(app_name: str, task: MergeTask) -> Iterator[MergeFiles]:
+    """The function that merges; nothing has to be started for it.
+
+    Raises:
+        LocalEngineError: only Spark reads the rules.
+    """
+    del app_name
+    check_rules(task.rules)
+    yield functools.partial(_merge, task)
+
+
+def _merge(task: MergeTask, transaction: Transaction) -> MergeReport:
+    table = transaction.table(task.table_name)
+    files = ArrowFiles(RowColumns(table, keeps_unknown=True), task.local.memory_bytes)
+    merge = local_merge_by_rules(
+        transaction,
+        table.full_name,
+        source=files.read_all(task.files, task.format_name),
+        on=task.keys,
+        rules=task.rules,
+        null_safe=task.null_safe,
+        missing_columns=task.missing_columns,
+        write_unchanged=task.write_unchanged,
+        prune_buckets=task.prune_buckets,
+        read_bytes_max=task.read_bytes_max,
+        local=task.local,
+    )
+    return merge.dry_run() if task.is_dry_run else merge.execute()

@@ -1,0 +1,294 @@
+"""Arguments for metastores, tables, files, locks and points in time.
+
+Arguments that name files and directories: local paths, or locations on any storage.
+
+Arguments with several values: columns as ``A,B``, settings as ``KEY=VALUE``.
+
+Options that name a metastore, shared by the subcommands that connect to one.
+
+The option that says how long a command waits for the lock on its tables.
+
+A point in a table's past on the command line: an id, or a moment with a time zone.
+
+Options that describe a table's directory to a reader without a metastore.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+
+from metastore_client.errors import InvalidConfigurationError
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.terminal import say_aside
+from mutation_api.errors import ConfigurationError
+from mutation_api.read.directory_scan import ACID_VERSION_AUTO, ACID_VERSIONS, TABLE_KINDS, open_directory
+from mutation_api.read.export import FORMATS, extension, file_format
+from mutation_api.read.table_view import TableView
+from mutation_api.storage.location import Location
+from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
+
+__all__ = [
+    "DIRECTORY_OPTIONS",
+    "ReportLoss",
+    "add_directory_arguments",
+    "add_format_argument",
+    "add_key_argument",
+    "add_lock_timeout_argument",
+    "add_metastore_arguments",
+    "add_output_argument",
+    "directory_from",
+    "given_directory_options",
+    "input_format",
+    "key_columns",
+    "key_values",
+    "listed_names",
+    "location_from",
+    "metastore_from",
+    "output_format",
+    "point_in_time",
+]
+
+
+def add_format_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare ``--format``."""
+    parser.add_argument("--format", choices=FORMATS, help=what)
+
+
+def add_output_argument(
+    group: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+    what: str,
+) -> None:
+    """Declare ``--output``."""
+    group.add_argument("--output", type=location_from, metavar="FILE", help=what)
+
+
+def location_from(text: str) -> Location:
+    """Type of an argument: ``hdfs://…``, ``s3a://…``, ``file:/…`` or a path.
+
+    Raises:
+        argparse.ArgumentTypeError: it is not a location.
+    """
+    try:
+        return Location.given(text)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}") from error
+
+
+def input_format(file: Location, given: str | None) -> str:
+    """The format in ``--format``, else by the file's extension. Raises ConfigurationError."""
+    with in_option_names({"format_name": "--format"}):
+        return file_format(file, given)
+
+
+def output_format(file: Location) -> str:
+    """The format by the extension of ``--output``; call it before anything is read.
+
+    Raises:
+        ConfigurationError: the extension is unknown, the name is a folder, or its folder does not exist.
+    """
+    found = extension(file)
+    if found not in FORMATS:
+        raise ConfigurationError(
+            f"--output {file.shown}: the name must end in {', '.join(f'.{each}' for each in FORMATS)}"
+        )
+    path = file.local_path
+    if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
+        raise ConfigurationError(f"--output {file.shown}: it is a folder, or its folder does not exist")
+    return found
+
+
+def add_key_argument(parser: argparse.ArgumentParser, what: str) -> None:
+    """Declare ``--key``."""
+    parser.add_argument("--key", required=True, metavar="A,B", help=what)
+
+
+def key_columns(text: str) -> tuple[str, ...]:
+    """The names in ``--key``. Raises ConfigurationError if there are none."""
+    names = listed_names(text)
+    if not names:
+        raise ConfigurationError("--key: name at least one column")
+    return names
+
+
+def listed_names(text: str) -> tuple[str, ...]:
+    """The names in ``a,b``; none in an empty text.
+
+    Raises:
+        ConfigurationError: a name is empty. Their order may count, so none is left out.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    if names == ("",):
+        return ()
+    if "" in names:
+        raise ConfigurationError(f"{text!r}: a name between commas is empty; expected A,B")
+    return names
+
+
+def key_values(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    """Key and value of each ``KEY=VALUE`` of an option.
+
+    Raises:
+        ConfigurationError: a text has another form.
+    """
+    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
+    if wrong:
+        raise ConfigurationError(f"{option} {wrong[0]!r}: expected KEY=VALUE")
+    return [(key, value) for key, _, value in (text.partition("=") for text in texts)]
+
+
+def add_metastore_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--metastore``, ``--hive-conf`` and ``--user``."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--metastore",
+        metavar="URI",
+        help="address, thrift://host:port; several separated by commas (default: that of hive-site.xml)",
+    )
+    group.add_argument(
+        "--hive-conf",
+        metavar="PATH",
+        help="a hive-site.xml or its folder (default: HIVE_CONF_DIR, then HADOOP_CONF_DIR)",
+    )
+    parser.add_argument(
+        "--user", help="user name for the metastore (default: HADOOP_USER_NAME, then your login name)"
+    )
+
+
+def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
+    """Connect as the options say; the caller closes the client.
+
+    Raises:
+        InvalidConfigurationError: the address is missing or invalid.
+        MetastoreUnavailableError: no server answered.
+    """
+    path = None if arguments.hive_conf is None else Path(arguments.hive_conf)
+    target = arguments.metastore if path is None else path
+    try:
+        return connect(target, user=arguments.user)
+    except InvalidConfigurationError as error:
+        if target is not None:
+            raise
+        raise InvalidConfigurationError(
+            f"{error}; name it by --metastore, or a file by --hive-conf"
+        ) from error
+
+
+class ReportLoss:
+    """Reports a lost transaction at once; the command fails as soon as its work has stopped."""
+
+    def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
+        """Called from the heartbeat's thread."""
+        what = f"transaction {txn_id} on {', '.join(tables)} is lost"
+        say_aside(f"hive-mutate: {what}, stopping: {error}")
+
+
+def add_lock_timeout_argument(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+    for_whom: str,
+) -> None:
+    """Declare ``--lock-timeout``; ``for_whom``: who may hold the lock."""
+    parser.add_argument(
+        "--lock-timeout",
+        type=float,
+        default=LOCK_TIMEOUT_SECONDS_DEFAULT,
+        metavar="SECONDS",
+        help=f"how long to wait for {for_whom} (default: %(default)g)",
+    )
+
+
+def point_in_time(text: str) -> int | datetime.datetime:
+    """Type of an argument: ``17``, or ``2026-03-01T12:00:00Z``, ``2026-03-01 12:00+01:00``.
+
+    Raises argparse.ArgumentTypeError: neither of them, or a moment without a time zone.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither an id nor a moment such as 2026-03-01T12:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone: add Z or +01:00")
+    return moment
+
+
+DIRECTORY_OPTIONS = {
+    **option_names(
+        *("acid_version", "partition_schema", "transactional_properties", "valid_txns", "valid_write_ids")
+    ),
+    "num_buckets": "--buckets",
+}
+"""Argument names of :func:`~mutation_api.read.directory_scan.open_directory`, and the options."""
+
+_DESCRIBING = (
+    *("schema", "partition_schema", "transactional_properties", "acid_version"),
+    *("valid_txns", "valid_write_ids", "buckets"),
+)
+
+
+def add_directory_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--location`` and the options that go with it."""
+    group = parser.add_argument_group("without a metastore")
+    group.add_argument(
+        "--location",
+        type=location_from,
+        metavar="DIR",
+        help="the directory of a table, or a copy of it: a path, hdfs://…, s3a://…",
+    )
+    group.add_argument("--schema", metavar="TEXT", help="its data columns: 'id bigint, msg string'")
+    group.add_argument(
+        "--partition-schema",
+        metavar="TEXT",
+        help="its partition columns: 'ds string' (default: the key=value directories found, as strings)",
+    )
+    group.add_argument(
+        "--transactional-properties",
+        choices=TABLE_KINDS,
+        help="that table property (default: legacy for Hive 2, default for later releases)",
+    )
+    group.add_argument(
+        "--acid-version",
+        choices=ACID_VERSIONS,
+        help="1: Hive 2 wrote it, 2: a later release (default: auto, what the files show)",
+    )
+    group.add_argument(
+        "--valid-txns",
+        metavar="TEXT",
+        help="visible transactions: 10:9223372036854775807:3:5; in version 2: of compactions (default: all)",
+    )
+    group.add_argument(
+        "--valid-write-ids",
+        metavar="TEXT",
+        help="visible write ids: db.table:10:9223372036854775807::3,5; version 2 only (default: all)",
+    )
+    group.add_argument(
+        "--buckets", type=int, metavar="N", help="the table's bucket count (default: what the files show)"
+    )
+
+
+def given_directory_options(arguments: argparse.Namespace) -> list[str]:
+    """The given options that go with ``--location`` only."""
+    return [f"--{name.replace('_', '-')}" for name in _DESCRIBING if getattr(arguments, name) is not None]
+
+
+def directory_from(arguments: argparse.Namespace) -> TableView:
+    """The view of the directory that the options describe.
+
+    Raises: as :func:`mutation_api.read.directory_scan.open_directory`.
+    """
+    return open_directory(
+        arguments.location,
+        arguments.schema,
+        partition_schema=arguments.partition_schema,
+        transactional_properties=arguments.transactional_properties,
+        acid_version=arguments.acid_version or ACID_VERSION_AUTO,
+        valid_txns=arguments.valid_txns,
+        valid_write_ids=arguments.valid_write_ids,
+        num_buckets=arguments.buckets,
+    )

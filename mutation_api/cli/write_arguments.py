@@ -1,0 +1,144 @@
+"""Arguments for writing tables, and for rules of merges.
+
+Options of the subcommands that write one table in one transaction, and the client that they use.
+
+Options of ``hive-mutate merge`` that define the rules for rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from metastore_client.client import MetastoreClient
+from mutation_api.cli.parsers import option_names
+from mutation_api.cli.table_arguments import ReportLoss, add_lock_timeout_argument
+from mutation_api.merge.clauses import MergeRules
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
+
+__all__ = [
+    "RULE_OPTIONS",
+    "add_operation_column_argument",
+    "add_rule_arguments",
+    "add_write_arguments",
+    "check_rule_usage",
+    "rules_from",
+    "writing_client",
+]
+
+
+WRITE_LOCKS = ("exclusive", "optimistic")
+
+
+def add_write_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--create-partitions``, ``--write-lock`` and ``--lock-timeout``."""
+    parser.add_argument(
+        "--create-partitions",
+        action="store_true",
+        help="create partitions that do not exist (default: refuse)",
+    )
+    parser.add_argument(
+        "--write-lock",
+        choices=WRITE_LOCKS,
+        default=WRITE_LOCKS[0],
+        help="Hive 4: exclude other writers (exclusive, the default), or admit them and let the first commit "
+        "win (optimistic); earlier releases have one kind only",
+    )
+    add_lock_timeout_argument(parser, "another writer of the table")
+
+
+def add_operation_column_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--operation-column``."""
+    parser.add_argument(
+        "--operation-column",
+        default=OPERATION_COLUMN_DEFAULT,
+        metavar="NAME",
+        help="column that says insert, update or delete (default: %(default)s)",
+    )
+
+
+def writing_client(metastore: MetastoreClient, arguments: argparse.Namespace) -> MutatorClient:
+    """A client, not connected yet, that may write the one table; a lost transaction is reported at once.
+
+    Raises:
+        ConfigurationError: the argument is not a table name, or the time-out not above 0.
+    """
+    builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
+    builder.lock_timeout_seconds(arguments.lock_timeout)
+    builder.add_sink_table(arguments.table, create_partitions=arguments.create_partitions)
+    return builder.metastore(metastore).build()
+
+
+RULE_OPTIONS = {
+    **option_names("delete_when", "first_by", "insert_when"),
+    "inserts=False": "--no-insert",
+    "on_duplicate=first_by(…)": "--first-by",
+}
+"""Names in the library's messages, and the options."""
+
+
+def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    group = parser.add_argument_group("what happens to rows")
+    group.add_argument("--delete-when", metavar="SQL", help="delete matched rows for which this holds")
+    group.add_argument("--update-when", metavar="SQL", help="update only matched rows for which this holds")
+    group.add_argument("--no-update", action="store_true", help="leave matched rows as they are")
+    group.add_argument("--insert-when", metavar="SQL", help="insert only rows for which this holds")
+    group.add_argument("--no-insert", action="store_true", help="insert no rows")
+    group.add_argument(
+        "--delete-missing-when",
+        metavar="SQL",
+        help="delete rows that only the table has, for which this holds",
+    )
+    group.add_argument(
+        "--delete-missing", action="store_true", help="delete all rows of the table that no file has"
+    )
+    group.add_argument(
+        "--first-by",
+        action="append",
+        default=[],
+        metavar="SQL",
+        help="of several rows of one key take the first in this order, such as 'updated DESC' (default: "
+        "they are an error); may be repeated",
+    )
+    group.add_argument("--null-safe", action="store_true", help="NULL keys are equal (in SQL they are not)")
+    group.add_argument(
+        "--missing-columns",
+        choices=("null", "error"),
+        default="null",
+        help="columns that files lack: NULL on insert, unchanged on update (null, the default), or refused",
+    )
+    group.add_argument(
+        "--write-unchanged",
+        action="store_true",
+        help="also write rows that an update does not change, without comparing them",
+    )
+
+
+def check_rule_usage(arguments: argparse.Namespace) -> None:
+    """Refuse rules that contradict one another, with the usage."""
+    refuse: Callable[[str], None] = arguments.refuse_usage
+    for action in ("update", "insert"):
+        if getattr(arguments, f"no_{action}") and getattr(arguments, f"{action}_when") is not None:
+            refuse(f"give either --no-{action} or --{action}-when")
+    if arguments.delete_missing and arguments.delete_missing_when is not None:
+        refuse("give either --delete-missing or --delete-missing-when")
+    deletes = arguments.delete_missing or arguments.delete_missing_when or arguments.delete_when
+    if arguments.no_update and arguments.no_insert and not deletes:
+        refuse("--no-update and --no-insert leave nothing to do")
+
+
+def rules_from(arguments: argparse.Namespace) -> MergeRules:
+    """The rules that the options define."""
+    return MergeRules(
+        delete_when=arguments.delete_when,
+        update_when=arguments.update_when,
+        insert_when=arguments.insert_when,
+        delete_missing_when=arguments.delete_missing_when,
+        updates=not arguments.no_update,
+        inserts=not arguments.no_insert,
+        deletes_missing=arguments.delete_missing,
+        first_by=tuple(arguments.first_by),
+    )

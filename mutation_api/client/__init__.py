@@ -1,1 +1,0 @@
-"""Driver side: the transaction's life."""

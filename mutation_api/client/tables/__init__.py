@@ -1,1 +1,0 @@
-"""What a client knows of its tables: descriptors, checks, partitions."""

@@ -1,1 +1,0 @@
-"""From task output to a committed transaction."""

@@ -1,0 +1,228 @@
+"""Hive's bucketing hashes, version 1 (before Hive 3) and 2 (murmur), for every type of a column. Pure.
+
+``h = 31*h + column_hash`` over the bucket columns, from 0, wrapping at 32 bits. Null hashes to 0 in every
+type. The values must already have the table's column types (int -1 and bigint -1 hash differently);
+:class:`~mutation_api.table.bucket_resolver.BucketIdResolver` converts them.
+
+Two slips of Hive became the format: a map's values keep version 1 within version 2, and a decimal's scale
+is not hashed in version 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
+from mutation_api.format.event import MAX_BUCKETS
+from mutation_api.format.hash_v1 import V1_HASHES, polynomial, proleptic_date
+from mutation_api.format.hash_v2 import V2_HASHES
+from mutation_api.format.hive_type import HiveType
+from mutation_api.format.plain_array import map_parts, plain_array, rebased_list, struct_fields, union_parts
+
+__all__ = ["bucket_ids", "check_hashable", "hash_columns"]
+
+
+def hash_columns(
+    arrays: Sequence[pa.Array | pa.ChunkedArray],
+    hive_types: Sequence[HiveType],
+    version: int,
+    time_zone: str | None = None,
+    *,
+    hybrid_dates: bool = True,
+) -> NDArray[np.int32]:
+    """Hash the bucket columns of n rows.
+
+    Args:
+        arrays: one per bucket column, in CLUSTERED BY order, n values each, of the column's Arrow type;
+            sliced, chunked, dictionary, large and view arrays and timestamps of any unit are accepted.
+        hive_types: the columns' types, same order.
+        version: bucketing version, 1 or 2.
+        time_zone: zone of Hive's own processes; needed if version 1 hashes a timestamp.
+        hybrid_dates: whether version 1 hashes dates before 1582-10-15 as Hive 2.3 does, which counts days in
+            the hybrid calendar. Hive 3.1 and 4.1 hash proleptic days, and so does version 2 always.
+
+    Returns:
+        int32, shape (n,).
+
+    Raises:
+        TableNotMutableError, ConfigurationError: as :func:`check_hashable`.
+        RecordLayoutError: an array is not of its column's type.
+        RecordValueError: a version 1 timestamp whose instant in its zone is unknown.
+
+    Source: Hive's ObjectInspectorUtils.getBucketHashCode(Old); tests/golden/bucket_hash, and the same classes
+    of Hive 3.1.3 and 4.1.0 for early dates and timestamps.
+    """
+    if not arrays or len(arrays) != len(hive_types):
+        raise ConfigurationError(
+            f"{len(arrays)} arrays for {len(hive_types)} bucket columns; at least one is needed"
+        )
+    check_hashable(hive_types, version, time_zone)
+    rules = _Rules(version, time_zone, hybrid_dates and version == 1)
+    hashes = np.zeros(len(arrays[0]), np.uint32)
+    for array, hive_type in zip(arrays, hive_types, strict=True):
+        hashes = hashes * np.uint32(31) + _hash(array, hive_type, rules)
+    return hashes.view(np.int32)
+
+
+def bucket_ids(hashes: NDArray[np.int32], num_buckets: int) -> NDArray[np.int32]:
+    """Bucket of each hash.
+
+    Args:
+        hashes: int32, shape (n,).
+        num_buckets: the table's bucket count, 1 to 4096.
+
+    Returns:
+        int32, shape (n,), each 0 <= id < num_buckets.
+
+    Raises:
+        TableNotMutableError: the bucket count is out of range.
+
+    Source: Hive's ObjectInspectorUtils.getBucketNumber: the sign bit is masked, not negated.
+    """
+    if not 1 <= num_buckets <= MAX_BUCKETS:
+        raise TableNotMutableError(f"a table must have 1 to {MAX_BUCKETS} buckets, found {num_buckets}")
+    return (hashes & 0x7FFFFFFF) % np.int32(num_buckets)
+
+
+def check_hashable(hive_types: Sequence[HiveType], version: int, time_zone: str | None) -> None:
+    """Check that these types can be hashed, before any value is read.
+
+    Raises:
+        TableNotMutableError: binary under version 2: Hive hashes stale bytes after the value, so no writer
+            can agree with it.
+        ConfigurationError: an unknown version, or version 1 hashes a timestamp and the time zone is missing.
+    """
+    if version not in (1, 2):
+        raise ConfigurationError(f"bucketing version must be 1 or 2, found {version}")
+    for hive_type in hive_types:
+        if _binary_in_v2(hive_type, version):
+            raise TableNotMutableError(
+                f"bucket column type {hive_type.text}: "
+                "Hive's hash of binary in bucketing version 2 is not well defined"
+            )
+        if time_zone is None and _timestamp_in_v1(hive_type, version):
+            raise ConfigurationError(
+                f"bucket column type {hive_type.text}: in bucketing version 1 a timestamp's hash depends "
+                "on the time zone of Hive's processes; name the zone (time_zone, for example UTC)"
+            )
+
+
+def _binary_in_v2(hive_type: HiveType, version: int) -> bool:
+    return any(kind == "binary" and used == 2 for kind, used in _kinds(hive_type, version))
+
+
+def _timestamp_in_v1(hive_type: HiveType, version: int) -> bool:
+    return any(kind == "timestamp" and used == 1 for kind, used in _kinds(hive_type, version))
+
+
+def _kinds(hive_type: HiveType, version: int) -> list[tuple[str, int]]:
+    """Every nested kind, with the version that hashes it."""
+    found = [(hive_type.kind, version)]
+    for index, child in enumerate(hive_type.children):
+        in_map_value = hive_type.kind == "map" and index == 1
+        found.extend(_kinds(child, 1 if in_map_value else version))
+    return found
+
+
+@dataclass(frozen=True)
+class _Rules:
+    version: int
+    time_zone: str | None
+    hybrid_dates: bool
+
+
+def _hash(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
+    """uint32, shape (n,); 0 where null."""
+    array = plain_array(array)
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.uint32)
+    array = _expected_layout(array, hive_type)
+    nested = _NESTED.get(hive_type.kind)
+    if nested:
+        hashes = nested(array, hive_type, rules)
+    elif rules.version == 1 and hive_type.kind == "date" and not rules.hybrid_dates:
+        hashes = proleptic_date(array)
+    elif rules.version == 1:
+        hashes = V1_HASHES[hive_type.kind](array, rules.time_zone)
+    else:
+        hashes = V2_HASHES[hive_type.kind](array)
+    if array.null_count:
+        hashes = np.where(array.is_valid().to_numpy(zero_copy_only=False), hashes, np.uint32(0))
+    return hashes
+
+
+def _expected_layout(array: pa.Array, hive_type: HiveType) -> pa.Array:
+    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
+        array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    if not any(getattr(pa.types, f"is_{name}")(array.type) for name in _LAYOUTS[hive_type.kind]):
+        raise RecordLayoutError(
+            f"values of type {array.type} are not those of a {hive_type.text}; convert them before hashing"
+        )
+    return array
+
+
+def _hash_array(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
+    offsets, values = rebased_list(array)
+    hashes = _hash(values, hive_type.children[0], rules)
+    return polynomial(hashes, offsets[:-1], offsets[1:], 0)
+
+
+def _hash_map(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
+    offsets, keys, items = map_parts(array)
+    in_value = dataclasses.replace(rules, version=1)
+    pairs = _hash(keys, hive_type.children[0], rules) ^ _hash(items, hive_type.children[1], in_value)
+    sums = np.zeros(len(pairs) + 1, np.uint32)
+    np.cumsum(pairs, dtype=np.uint32, out=sums[1:])
+    hashes: NDArray[np.uint32] = sums[offsets[1:]] - sums[offsets[:-1]]
+    return hashes
+
+
+def _hash_struct(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
+    if array.type.num_fields != len(hive_type.children):
+        raise RecordLayoutError(f"values of type {array.type} are not those of a {hive_type.text}")
+    hashes = np.zeros(len(array), np.uint32)
+    for field, child in zip(struct_fields(array), hive_type.children, strict=True):
+        hashes = hashes * np.uint32(31) + _hash(field, child, rules)
+    return hashes
+
+
+def _hash_union(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
+    """Hash the held value only, not the tag."""
+    if array.type.num_fields != len(hive_type.children):
+        raise RecordLayoutError(f"values of type {array.type} are not those of a {hive_type.text}")
+    tags, parts = union_parts(array)
+    hashes = np.zeros(len(array), np.uint32)
+    for tag, (part, child) in enumerate(zip(parts, hive_type.children, strict=True)):
+        hashes[tags == tag] = _hash(part, child, rules)
+    return hashes
+
+
+_NESTED = {"array": _hash_array, "map": _hash_map, "struct": _hash_struct, "uniontype": _hash_union}
+
+_LAYOUTS = {
+    "boolean": ("boolean",),
+    "tinyint": ("int8",),
+    "smallint": ("int16",),
+    "int": ("int32",),
+    "bigint": ("int64",),
+    "float": ("float32",),
+    "double": ("float64",),
+    "string": ("string", "large_string"),
+    "varchar": ("string", "large_string"),
+    "char": ("string", "large_string"),
+    "binary": ("binary", "large_binary"),
+    "decimal": ("decimal128",),
+    "date": ("date32",),
+    "timestamp": ("timestamp", "struct"),
+    "array": ("list", "large_list", "fixed_size_list", "list_view", "large_list_view"),
+    "map": ("map",),
+    "struct": ("struct",),
+    "uniontype": ("union",),
+}
+"""By kind: the Arrow types whose buffers the hashes read, as ``pyarrow.types.is_…`` names them."""

@@ -1,0 +1,257 @@
+"""Convert users' values to the table's column type as Hive would store them, or fail; never a silent NULL.
+
+Hive's ORC reader turns a value that does not fit the declared type into NULL, or cuts it. So every value is
+checked before it is written. If one does not fit, the error names its row and value.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.format.hive_type import (
+    HiveType,
+    MisfitError,
+    UnfitTypeError,
+    arrow_type,
+    second_of_equal_keys,
+)
+from mutation_api.format.plain_array import (
+    dense_union,
+    has_union,
+    list_offsets,
+    map_parts,
+    plain_array,
+    rebased_list,
+    struct_fields,
+    union_parts,
+)
+from mutation_api.format.scalar_conversion import convert_scalars, shown_value
+
+__all__ = ["convert_to_column"]
+
+
+def convert_to_column(
+    array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, column: str, timestamp_unit: str = "ns"
+) -> pa.Array:
+    """Convert values to a table column's type.
+
+    =================  ==================================================================================
+    column             accepted
+    =================  ==================================================================================
+    boolean            boolean
+    tinyint … bigint   integers in range; floats and decimals that are whole numbers in range, but no
+                       double of 2**53 or more, nor float of 2**24 or more: it may be another number rounded
+    float, double      floats (to the nearest, as Hive casts; overflow refused); decimals; integers that
+                       stay exact
+    decimal(p,s)       decimals, rounded half up to s digits; integers; floats whose shortest decimal text
+                       has at most s digits after the point, below 2**53 (2**24) as above; p - s digits
+                       before the point must be enough
+    string             strings; integers; dates
+    varchar(n)         the same, cut to n code points
+    char(n)            the same, cut, then without trailing blanks
+    binary             binary of any width
+    date               dates; timestamps without zone at midnight; 0001-01-01 to 9999-12-31
+    timestamp          timestamps without zone that the unit can hold exactly; dates; years 1 to 9999
+    array              lists, element by element
+    map                maps, and lists of structs with the fields key and value; keys that are equal when
+                       converted, and NULL as a key, are refused
+    struct             structs, fields by name whatever case and order; all of them, and no others
+    uniontype          unions with as many alternatives, position by position
+    =================  ==================================================================================
+
+    Chunked arrays are accepted, large ones, the null type, and all that
+    :func:`~mutation_api.format.plain_array.plain_array` turns into such values. It refuses extension types
+    whose storage is not their value.
+
+    Args:
+        array: n values.
+        hive_type: the column's type.
+        column: the column's name, for messages.
+        timestamp_unit: unit of timestamps in the result.
+
+    Returns:
+        n values of exactly ``arrow_type(hive_type, timestamp_unit=…)``; nulls stay nulls.
+
+    Raises:
+        RecordLayoutError: values of this type can never be stored in the column.
+        RecordValueError: a value does not fit; the message has its row (counted from 0) and the value.
+
+    Source: casts as in Hive's PrimitiveObjectInspectorUtils and HiveDecimal.enforcePrecisionScale, where they
+    lose nothing.
+    """
+    try:
+        return _convert(array, hive_type, timestamp_unit)
+    except MisfitError as misfit:
+        found = f"row {misfit.row}{misfit.path}: value {misfit.value} {misfit.reason}"
+        raise RecordValueError(
+            f"column {column!r} ({hive_type.text}): {found}; the first row of the batch is row 0"
+        ) from misfit
+    except UnfitTypeError as unfit:
+        message = f"column {column!r} ({hive_type.text}){unfit.path}: {unfit.reason}"
+        raise RecordLayoutError(message) from unfit
+
+
+def _convert(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, unit: str) -> pa.Array:
+    array = plain_array(array)
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), arrow_type(hive_type, timestamp_unit=unit))
+    convert = _NESTED.get(hive_type.kind)
+    if convert:
+        return convert(array, hive_type, unit)
+    return convert_scalars(array, hive_type, unit)
+
+
+def _convert_child(
+    array: pa.Array,
+    hive_type: HiveType,
+    unit: str,
+    step: str,
+    parents: Callable[[], NDArray[np.int64]] | None = None,
+) -> pa.Array:
+    """Convert nested values; ``parents()`` gives the outer row of each, called only to name a bad one."""
+    try:
+        return _convert(array, hive_type, unit)
+    except MisfitError as misfit:
+        row = misfit.row if parents is None else int(parents()[misfit.row])
+        raise MisfitError(row, misfit.value, misfit.reason, step + misfit.path) from misfit
+    except UnfitTypeError as unfit:
+        raise UnfitTypeError(unfit.reason, step + unfit.path) from unfit
+
+
+def _convert_array(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
+    if not _is_list(array.type):
+        raise UnfitTypeError(f"values of type {array.type} cannot become an array")
+    offsets, values = rebased_list(array)
+    element = _convert_child(values, hive_type.children[0], unit, ", element", lambda: _parents(offsets))
+    return pa.ListArray.from_arrays(list_offsets(offsets, array), element)
+
+
+def _convert_map(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
+    keys, items, offsets = _map_parts(array)
+    key = _convert_child(keys, hive_type.children[0], unit, ", key", lambda: _parents(offsets))
+    if key.null_count:
+        row = int(_parents(offsets)[pc.index(key.is_null(), True).as_py()])
+        raise MisfitError(row, "null", "cannot be the key of a map")
+    second = second_of_equal_keys(offsets, key)
+    if second is not None:
+        row = int(_parents(offsets)[second])
+        given, stored = shown_value(keys, second), shown_value(key, second)
+        becomes = "" if given == stored else f"is stored as {stored}, which "
+        raise MisfitError(row, given, f"{becomes}is the key of two entries of the map", ", key")
+    item = _convert_child(items, hive_type.children[1], unit, ", value", lambda: _parents(offsets))
+    return pa.MapArray.from_arrays(list_offsets(offsets, array), key, item)
+
+
+def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
+    """Keys, values and n + 1 offsets of a map array, or of a list of structs with fields key and value.
+
+    Polars and others turn maps into such lists. The order of the fields is not part of their meaning.
+    """
+    if pa.types.is_map(array.type):
+        offsets, keys, items = map_parts(array)
+        return keys, items, offsets
+    if not _is_list(array.type):
+        raise UnfitTypeError(f"values of type {array.type} cannot become a map")
+    offsets, entries = rebased_list(array)
+    entries = plain_array(entries)
+    if pa.types.is_null(entries.type):
+        return entries, entries, offsets
+    names = [field.name.lower() for field in entries.type] if pa.types.is_struct(entries.type) else []
+    if sorted(names) != ["key", "value"]:
+        raise UnfitTypeError(
+            f"values of type {array.type} cannot become a map: its elements are not pairs, which are structs "
+            "with the fields key and value, in any order"
+        )
+    if entries.null_count:
+        row = int(_parents(offsets)[pc.index(entries.is_null(), True).as_py()])
+        raise MisfitError(row, "null", "is an entry without a key", ", entry")
+    fields = dict(zip(names, struct_fields(entries), strict=True))
+    return fields["key"], fields["value"], offsets
+
+
+def _convert_struct(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
+    if not pa.types.is_struct(array.type):
+        raise UnfitTypeError(f"values of type {array.type} cannot become a struct")
+    if array.null_count and has_union(array.type):
+        row = int(pc.index(array.is_null(), True).as_py())
+        raise MisfitError(
+            row, "null", "cannot be written: the struct has a union field; make its fields null"
+        )
+    given = _fields_by_lower_name(array, hive_type)
+    children = [
+        _convert_child(given[name.lower()], child, unit, f", field {name!r}")
+        for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
+    ]
+    fields = list(arrow_type(hive_type, timestamp_unit=unit))
+    # No mask if it would be empty: pyarrow aborts the process when a struct above a union has a mask.
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+
+
+def _fields_by_lower_name(array: pa.Array, hive_type: HiveType) -> dict[str, pa.Array]:
+    names = [array.type.field(i).name.lower() for i in range(array.type.num_fields)]
+    if len(set(names)) < len(names):
+        raise UnfitTypeError(f"fields {names} have the same name twice (case does not count)")
+    known = {name.lower() for name in hive_type.field_names}
+    extra = [name for name in names if name not in known]
+    if extra:
+        raise UnfitTypeError(f"the struct has no field {extra}; it has {list(hive_type.field_names)}")
+    missing = sorted(known.difference(names))
+    if missing:
+        raise UnfitTypeError(
+            f"the values lack fields of the struct: {missing}; they have {names}. Add them, as NULL if "
+            "that is meant"
+        )
+    # With nulls where the struct is null: values under a null are garbage and must not be checked.
+    return dict(zip(names, struct_fields(array), strict=True))
+
+
+def _convert_union(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
+    if not pa.types.is_union(array.type):
+        raise UnfitTypeError(f"values of type {array.type} cannot become a union")
+    if array.type.num_fields != len(hive_type.children):
+        raise UnfitTypeError(
+            f"the union has {array.type.num_fields} alternatives, the column's {len(hive_type.children)}"
+        )
+    tags, parts = union_parts(array)
+    children = []
+    for tag, (part, child) in enumerate(zip(parts, hive_type.children, strict=True)):
+        rows = np.flatnonzero(tags == tag)
+        children.append(
+            _convert_child(part, child, unit, f", alternative {tag}", functools.partial(_same, rows))
+        )
+    names = [field.name for field in arrow_type(hive_type, timestamp_unit=unit)]
+    return dense_union(tags, children, names)
+
+
+def _same(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    return rows
+
+
+def _parents(offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def _is_list(arrow: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_list(arrow)
+        or pa.types.is_large_list(arrow)
+        or pa.types.is_fixed_size_list(arrow)
+        or pa.types.is_list_view(arrow)
+        or pa.types.is_large_list_view(arrow)
+    )
+
+
+_NESTED = {
+    "array": _convert_array,
+    "map": _convert_map,
+    "struct": _convert_struct,
+    "uniontype": _convert_union,
+}

@@ -1,0 +1,168 @@
+"""Raw values of Arrow arrays, as the bucket hashes need them. Pure.
+
+Slots under nulls hold arbitrary buffer contents. The hash of such a row is set to 0 at the end, once for all
+types.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.format.timestamps import UNITS_PER_SECOND
+
+__all__ = [
+    "Decimals",
+    "Texts",
+    "negated",
+    "normalised_decimals",
+    "seconds_and_nanos",
+    "texts",
+    "texts_without_blanks",
+    "view",
+]
+
+_LIMB = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+_PAIR = np.dtype([("low", "<u8"), ("high", "<u8")])
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Byte strings: n of them at ``starts`` up to ``ends`` (int64) in ``data`` (uint8)."""
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Decimals:
+    """Decimals without trailing zeros in the fraction: magnitude ``(high * 2**64 + low) * 10**-scale``.
+
+    ``high`` and ``low`` are uint64, ``negative`` bool, ``scale`` int64 (never below 0), each of shape (n,).
+    """
+
+    high: NDArray[np.uint64]
+    low: NDArray[np.uint64]
+    negative: NDArray[np.bool_]
+    scale: NDArray[np.int64]
+
+
+def view(array: pa.Array, dtype: type[_Scalar] | np.dtype[_Scalar]) -> NDArray[_Scalar]:
+    """The value buffer of a fixed-width array, limited to the array's slice."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array), dtype)
+    width = np.dtype(dtype).itemsize
+    return np.frombuffer(buffer, dtype, count=len(array), offset=array.offset * width)
+
+
+def texts(array: pa.Array) -> Texts:
+    """The bytes of a string or binary array (32 or 64 bit offsets)."""
+    wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    _, offset_buffer, data_buffer = array.buffers()
+    if offset_buffer is None or not len(array):
+        return Texts(np.zeros(0, np.uint8), np.zeros(len(array), np.int64), np.zeros(len(array), np.int64))
+    dtype = np.dtype(np.int64 if wide else np.int32)
+    skipped = array.offset * dtype.itemsize
+    offsets = np.frombuffer(offset_buffer, dtype, len(array) + 1, skipped).astype(np.int64)
+    data = np.zeros(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    return Texts(data, offsets[:-1], offsets[1:])
+
+
+def texts_without_blanks(found: Texts) -> Texts:
+    """The texts without trailing 0x20; every other blank stays, as in Hive's char."""
+    ends = found.ends.copy()
+    rows = np.flatnonzero(ends > found.starts)
+    while len(rows):
+        rows = rows[found.data[ends[rows] - 1] == 0x20]
+        ends[rows] -= 1
+        rows = rows[ends[rows] > found.starts[rows]]
+    return Texts(found.data, found.starts, ends)
+
+
+def seconds_and_nanos(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Whole seconds (floor) and nanoseconds (0 to 999999999) of wall clocks, int64.
+
+    A struct of the two stands for timestamps that no Arrow unit holds, such as the last nanosecond of year
+    9999.
+    """
+    if pa.types.is_struct(array.type):
+        seconds, nanos = array.flatten()
+        return view(seconds, np.int64), view(nanos, np.int64)
+    units = UNITS_PER_SECOND[array.type.unit]
+    whole, rest = np.divmod(view(array, np.int64), units)
+    return whole, rest * (10**9 // units)
+
+
+def normalised_decimals(array: pa.Array) -> Decimals:
+    """Split a decimal128 array into parts, without trailing zeros of the fractions (0.00 gets scale 0)."""
+    pairs = view(array, _PAIR)
+    high, low = pairs["high"].copy(), pairs["low"].copy()
+    negative = high >> np.uint64(63) != 0
+    high[negative], low[negative] = negated(high[negative], low[negative])
+    if array.null_count:
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        high, low = high * valid, low * valid
+    scale = np.full(len(array), array.type.scale, np.int64)
+    if high.any():
+        _strip_wide(high, low, scale)
+    else:
+        _strip_narrow(low, scale)
+    scale[(high == 0) & (low == 0)] = 0
+    return Decimals(high, low, negative, scale)
+
+
+def negated(
+    high: NDArray[np.uint64], low: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Two's complement of 128-bit numbers, given and returned as two uint64 halves."""
+    return ~high + (low == 0), ~low + np.uint64(1)
+
+
+def _strip_narrow(low: NDArray[np.uint64], scale: NDArray[np.int64]) -> None:
+    """Strip numbers below 2**64, in place.
+
+    They end in at most 19 zeros, and these powers add up to every count up to 31.
+    """
+    for power in (16, 8, 4, 2, 1):
+        rows = np.flatnonzero(scale >= power)
+        if not len(rows):
+            continue
+        quotient, rest = np.divmod(low[rows], np.uint64(10**power))
+        divisible = rest == 0
+        low[rows[divisible]] = quotient[divisible]
+        scale[rows[divisible]] -= power
+
+
+def _strip_wide(high: NDArray[np.uint64], low: NDArray[np.uint64], scale: NDArray[np.int64]) -> None:
+    """Strip 128-bit numbers, in place: long division by limbs of 32 bits.
+
+    Powers up to 10**9 keep each step in 64 bits.
+    """
+    for power in (9, 9, 9, 9, 4, 2, 1, 1):
+        rows = np.flatnonzero(scale >= power)
+        if not len(rows):
+            continue
+        new_high, new_low, rest = _divided(high[rows], low[rows], np.uint64(10**power))
+        divisible = rest == 0
+        high[rows[divisible]], low[rows[divisible]] = new_high[divisible], new_low[divisible]
+        scale[rows[divisible]] -= power
+
+
+def _divided(
+    high: NDArray[np.uint64], low: NDArray[np.uint64], divisor: np.uint64
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+    rest = np.zeros(len(high), np.uint64)
+    quotients = []
+    for limb in (high >> _HALF, high & _LIMB, low >> _HALF, low & _LIMB):
+        quotient, rest = np.divmod(rest << _HALF | limb, divisor)
+        quotients.append(quotient)
+    return quotients[0] << _HALF | quotients[1], quotients[2] << _HALF | quotients[3], rest

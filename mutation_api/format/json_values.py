@@ -1,0 +1,418 @@
+"""Values as JSON and CSV cells: reading and writing.
+
+Values of Hive's types as JSON, in all files that are written and read; :mod:`.json_values` reads them.
+
+=================  ============================================  ==========================================
+column             written as                                    also read
+=================  ============================================  ==========================================
+boolean            ``true``, ``false``
+tinyint … bigint   numbers
+float, double      numbers, the shortest that read back equal;   ``NaN`` and ``Infinity`` without quotes,
+                   ``"NaN"``, ``"Infinity"``, ``"-Infinity"``    ``"INF"``
+decimal(p,s)       text without trailing zeros, as Hive 2.3      numbers; digits that would be lost are
+                   prints it: ``"1.5"``                          refused
+string types       text; char without its padding                whole numbers, ``true`` and ``false``
+date               ``"2015-11-19"``                              texts of :mod:`.text_values`
+timestamp          ``"2015-11-19T12:34:56.789"``, without        texts of :mod:`.text_values`
+                   trailing zeros of the fraction
+binary             base64
+array              array
+map                object if the keys are text, else an array
+                   of ``[key, value]``
+struct             object with the struct's own field names      an object that lacks fields: they are NULL
+uniontype          ``[tag, value]``, tag = position of the
+                   alternative
+=================  ============================================  ==========================================
+
+A cell of a CSV file holds the same: a text without quotes, anything else as JSON.
+
+Values of Hive's types from JSON, as :mod:`.json_values` writes them and others do; none becomes NULL.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.format.hive_type import INTEGER_KINDS, NESTED_KINDS, HiveType, MisfitError
+from mutation_api.format.plain_array import (
+    dense_union,
+    map_parts,
+    offsets_of_lists,
+    rebased_list,
+    repeated,
+    struct_fields,
+    union_parts,
+)
+from mutation_api.format.text_values import BinaryText, values_of_texts
+
+__all__ = ["JsonMisfitError", "cell_text", "decode_json", "from_cells", "from_json", "to_json"]
+
+
+def to_json(array: pa.Array) -> list[Any]:
+    """Values of a column as ``json.dumps`` takes them.
+
+    Args:
+        array: n values of a type of :func:`~.hive_type.arrow_type`; timestamps also as text.
+
+    Returns:
+        n values; None is null.
+    """
+    kind = array.type
+    if pa.types.is_map(kind):
+        return _map_to_json(array)
+    if pa.types.is_list(kind):
+        offsets, elements = rebased_list(array)
+        return _lists(array, offsets, to_json(elements))
+    if pa.types.is_struct(kind):
+        return _struct_to_json(array)
+    if pa.types.is_union(kind):
+        return _union_to_json(array)
+    values: list[Any] = array.to_pylist()
+    if pa.types.is_float32(kind):  # the text of a double would have more digits
+        return [None if v is None else _double(float(str(np.float32(v)))) for v in values]
+    convert = next((each for is_kind, each in _CONVERTED if is_kind(kind)), None)
+    return values if convert is None else [None if v is None else convert(v) for v in values]
+
+
+def cell_text(value: Any) -> str | None:
+    """A value of :func:`to_json` as a cell of a CSV file; None stays None."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _decimal(value: Decimal) -> str:
+    text = f"{value:f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) if value else "0"
+
+
+def _double(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+
+
+def _timestamp(value: datetime.datetime) -> str:
+    text = value.isoformat()
+    return text.rstrip("0") if "." in text else text
+
+
+def _binary(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+_CONVERTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
+    (pa.types.is_float64, _double),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_date, datetime.date.isoformat),
+    (pa.types.is_timestamp, _timestamp),
+    (pa.types.is_binary, _binary),
+)
+
+
+def _map_to_json(array: pa.Array) -> list[Any]:
+    offsets, *parts = map_parts(array)
+    keys, items = map(to_json, parts)
+    maps = _lists(array, offsets, [[key, item] for key, item in zip(keys, items, strict=True)])
+    if not pa.types.is_string(array.type.key_type):
+        return maps
+    return [None if pairs is None else dict(pairs) for pairs in maps]
+
+
+def _lists(array: pa.Array, offsets: NDArray[np.int64], values: list[Any]) -> list[Any]:
+    bounds = zip(array.is_valid().to_pylist(), offsets[:-1], offsets[1:], strict=True)
+    return [values[start:stop] if valid else None for valid, start, stop in bounds]
+
+
+def _struct_to_json(array: pa.Array) -> list[Any]:
+    names = [field.name for field in array.type]
+    fields = [to_json(field) for field in struct_fields(array)]
+    return [
+        {name: values[row] for name, values in zip(names, fields, strict=True)} if is_valid else None
+        for row, is_valid in enumerate(array.is_valid().to_pylist())
+    ]
+
+
+def _union_to_json(array: pa.Array) -> list[Any]:
+    tags, parts = union_parts(array)
+    values = [iter(to_json(part)) for part in parts]
+    pairs = [[int(tag), next(values[tag])] for tag in tags]
+    # Arrow's unions cannot be null; a null union arrives as a null of its first alternative.
+    return [None if value is None else [tag, value] for tag, value in pairs]
+
+
+_TEXT_KINDS = ("string", "varchar", "char")
+
+TextReader = Callable[[pa.Array, HiveType], pa.Array]
+"""Makes values of a scalar type from n texts. Raises MisfitError."""
+
+
+class JsonMisfitError(Exception):
+    """A value is none of its column's type; ``row`` is its number among the values.
+
+    ``reason`` says why a text is none, with it; for a value of another type it is empty.
+    """
+
+    def __init__(self, row: int, reason: str = "") -> None:
+        super().__init__(row, reason)
+        self.row = row
+        self.reason = reason
+
+
+class _Words(str):
+    """A number that JSON does not have: NaN, Infinity; not in quotes."""
+
+
+class _MinusZero(int):
+    """The number -0, which a double has and Python's int does not."""
+
+    def __str__(self) -> str:
+        return "-0"
+
+
+def decode_json(text: str) -> Any:
+    """A JSON text as values for :func:`from_json`, which keep all their digits.
+
+    Raises:
+        ValueError: it is none, has half of a character, or a name twice in an object.
+        RecursionError: it is nested very deeply.
+    """
+    found = _DECODER.decode(text)
+    if _HALF_CHARACTER.search(text):
+        json.dumps(found, ensure_ascii=False, default=str).encode()
+    return found
+
+
+_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+"""Half of a character, which is a text only with its other half; Python takes it alone, too."""
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; Python would keep the last of several values of a name."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"names occur twice in an object: {', '.join(repeated(name for name, _ in pairs))}")
+    return found
+
+
+def _whole_number(text: str) -> int:
+    return _MinusZero() if text == "-0" else int(text)
+
+
+_DECODER = json.JSONDecoder(
+    parse_int=_whole_number,
+    parse_float=Decimal,
+    parse_constant=_Words,
+    object_pairs_hook=_without_doubles,
+)
+
+
+def _of_texts(texts: pa.Array, hive_type: HiveType) -> pa.Array:
+    return values_of_texts(texts, hive_type, binary=BinaryText.BASE64)
+
+
+def from_json(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader = _of_texts) -> pa.Array:
+    """Values of a column from JSON.
+
+    Args:
+        values: n values of :func:`decode_json`; None is null.
+        hive_type: the column's type.
+        of_texts: makes the values of scalar types; by default those of
+            ``arrow_type(hive_type, timestamp_unit="us")``.
+
+    Returns:
+        n values.
+
+    Raises:
+        JsonMisfitError: a value is none of the type.
+    """
+    nested = _NESTED.get(hive_type.kind)
+    if nested is not None:
+        return nested(values, hive_type, of_texts)
+    text_of = _TEXT_OF[hive_type.kind]
+    texts: list[str | None] = []
+    for row, value in enumerate(values):
+        text = None if value is None else text_of(value)
+        if text is None and value is not None:
+            raise JsonMisfitError(row)
+        texts.append(text)
+    try:
+        return of_texts(pa.array(texts, pa.string()), hive_type)
+    except MisfitError as misfit:
+        raise JsonMisfitError(misfit.row, f"{misfit.value} {misfit.reason}") from misfit
+
+
+def from_cells(texts: pa.Array, hive_type: HiveType) -> pa.Array:
+    """Values of a column from the cells of a CSV file; the reverse of :func:`cell_text`.
+
+    Args:
+        texts: n texts; null is null.
+        hive_type: the column's type.
+
+    Returns:
+        n values of ``arrow_type(hive_type, timestamp_unit="us")``.
+
+    Raises:
+        MisfitError: a text is none of the type.
+    """
+    if hive_type.kind not in NESTED_KINDS:
+        return _of_texts(texts, hive_type)
+    given = texts.to_pylist()
+    values = [None if text is None else _cell(row, text) for row, text in enumerate(given)]
+    try:
+        return from_json(values, hive_type)
+    except JsonMisfitError as misfit:
+        reason = misfit.reason or f"is not the JSON of {hive_type.text}"
+        raise MisfitError(misfit.row, repr(given[misfit.row]), reason) from misfit
+
+
+def _cell(row: int, text: str) -> Any:
+    try:
+        return decode_json(text)
+    except (ValueError, RecursionError) as error:
+        raise MisfitError(row, repr(text), f"is not JSON: {error}") from error
+
+
+def _within(
+    values: Sequence[Any], parents: Sequence[int], hive_type: HiveType, of_texts: TextReader
+) -> pa.Array:
+    """Values within others; ``parents`` are the rows of these."""
+    try:
+        return from_json(values, hive_type, of_texts)
+    except JsonMisfitError as misfit:
+        raise JsonMisfitError(parents[misfit.row], misfit.reason) from misfit
+
+
+def _list(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
+    _refuse_first(values, lambda value: not isinstance(value, list))
+    flat = [(row, element) for row, value in enumerate(values) for element in value or ()]
+    rows = [row for row, _ in flat]
+    elements = _within([each for _, each in flat], rows, hive_type.children[0], of_texts)
+    return pa.ListArray.from_arrays(offsets_of_lists(values), elements)
+
+
+def _map(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
+    key_type, item_type = hive_type.children
+    maps = [None if value is None else _pairs(row, value, key_type) for row, value in enumerate(values)]
+    flat = [(row, key, item) for row, pairs in enumerate(maps) for key, item in pairs or ()]
+    rows = [row for row, _, _ in flat]
+    for row, key, _ in flat:
+        if key is None:
+            raise JsonMisfitError(row, "a key is null")
+    keys = _within([key for _, key, _ in flat], rows, key_type, of_texts)
+    items = _within([item for _, _, item in flat], rows, item_type, of_texts)
+    return pa.MapArray.from_arrays(offsets_of_lists(maps), keys, items)
+
+
+def _pairs(row: int, value: Any, key_type: HiveType) -> list[tuple[Any, Any]]:
+    if isinstance(value, dict) and (key_type.kind in _TEXT_KINDS or not value):
+        return list(value.items())
+    is_list = isinstance(value, list) and key_type.kind not in _TEXT_KINDS
+    if not is_list or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        raise JsonMisfitError(row)
+    return [(key, item) for key, item in value]
+
+
+def _struct(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
+    names = set(hive_type.field_names)
+    _refuse_first(values, lambda value: not isinstance(value, dict) or not value.keys() <= names)
+    rows = range(len(values))
+    children = [
+        _within([None if value is None else value.get(name) for value in values], rows, child, of_texts)
+        for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
+    ]
+    nulls = [row for row, value in enumerate(values) if value is None]
+    if nulls and hive_type.contains("uniontype"):  # pyarrow ends the process at such nulls
+        raise JsonMisfitError(nulls[0], "a struct that has a union cannot be null")
+    mask = pa.array([value is None for value in values], pa.bool_()) if nulls else None
+    return pa.StructArray.from_arrays(children, names=list(hive_type.field_names), mask=mask)
+
+
+def _union(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
+    """Arrow's unions cannot be null, so a null becomes a null of the first alternative."""
+    count = len(hive_type.children)
+    _refuse_first(values, lambda value: not _is_tagged(value, count))
+    pairs = [(0, None) if value is None else (value[0], value[1]) for value in values]
+    parts = []
+    for tag, child in enumerate(hive_type.children):
+        rows = [row for row, (found, _) in enumerate(pairs) if found == tag]
+        parts.append(_within([pairs[row][1] for row in rows], rows, child, of_texts))
+    names = [f"_union_{tag}" for tag in range(count)]
+    return dense_union(np.array([tag for tag, _ in pairs], np.int8), parts, names)
+
+
+def _is_tagged(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == 2 and type(value[0]) is int and 0 <= value[0] < count
+
+
+def _refuse_first(values: Sequence[Any], is_wrong: Callable[[Any], bool]) -> None:
+    for row, value in enumerate(values):
+        if value is not None and is_wrong(value):
+            raise JsonMisfitError(row)
+
+
+_NESTED: dict[str, Callable[[Sequence[Any], HiveType, TextReader], pa.Array]] = {
+    "array": _list,
+    "map": _map,
+    "struct": _struct,
+    "uniontype": _union,
+}
+
+_WHOLE = (int, _MinusZero)
+_NUMBERS = (*_WHOLE, Decimal)
+_FLOATS = {"NaN": "NaN", "Infinity": "Infinity", "+Infinity": "Infinity", "-Infinity": "-Infinity"}
+_FLOATS |= {"INF": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
+"""Texts of numbers that JSON does not have."""
+
+
+def _boolean_text(value: Any) -> str | None:
+    return str(value).lower() if isinstance(value, bool) else None
+
+
+def _integer_text(value: Any) -> str | None:
+    return int.__repr__(value) if type(value) in _WHOLE else None
+
+
+def _float_text(value: Any) -> str | None:
+    return _FLOATS.get(value) if isinstance(value, str) else _number_text(value)
+
+
+def _number_text(value: Any) -> str | None:
+    return str(value) if type(value) in _NUMBERS else None
+
+
+def _decimal_text(value: Any) -> str | None:
+    return value if type(value) is str else _number_text(value)
+
+
+def _string_text(value: Any) -> str | None:
+    if type(value) is str:
+        return value
+    return _boolean_text(value) or _integer_text(value)
+
+
+def _only_text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+_TEXT_OF: dict[str, Callable[[Any], str | None]] = {
+    "boolean": _boolean_text,
+    **dict.fromkeys(INTEGER_KINDS, _integer_text),
+    "float": _float_text,
+    "double": _float_text,
+    "decimal": _decimal_text,
+    **dict.fromkeys(_TEXT_KINDS, _string_text),
+    "date": _only_text,
+    "timestamp": _only_text,
+    "binary": _only_text,
+}
+"""Texts of values as of :mod:`.text_values`; None for what is none."""

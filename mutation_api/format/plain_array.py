@@ -1,0 +1,370 @@
+"""Arrow arrays without encodings, and arrays that repeat a value.
+
+Arrow arrays in their plainest form: one chunk, no encoding, offsets that start at 0. Pure.
+
+Names that occur more than once; in time that is linear in their number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.format.hive_type import UnfitTypeError
+
+__all__ = [
+    "dense_union",
+    "has_timestamp",
+    "has_union",
+    "list_offsets",
+    "map_parts",
+    "offsets_of_lists",
+    "plain_array",
+    "rebased_list",
+    "refusal",
+    "refused_type",
+    "repeated",
+    "struct_fields",
+    "text_arrays",
+    "union_parts",
+]
+
+
+_EXTENSION_KEY = b"ARROW:extension:name"
+_REFUSED = "refused: "
+"""Before the reason in the type of :func:`refused_type`."""
+
+
+def plain_array(array: pa.Array | pa.ChunkedArray, metadata: Mapping[bytes, bytes] | None = None) -> pa.Array:
+    """The same values in one array that most of Arrow's functions take, whatever their encoding was.
+
+    ==========================================  =====================================
+    given, at any depth                         result
+    ==========================================  =====================================
+    dictionary, run-end encoded                 the values
+    string_view, binary_view                    large_string, large_binary
+    list_view, large_list_view                  large_list
+    decimal32, decimal64                        decimal128 of the same digits
+    halffloat                                   float
+    extension type ``arrow.json``               its text
+    extension type ``arrow.uuid``               text, ``f81d4fae-7dec-11d0-a765-00a0c91e6bf6``
+    extension type ``arrow.bool8``              bool
+    any other extension type                    refused: its storage is not its value
+    ==========================================  =====================================
+
+    Args:
+        array: n values.
+        metadata: of their field. A type that is not registered here comes as its storage, and only the
+            metadata contain its name.
+
+    Returns:
+        n values; the same array if it needs no change.
+
+    Raises:
+        UnfitTypeError: see above; the message contains the type, and ``path`` leads to it.
+
+    Source: Arrow's columnar format and its canonical extension types.
+    """
+    if isinstance(array, pa.ChunkedArray):
+        chunks = [plain_array(chunk, metadata) for chunk in array.chunks]
+        return pa.concat_arrays(chunks) if chunks else plain_array(pa.nulls(0, array.type), metadata)
+    if _is_plain(array.type, metadata):
+        return array
+    name = _extension_name(array.type, metadata)
+    if name is None:
+        return _plain_encoded(array)
+    meaning = _MEANINGS.get(name)
+    if meaning is None:
+        raise UnfitTypeError(_reason(array.type, name))
+    return meaning(array.storage if isinstance(array, pa.ExtensionArray) else array)
+
+
+def refused_type(shown: str, reason: str) -> pa.DataType:
+    """A type in place of one that :func:`plain_array` must refuse though Arrow has it, as of a column unread.
+
+    Args:
+        shown: the type, for messages.
+        reason: why its values are refused; see :func:`refusal`.
+    """
+    return pa.opaque(pa.null(), shown, f"{_REFUSED}{reason}")
+
+
+def refusal(arrow: pa.DataType) -> tuple[str, str] | None:
+    """What :func:`refused_type` was given; None for any other type."""
+    is_refused = isinstance(arrow, pa.OpaqueType) and arrow.vendor_name.startswith(_REFUSED)
+    return (arrow.type_name, arrow.vendor_name.removeprefix(_REFUSED)) if is_refused else None
+
+
+def _is_plain(arrow: pa.DataType, metadata: Mapping[bytes, bytes] | None = None) -> bool:
+    if _extension_name(arrow, metadata) is not None or any(is_kind(arrow) for is_kind in _ENCODED):
+        return False
+    if pa.types.is_map(arrow):
+        return all(_is_plain(field.type, field.metadata) for field in (arrow.key_field, arrow.item_field))
+    fields = (arrow.field(number) for number in range(arrow.num_fields))
+    return all(_is_plain(field.type, field.metadata) for field in fields)
+
+
+def _extension_name(arrow: pa.DataType, metadata: Mapping[bytes, bytes] | None) -> str | None:
+    if isinstance(arrow, pa.BaseExtensionType):
+        return str(arrow.extension_name)
+    name = (metadata or {}).get(_EXTENSION_KEY)
+    return None if name is None else name.decode(errors="replace")
+
+
+def _reason(arrow: pa.DataType, name: str) -> str:
+    refused = refusal(arrow)
+    if refused is not None:
+        return refused[1]
+    shown = str(arrow) if isinstance(arrow, pa.BaseExtensionType) else f"extension<{name}>, stored as {arrow}"
+    return (
+        f"values of type {shown} have no type of Hive, and what they are stored as is not their value; "
+        "convert them first, for example to strings or numbers"
+    )
+
+
+def _plain_encoded(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return plain_array(array.dictionary).take(array.indices)
+    if pa.types.is_run_end_encoded(kind):
+        rows = np.arange(array.offset, array.offset + len(array))
+        runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+        return plain_array(array.values).take(pa.array(runs))
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return array.cast(pa.large_binary())
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        return array.cast(pa.decimal128(kind.precision, kind.scale))
+    if pa.types.is_float16(kind):
+        return array.cast(pa.float32())
+    if pa.types.is_map(kind):
+        return _plain_map(array)
+    if pa.types.is_struct(kind):
+        return _plain_struct(array)
+    return _plain_union(array) if pa.types.is_union(kind) else _plain_list(array)
+
+
+def _plain_list(array: pa.Array) -> pa.Array:
+    offsets, values = rebased_list(array)
+    element = _plain_child(values, array.type.value_field, "element")
+    return pa.LargeListArray.from_arrays(pa.array(offsets, mask=_list_mask(array)), element)
+
+
+def _plain_map(array: pa.Array) -> pa.Array:
+    # First the parts: Arrow does not slice all encodings within others.
+    keys = _plain_child(array.keys, array.type.key_field, "key")
+    items = _plain_child(array.items, array.type.item_field, "value")
+    entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
+    bounds = pa.array(array.offsets.to_numpy())
+    lists = pa.ListArray.from_arrays(bounds, entries, mask=array.is_null() if array.null_count else None)
+    offsets, found = rebased_list(lists)
+    return pa.MapArray.from_arrays(list_offsets(offsets, array), found.field(0), found.field(1))
+
+
+def _plain_struct(array: pa.Array) -> pa.Array:
+    if array.null_count and has_union(array.type):
+        raise UnfitTypeError(f"values of type {array.type} hold a union and are NULL; make its fields NULL")
+    fields = list(array.type)
+    children = [
+        _plain_child(array.field(number), field, f"field {field.name!r}")
+        for number, field in enumerate(fields)
+    ]
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, names=[field.name for field in fields], mask=mask)
+
+
+def _plain_union(array: pa.Array) -> pa.Array:
+    tags, parts = union_parts(array)
+    fields = [array.type.field(number) for number in range(array.type.num_fields)]
+    plain = [
+        _plain_child(part, field, f"alternative {tag}")
+        for tag, (part, field) in enumerate(zip(parts, fields, strict=True))
+    ]
+    return dense_union(tags, plain, [field.name for field in fields])
+
+
+def _plain_child(array: pa.Array, field: pa.Field, step: str) -> pa.Array:
+    try:
+        return plain_array(array, field.metadata)
+    except UnfitTypeError as unfit:
+        raise UnfitTypeError(unfit.reason, f", {step}{unfit.path}") from unfit
+
+
+def rebased_list(array: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
+    """Offsets (int64, n + 1, from 0) and values of a list array of any layout; null lists hold no values.
+
+    Values that no visible list refers to (sliced away, or under a null) are gone.
+    """
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    offsets = np.zeros(len(array) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets, array.flatten()
+
+
+def map_parts(array: pa.Array) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
+    """Offsets (as of :func:`rebased_list`), keys and values of a map array."""
+    entry = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
+    offsets, entries = rebased_list(array.cast(pa.list_(entry)))
+    keys, items = struct_fields(entries)
+    return offsets, keys, items
+
+
+def has_union(arrow: pa.DataType) -> bool:
+    """Whether a type is, or contains, a union."""
+    return bool(pa.types.is_union(arrow)) or any(
+        has_union(arrow.field(i).type) for i in range(arrow.num_fields)
+    )
+
+
+def has_timestamp(arrow: pa.DataType) -> bool:
+    """Whether a type is, or contains, a timestamp."""
+    return bool(pa.types.is_timestamp(arrow)) or any(
+        has_timestamp(arrow.field(i).type) for i in range(arrow.num_fields)
+    )
+
+
+def struct_fields(array: pa.Array) -> list[pa.Array]:
+    """Fields of a struct array; values under a null struct become null.
+
+    Fields that are or hold unions keep such values: pyarrow 26 aborts the process when it should hide part of
+    a union.
+    """
+    if not has_union(array.type):
+        fields: list[pa.Array] = array.flatten()
+        return fields
+    return [
+        array.field(i) if has_union(array.type.field(i).type) else pc.struct_field(array, [i])
+        for i in range(array.type.num_fields)
+    ]
+
+
+def _list_mask(array: pa.Array) -> NDArray[np.bool_] | None:
+    """Which of n + 1 offsets are null: those of null lists."""
+    if not array.null_count:
+        return None
+    return np.append(array.is_null().to_numpy(zero_copy_only=False), False)
+
+
+def list_offsets(offsets: NDArray[np.int64], array: pa.Array) -> pa.Array:
+    """Offsets as ``ListArray.from_arrays`` takes them: null where ``array`` is null.
+
+    Raises:
+        pa.ArrowInvalid: more than 2**31 - 1 values.
+    """
+    return pa.array(offsets, mask=_list_mask(array)).cast(pa.int32())
+
+
+def offsets_of_lists(lists: Sequence[Sequence[object] | None]) -> pa.Array:
+    """Offsets from which Arrow builds lists or maps of Python's: null where there is none."""
+    ends = np.cumsum([0, *(len(each or ()) for each in lists)])
+    return pa.array(ends, pa.int32(), mask=np.array([*(each is None for each in lists), False]))
+
+
+def text_arrays(array: pa.Array) -> Iterator[pa.StringArray]:
+    """The array itself if it holds texts, and those nested in it, at any depth."""
+    kind = array.type
+    if pa.types.is_string(kind):
+        yield array
+    elif pa.types.is_list(kind):
+        yield from text_arrays(array.values)
+    elif pa.types.is_map(kind):
+        yield from text_arrays(array.keys)
+        yield from text_arrays(array.items)
+    else:
+        for i in range(kind.num_fields):
+            yield from text_arrays(array.field(i))
+
+
+def union_parts(array: pa.Array) -> tuple[NDArray[np.int8], list[pa.Array]]:
+    """Tags (int8, position of the alternative) and, for each alternative, its values in row order."""
+    start, stop = array.offset, array.offset + len(array)
+    # pyarrow's type_codes and offsets ignore the slice, so the buffers are read.
+    buffers = array.buffers()
+    codes = np.frombuffer(buffers[1], np.int8)[start:stop] if len(array) else np.zeros(0, np.int8)
+    tag_of_code = np.zeros(128, np.int8)
+    for tag, code in enumerate(array.type.type_codes):
+        tag_of_code[code] = tag
+    tags = tag_of_code[codes]
+    if array.type.mode == "dense":
+        indices = np.frombuffer(buffers[2], np.int32)[start:stop] if len(array) else np.zeros(0, np.int32)
+    else:
+        indices = np.arange(len(array), dtype=np.int32)
+    return tags, [
+        array.field(tag).take(pa.array(indices[tags == tag])) for tag in range(array.type.num_fields)
+    ]
+
+
+def dense_union(tags: NDArray[np.int8], parts: list[pa.Array], names: list[str]) -> pa.UnionArray:
+    """Inverse of :func:`union_parts`.
+
+    Args:
+        tags: int8, shape (n,), position of the alternative of each row.
+        parts: for each alternative its values in row order.
+        names: of the alternatives.
+    """
+    indices = np.zeros(len(tags), np.int32)
+    for tag, part in enumerate(parts):
+        indices[tags == tag] = np.arange(len(part))
+    return pa.UnionArray.from_dense(pa.array(tags), pa.array(indices), parts, names)
+
+
+def _uuid_texts(storage: pa.Array) -> pa.Array:
+    """Canonical texts of 16 bytes each (RFC 9562)."""
+    if not len(storage):
+        return pa.array([], pa.large_string())
+    start = storage.offset * _UUID_BYTES
+    content = np.frombuffer(storage.buffers()[1], np.uint8)[start : start + len(storage) * _UUID_BYTES]
+    texts = np.full((len(storage), _UUID_CHARACTERS), ord("-"), np.uint8)
+    texts[:, _UUID_DIGITS] = _HEX[content].reshape(len(storage), 2 * _UUID_BYTES)
+    fixed = pa.Array.from_buffers(pa.binary(_UUID_CHARACTERS), len(storage), [None, pa.py_buffer(texts)])
+    found = fixed.cast(pa.large_binary()).cast(pa.large_string())
+    return pc.if_else(storage.is_valid(), found, None) if storage.null_count else found
+
+
+def _truths(storage: pa.Array) -> pa.Array:
+    return pc.not_equal(storage, 0)
+
+
+_UUID_BYTES = 16
+_UUID_CHARACTERS = 36
+_UUID_DIGITS = [at for at in range(_UUID_CHARACTERS) if at not in (8, 13, 18, 23)]
+_HEX = np.array([list(f"{byte:02x}".encode()) for byte in range(256)], np.uint8)
+_ENCODED = (
+    pa.types.is_dictionary,
+    pa.types.is_run_end_encoded,
+    pa.types.is_string_view,
+    pa.types.is_binary_view,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+    pa.types.is_decimal32,
+    pa.types.is_decimal64,
+    pa.types.is_float16,
+)
+_MEANINGS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "arrow.bool8": _truths,
+    "arrow.json": plain_array,
+    "arrow.uuid": _uuid_texts,
+}
+"""The extension types whose values are those of a plain type. Any other is refused."""
+
+
+def repeated(names: Iterable[str], *, any_case: bool = False) -> list[str]:
+    """The names that occur more than once, each once, sorted.
+
+    Args:
+        names: any number.
+        any_case: names that differ in their case alone are the same; all of them are given.
+    """
+    counts = Counter(names)
+    if not any_case:
+        return sorted(name for name, count in counts.items() if count > 1)
+    lowered: Counter[str] = Counter()
+    for name, count in counts.items():
+        lowered[name.lower()] += count
+    return sorted(name for name in counts if lowered[name.lower()] > 1)

@@ -1,1 +1,0 @@
-"""Raw files of a binlog collector."""

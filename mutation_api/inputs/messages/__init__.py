@@ -1,1 +1,0 @@
-"""Logs of JSON messages: Debezium, Maxwell, Canal."""

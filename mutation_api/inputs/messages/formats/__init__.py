@@ -1,1 +1,0 @@
-"""The formats of messages: what a tool means by them."""

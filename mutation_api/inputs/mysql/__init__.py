@@ -1,1 +1,0 @@
-"""Tables of a MySQL or MariaDB server, followed by its binary log."""

@@ -1,1 +1,0 @@
-"""Tungsten Replicator's staging files for Hadoop."""

@@ -1,1 +1,0 @@
-"""The local engine: change sets as Arrow, written in this process by threads, without Spark or a JVM."""

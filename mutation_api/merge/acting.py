@@ -1,0 +1,255 @@
+"""What a merge does with rows: the clause of each, new values, outcome and partition. Pure Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.merge.clauses import SOURCE, TARGET, Action, Match
+from mutation_api.merge.differences import differs
+from mutation_api.merge.key_columns import json_texts
+from mutation_api.merge.resolve import ResolvedMerge, converted
+from mutation_api.read.key_groups import key_type
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.partition import null_text_of, partition_names
+
+__all__ = [
+    "INSERTED",
+    "KINDS",
+    "MOVED",
+    "UNCHANGED",
+    "UPDATED",
+    "Acting",
+    "AnyMerge",
+    "Candidates",
+    "act",
+    "struct_of",
+]
+
+AnyMerge = ResolvedMerge[Any, Any]
+"""A checked merge, with expressions of any engine."""
+
+KINDS = ("inserted", "updated", "deleted", "moved", "unchanged")
+"""Outcomes of a row, fields of MergeCounts; the index is the code."""
+INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = range(len(KINDS))
+
+Indices = NDArray[np.int64]
+Columns = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """n rows of one kind of match.
+
+    Attributes:
+        match: on which sides they are.
+        source: all rows of the source.
+        source_rows: the source row of each; None without one.
+        target: columns of the table's rows, ROW__ID included unless the table is insert-only; None without.
+    """
+
+    match: Match
+    source: pa.RecordBatch
+    source_rows: Indices | None
+    target: Columns | None
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        if self.source_rows is not None:
+            return len(self.source_rows)
+        assert self.target is not None
+        return len(next(iter(self.target.values())))
+
+    def take(self, rows: Indices) -> Candidates:
+        """Some of the rows."""
+        indices = pa.array(rows)
+        return replace(
+            self,
+            source_rows=None if self.source_rows is None else self.source_rows[rows],
+            target=None if self.target is None else {n: c.take(indices) for n, c in self.target.items()},
+        )
+
+    @cached_property
+    def _are_all(self) -> bool:
+        """Whether the rows are those of the source, one by one."""
+        rows = self.source_rows
+        return rows is not None and np.array_equal(rows, np.arange(self.source.num_rows))
+
+    def source_column(self, name: str) -> pa.Array:
+        """The source's values of each row; without a copy if these are all rows of the source."""
+        column = self.source.column(name)
+        return column if self._are_all else column.take(pa.array(self.source_rows))
+
+    def taken(self, names: Iterable[str], defaults: Mapping[str, pa.Scalar]) -> dict[str, pa.Array]:
+        """Columns as the source has them; those of ``defaults``, which it lacks, have one value."""
+        return {
+            name: pa.repeat(defaults[name], len(self)) if name in defaults else self.source_column(name)
+            for name in names
+        }
+
+    def frame(self) -> pa.Table:
+        """The rows as expressions see them: a struct for each side."""
+        sides: dict[str, pa.Array] = {"": pa.nulls(len(self))}  # literals need the number of rows
+        if self.source_rows is not None and self.source.num_columns:
+            rows = self.source if self._are_all else self.source.take(pa.array(self.source_rows))
+            sides[SOURCE] = rows.to_struct_array()
+        if self.target:
+            sides[TARGET] = struct_of({n: c for n, c in self.target.items() if n != ROW_ID_COLUMN})
+        return pa.table({side: rows for side, rows in sides.items() if side == "" or rows.type.num_fields})
+
+
+@dataclass(frozen=True)
+class Acting:
+    """n rows on which one clause acts.
+
+    Attributes:
+        clause: its number.
+        rows: the candidates.
+        new: new values of all columns, in the table's types; empty for deletes.
+        given: the values of key columns as the clause assigns them, before they are converted.
+        kinds: codes of KINDS.
+        new_partitions: names of the partitions of inserted and moved rows, null for others.
+    """
+
+    clause: int
+    rows: Candidates
+    new: Columns
+    given: Columns
+    kinds: NDArray[np.int8]
+    new_partitions: pa.Array
+
+    def take(self, rows: Indices) -> Acting:
+        """Some of the rows."""
+        indices = pa.array(rows)
+        return Acting(
+            self.clause,
+            self.rows.take(rows),
+            {name: column.take(indices) for name, column in self.new.items()},
+            {name: column.take(indices) for name, column in self.given.items()},
+            self.kinds[rows],
+            self.new_partitions.take(indices),
+        )
+
+    @property
+    def row_ids(self) -> pa.Array | None:
+        """ROW__IDs of the rows; None if they have none."""
+        return None if self.rows.target is None else self.rows.target.get(ROW_ID_COLUMN)
+
+    @property
+    def partitions(self) -> pa.Array:
+        """The partition of each: of an existing row its own, of a new one that of its values; may be ''."""
+        row_ids = self.row_ids
+        if row_ids is None or row_ids.type.get_field_index(PARTITION_FIELD) < 0:
+            return pc.fill_null(self.new_partitions, "")
+        return pc.coalesce(pc.struct_field(row_ids, PARTITION_FIELD), self.new_partitions)
+
+
+def act(
+    table: AcidTable,
+    plan: AnyMerge,
+    number: int,
+    rows: Candidates,
+    given: Columns,
+    *,
+    write_unchanged: bool,
+) -> Acting:
+    """Apply one clause to its rows.
+
+    Args:
+        table: the table to change.
+        plan: the checked merge.
+        number: that of the clause.
+        rows: n rows of its kind of match.
+        given: the values that the clause assigns, by column; see :meth:`Evaluator.assigned`.
+        write_unchanged: do not look whether updates differ from their old rows.
+
+    Raises:
+        RecordValueError: a value does not fit its column.
+    """
+    action = plan.clauses[number].action
+    no_partitions = pa.nulls(len(rows), pa.string())
+    if action is Action.DELETE:
+        return Acting(number, rows, {}, {}, np.full(len(rows), DELETED, np.int8), no_partitions)
+    new = _new_values(table, plan, number, rows, given)
+    if action is Action.INSERT:
+        kinds = np.full(len(rows), INSERTED, np.int8)
+    else:
+        kinds = _kinds_of_updates(table, plan, rows, new, write_unchanged=write_unchanged)
+    placed = (kinds == INSERTED) | (kinds == MOVED)
+    keys = {key: given[key] for key in plan.keys or () if key in given}
+    return Acting(number, rows, new, keys, kinds, _new_partitions(table, new, placed))
+
+
+def _new_values(
+    table: AcidTable, plan: AnyMerge, number: int, rows: Candidates, given: Columns
+) -> dict[str, pa.Array]:
+    keeps_others = plan.clauses[number].action is Action.UPDATE
+
+    def key_of(row: int) -> str:
+        return _key_text(plan, rows.take(np.array([row])))
+
+    new = {}
+    for column in table.all_columns:
+        if column.name in plan.values[number]:
+            null_text = null_text_of(table, column.name)
+            new[column.name] = converted(
+                table.full_name, column, given[column.name], key_of, null_text=null_text
+            )
+        elif keeps_others and rows.target is not None:
+            new[column.name] = rows.target[column.name]
+        else:
+            new[column.name] = pa.nulls(len(rows), key_type(column))
+    return new
+
+
+def _kinds_of_updates(
+    table: AcidTable, plan: AnyMerge, rows: Candidates, new: Columns, *, write_unchanged: bool
+) -> NDArray[np.int8]:
+    names = {name for values in plan.values for name in values}
+    assert rows.target is not None
+    names &= rows.target.keys()  # the others are compared later, if need be
+    compared = names & table.placing_columns if write_unchanged else names
+    moved = np.zeros(len(rows), np.bool_)
+    changed = np.zeros(len(rows), np.bool_)
+    for name in compared:
+        other = differs(rows.target[name], new[name])
+        changed |= other
+        if name in table.placing_columns:
+            moved |= other
+    kinds = np.full(len(rows), UPDATED, np.int8)
+    if not write_unchanged:
+        kinds[~changed] = UNCHANGED
+    kinds[moved] = MOVED
+    return kinds
+
+
+def _new_partitions(table: AcidTable, new: Columns, placed: NDArray[np.bool_]) -> pa.Array:
+    nothing = pa.nulls(len(placed), pa.string())
+    if not placed.any():
+        return nothing
+    if not table.partition_keys:
+        return pc.if_else(pa.array(placed), "", nothing)
+    columns = {name: new[name].filter(pa.array(placed)) for name in table.partition_key_names}
+    names = partition_names(table, columns).cast(pa.string())
+    return pc.replace_with_mask(nothing, pa.array(placed), names)
+
+
+def _key_text(plan: AnyMerge, row: Candidates) -> str:
+    """The key of a single row, or the whole row if the source has none."""
+    if row.source_rows is not None:
+        return json_texts(struct_of({key: row.source_column(key) for key in plan.keys or ()}))[0]
+    assert row.target is not None
+    return json_texts(struct_of(row.target))[0]
+
+
+def struct_of(columns: Columns) -> pa.StructArray:
+    """The columns as rows; there is at least one."""
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))

@@ -1,0 +1,271 @@
+"""Files of changes and rows, read and written as Arrow data.
+
+Change sets of Arrow in files: ``local_diff`` makes one to save, ``hive-mutate apply`` reads it.
+
+The form is that of :mod:`.row_files`: the operation, ROW__ID (a struct, in CSV a column for each field)
+and the table's columns. Values are written such that both engines read each as it was; what a format cannot
+hold so raises LocalEngineError. ORC files hold wall clocks as Spark writes them, as marked numbers, since
+Spark reads ORC's own timestamps in the zone of its JVM.
+
+ArrowFiles: files of rows, read with the types of a table, without Spark.
+
+What :mod:`mutation_api.merge.row_files` says of CSV, JSON, ORC and Parquet holds here, too: the types
+are the table's; a text or value that is none of its column's type is refused, naming the column and the row,
+and never becomes NULL; an empty CSV field is NULL, a quoted empty one the empty text. Files may lie on any
+storage of ours; those with the endings .gz, .bz2 and .zst of CSV and JSON are unpacked.
+
+Texts of CSV and the lines of JSON become values by the same code in Spark's tasks, so what is read here is
+read with the same values by Spark. But Spark reads some things that are refused here:
+
+* CSV: quotes within a field that does not begin with one, text behind a closing quote, a lone CR as the end
+  of a line (:mod:`.csv_files`); columns without a name, or with the same name; bytes that are not UTF-8,
+  which Spark replaces.
+* ORC and Parquet: dates and timestamps before 1582-10-15, if the file does not say that their calendar is
+  proleptic; wall clocks within structs, lists and maps of an ORC file that Spark wrote; instants, which Spark
+  shows in the zone of its session; INT96.
+* ORC: timestamps of years before 1678 and after 2261, which pyarrow reads in nanoseconds only.
+* Folders in folders, from whose names Spark makes columns; names with wildcards; other compressions.
+
+Parquet's timestamps of nanoseconds are read here; Spark refuses them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.orc
+import pyarrow.parquet
+
+from mutation_api.errors import ClientError, ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.plain_array import has_timestamp, plain_array, struct_fields
+from mutation_api.merge.column_files import SPARK_TYPE, WALL_CLOCK, read_column_file
+from mutation_api.merge.csv_files import CsvFile
+from mutation_api.merge.file_rules import RowColumns, files_at
+from mutation_api.merge.json_files import read_json_file
+from mutation_api.merge.key_columns import json_texts
+from mutation_api.orc.format.stored_values import column_count
+from mutation_api.orc.format.tail import with_type_attributes
+from mutation_api.read.export import file_format
+from mutation_api.storage.connect import replacing
+from mutation_api.storage.local import without_links
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry
+
+__all__ = ["MEMORY_BYTES_DEFAULT", "ArrowFiles", "save_arrow_changes"]
+
+
+_BATCH_ROWS = 1 << 16
+_QUOTED = r'[",\r\n]|^$|^\s|\s$'
+"""Texts in CSV that need quotes."""
+_NO_TEXT = r"[\x00\x01]"
+
+
+def save_arrow_changes(changes: pa.Table, file: Location, format_name: str | None = None) -> None:
+    """Write changes into one file; it is there when it is complete, and replaces an older one.
+
+    Args:
+        changes: operation, ROW__ID and the table's columns, in the types of the table.
+        file: its folder exists, where storages have folders.
+        format_name: one of :data:`~mutation_api.read.export.FORMATS`; None for what the name ends in.
+
+    Raises:
+        ConfigurationError: the format is not known.
+        LocalEngineError: the format holds a value only as Spark writes it.
+        ClientError: the file cannot be written.
+    """
+    write = _WRITERS[file_format(file, format_name)]
+    try:
+        with replacing(without_links(file)) as stream:
+            write(changes, stream)
+    except OSError as error:
+        raise ClientError(f"{file.shown}: the file cannot be written: {error}") from error
+
+
+def _write_csv(changes: pa.Table, stream: pa.NativeFile) -> None:
+    names = [name for name, _ in _flat(changes.schema.empty_table())]
+    stream.write(f"{','.join(names)}\n".encode())
+    for rows in _parts(changes):
+        fields = [_csv_fields(name, column) for name, column in _flat(rows)]
+        lines = pc.binary_join_element_wise(*fields, ",").to_pylist()
+        stream.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def _flat(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    """The columns by name; of ROW__ID each field is one."""
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        array = plain_array(column)
+        if name == ROW_ID_COLUMN:
+            for field, part in zip(array.type, struct_fields(array), strict=True):
+                yield f"{ROW_ID_COLUMN}.{field.name}", part
+        else:
+            yield name, array
+
+
+def _csv_fields(name: str, column: pa.Array) -> pa.Array:
+    """The values as fields of CSV: nothing for NULL, in quotes where they are needed."""
+    if not pa.types.is_string(column.type):
+        return pc.fill_null(_plain_texts(column), "")
+    if pc.any(pc.match_substring_regex(column, _NO_TEXT)).as_py():
+        raise LocalEngineError(
+            f"column {name!r} has a text with a character 0 or 1, which not every reader of CSV takes: write "
+            "JSON, ORC or Parquet"
+        )
+    doubled = pc.replace_substring(column, '"', '""')
+    quoted = pc.binary_join_element_wise('"', doubled, '"', "")
+    return pc.fill_null(pc.if_else(pc.match_substring_regex(column, _QUOTED), quoted, column), "")
+
+
+def _plain_texts(column: pa.Array) -> pa.Array:
+    texts = column.cast(pa.string())
+    if pa.types.is_floating(column.type):
+        texts = pc.replace_substring(pc.replace_substring(texts, "inf", "Infinity"), "nan", "NaN")
+    return texts
+
+
+def _write_json(changes: pa.Table, stream: pa.NativeFile) -> None:
+    for field in changes.schema:
+        if _has_map_without_texts(field.type):
+            raise LocalEngineError(
+                f"column {field.name!r}, {field.type}: keys of maps are texts in JSON; write ORC or Parquet"
+            )
+    for rows in _parts(changes):
+        names = rows.column_names
+        plain = pa.StructArray.from_arrays([plain_array(each) for each in rows.columns], names=names)
+        stream.write("".join(f"{line}\n" for line in json_texts(plain)).encode())
+
+
+def _has_map_without_texts(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind) and not pa.types.is_string(kind.key_type):
+        return True
+    return any(_has_map_without_texts(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _write_parquet(changes: pa.Table, stream: pa.NativeFile) -> None:
+    pyarrow.parquet.write_table(changes, stream)
+
+
+def _write_orc(changes: pa.Table, stream: pa.NativeFile) -> None:
+    columns, attributes, number = [], {}, 1
+    for field, column in zip(changes.schema, changes.columns, strict=True):
+        is_clock = pa.types.is_timestamp(field.type)
+        if not is_clock and has_timestamp(field.type):
+            raise LocalEngineError(
+                f"column {field.name!r}, {field.type}: timestamps within others have no form in ORC that "
+                "both engines read; write JSON or Parquet"
+            )
+        columns.append(plain_array(column).view(pa.int64()) if is_clock else column)
+        if is_clock:
+            attributes[number] = {SPARK_TYPE: WALL_CLOCK}
+        number += column_count(field.type)
+    with contextlib.closing(pa.BufferOutputStream()) as buffer:
+        with pyarrow.orc.ORCWriter(buffer) as writer:
+            writer.write(pa.table(columns, names=changes.column_names))
+        stream.write(with_type_attributes(buffer.getvalue().to_pybytes(), attributes))
+
+
+def _parts(changes: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, changes.num_rows, _BATCH_ROWS):
+        yield changes.slice(start, _BATCH_ROWS)
+
+
+_WRITERS: dict[str, Callable[[pa.Table, pa.NativeFile], None]] = {
+    "csv": _write_csv,
+    "json": _write_json,
+    "orc": _write_orc,
+    "parquet": _write_parquet,
+}
+
+
+MEMORY_BYTES_DEFAULT = 1 << 29
+
+
+@dataclass(frozen=True)
+class ArrowFiles:
+    """Reads files that hold rows of a table.
+
+    Attributes:
+        columns: the columns that they may have.
+        memory_bytes: bound for the rows of JSON, ORC and Parquet files, which are read whole, each file at a
+            time; JSON all at once, since only all rows tell its columns.
+    """
+
+    columns: RowColumns
+    memory_bytes: int = MEMORY_BYTES_DEFAULT
+
+    def read_all(self, files: Sequence[Location], format_name: str | None = None) -> pa.RecordBatchReader:
+        """The rows of several files; the format as of :func:`~mutation_api.read.export.file_format`.
+
+        Raises:
+            RecordLayoutError: see :meth:`read`; or the files differ in columns or types.
+            RecordValueError, ConfigurationError: see :meth:`read`.
+        """
+        readers = [self.read(file, format_name) for file in files]
+        wanted = _layout(readers[0].schema)
+        for file, reader in zip(files, readers, strict=True):
+            if _layout(reader.schema) != wanted:
+                found = _described(_layout(reader.schema))
+                raise RecordLayoutError(
+                    f"{file.shown} has the columns {found}, {files[0].shown} has {_described(wanted)}; files "
+                    "of one source must have the same"
+                )
+        schema = readers[0].schema
+        batches = (_in_order(batch, schema) for reader in readers for batch in reader)
+        return pa.RecordBatchReader.from_batches(schema, batches)
+
+    def read(self, file: Location, format_name: str | None = None) -> pa.RecordBatchReader:
+        """The rows of a file, or of a folder of files of one format; None for the one that its name tells.
+
+        The batches of CSV are read as they are consumed, and may raise the same errors.
+
+        Raises:
+            RecordLayoutError: columns are unknown, or of a type the format cannot hold.
+            RecordValueError: values that are no values of their column's type; the message names some.
+            ConfigurationError: there is no file, it cannot be read as this format, or its name tells none.
+        """
+        format_name = file_format(file, format_name)
+        entries = files_at(file)
+        match format_name:
+            case "csv":
+                return self._read_csv(file, entries)
+            case "json":
+                return read_json_file(self.columns, file, entries, self.memory_bytes)
+            case _:
+                return read_column_file(file, entries, format_name)
+
+    def _read_csv(self, file: Location, entries: Sequence[FileEntry]) -> pa.RecordBatchReader:
+        if not entries:
+            return pa.table({}).to_reader()
+        parts = [CsvFile(self.columns, entry.location) for entry in entries]
+        first = parts[0]
+        for part in parts:
+            if [name.lower() for name in part.names] != [name.lower() for name in first.names]:
+                raise ConfigurationError(
+                    f"{file.shown} cannot be read as csv: the header of {part.file.shown} is "
+                    f"{', '.join(part.names)}, that of {first.file.shown} is {', '.join(first.names)}; the "
+                    "files of a folder must have the same"
+                )
+        batches: Iterator[pa.RecordBatch] = itertools.chain.from_iterable(
+            part.batches(first.names) for part in parts
+        )
+        return pa.RecordBatchReader.from_batches(first.schema, batches)
+
+
+def _layout(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name.lower(): field.type for field in schema}
+
+
+def _described(layout: dict[str, pa.DataType]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in layout.items())
+
+
+def _in_order(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of the schema, which the batch may have in another order and spelling."""
+    at = {name.lower(): number for number, name in enumerate(batch.schema.names)}
+    columns = [batch.column(at[name.lower()]) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,259 @@
+"""Differences of two states of a table.
+
+Which values differ, as Spark's ``<=>`` finds them: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
+
+Pairs of source and target rows with equal keys. Pure numpy and Arrow.
+
+What holds for the difference of two states, whichever engine finds it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordLayoutError
+from mutation_api.format.event import ROW_ID_COLUMN, Mask
+from mutation_api.format.plain_array import struct_fields
+from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = [
+    "NEW_STATE",
+    "OLD_STATE",
+    "OPERATIONS",
+    "Pairs",
+    "SourceKeys",
+    "check_states",
+    "checked_key",
+    "differs",
+    "not_unique",
+]
+
+
+def differs(before: pa.Array, after: pa.Array) -> Mask:
+    """Whether n values of one Arrow type differ from n others, pair by pair.
+
+    Their timestamps may have microseconds on one side and nanoseconds on the other.
+    """
+    if pa.types.is_null(before.type):
+        equal: Mask = np.zeros(len(before), np.bool_)
+        return equal
+    if pa.types.is_struct(before.type):
+        found: Mask = _null_mask(before) != _null_mask(after)
+        for one, other in zip(struct_fields(before), struct_fields(after), strict=True):
+            found |= differs(one, other)
+        return found
+    if pa.types.is_list(before.type):
+        return _lists_differ(before, after)
+    if pa.types.is_nested(before.type):
+        pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
+        is_map = pa.types.is_map(before.type)
+        return np.array([_plain(a, is_map=is_map) != _plain(b, is_map=is_map) for a, b in pairs], np.bool_)
+    if before.type != after.type and pa.types.is_timestamp(before.type):
+        return _clocks_differ(before, after)
+    unequal = pc.not_equal(before, after)
+    if pa.types.is_floating(before.type):
+        unequal = pc.and_(unequal, pc.invert(pc.and_(pc.is_nan(before), pc.is_nan(after))))
+    differing: Mask = pc.fill_null(unequal, False).to_numpy(zero_copy_only=False)
+    differing |= _null_mask(before) != _null_mask(after)
+    return differing
+
+
+def _lists_differ(before: pa.ListArray, after: pa.ListArray) -> Mask:
+    is_null, is_other_null = _null_mask(before), _null_mask(after)
+    lengths = [np.asarray(pc.fill_null(pc.list_value_length(each), 0), np.int64) for each in (before, after)]
+    differing: Mask = (is_null != is_other_null) | (lengths[0] != lengths[1])
+    alike = np.flatnonzero(~differing & ~is_null & (lengths[0] > 0))
+    if len(alike):
+        indices = pa.array(alike)
+        elements = differs(before.take(indices).flatten(), after.take(indices).flatten())
+        starts = np.append(0, np.cumsum(lengths[0][alike])[:-1])
+        differing[alike] = np.logical_or.reduceat(elements, starts)
+    return differing
+
+
+def _clocks_differ(before: pa.Array, after: pa.Array) -> Mask:
+    """Of two units; a cast to the finer one might not hold the years."""
+    differing: Mask = _null_mask(before) != _null_mask(after)
+    parts = [_microseconds(each) for each in (before, after)]
+    both = ~_null_mask(before) & ~_null_mask(after)
+    for one, other in zip(*parts, strict=True):
+        differing |= both & (one != other)
+    return differing
+
+
+def _microseconds(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Microseconds, and the nanoseconds beyond them."""
+    values = pc.fill_null(array.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    whole, rest = np.divmod(values, 1000 if array.type.unit == "ns" else 1)
+    return whole, rest
+
+
+def _null_mask(array: pa.Array) -> Mask:
+    mask: Mask = array.is_null().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _plain(value: Any, *, is_map: bool = False) -> Any:
+    """A nested value such that equal ones are equal in Python: NaN by a mark, maps in any order."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        items = [_plain(each) for each in value]
+        is_entries = is_map or (bool(value) and all(isinstance(each, tuple) for each in value))
+        return sorted(items, key=repr) if is_entries else items
+    if isinstance(value, tuple):
+        return tuple(_plain(each) for each in value)
+    return value
+
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """n pairs: indices of their rows in the source and in the target's rows."""
+
+    source: Indices
+    target: Indices
+
+
+@dataclass(frozen=True)
+class SourceKeys:
+    """The keys of the source's rows.
+
+    Attributes:
+        rows: a column for each key column, in the table's types; a row for each source row.
+        lost: source rows with a value that equals no value of its column; they match nothing.
+        null_safe: whether NULL equals NULL.
+    """
+
+    rows: pa.RecordBatch
+    lost: Mask
+    null_safe: bool
+
+    @cached_property
+    def distinct(self) -> pa.Table:
+        """The keys that may match, each once."""
+        rows = self._filter.keys
+        known = rows.filter(pa.array(~self.lost)) if self.lost.any() else rows
+        kept = known if self.null_safe else known.drop_null()
+        return kept if self.is_unique else kept.group_by(kept.column_names).aggregate([])
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no two source rows that may match have the same key."""
+        codes = self._codes[1]
+        return len(codes) == 0 or int(np.bincount(codes).max()) == 1
+
+    def pairs(self, target_keys: Sequence[pa.Array]) -> Pairs:
+        """All pairs of rows with equal keys.
+
+        Args:
+            target_keys: n values of each key column, in the order and types of ``rows``.
+        """
+        positions, codes = self._codes
+        order = np.argsort(codes, kind="stable")
+        in_order = codes[order]
+        found, wanted = self._filter.encode(target_keys)
+        first = np.searchsorted(in_order, wanted, side="left")
+        counts = np.searchsorted(in_order, wanted, side="right") - first
+        target = np.repeat(found, counts)
+        ends = np.cumsum(counts)
+        within = np.arange(len(target)) - np.repeat(ends - counts, counts)
+        return Pairs(positions[order[np.repeat(first, counts) + within]], target)
+
+    @cached_property
+    def _filter(self) -> KeyFilter:
+        return KeyFilter(pa.Table.from_batches([self.rows]), self.null_safe)
+
+    @cached_property
+    def _codes(self) -> tuple[Indices, Indices]:
+        """Source rows that may match, and the number of the key of each."""
+        positions, codes = self._filter.encode(self.rows.columns)
+        if self.lost.any():
+            kept = ~self.lost[positions]
+            positions, codes = positions[kept], codes[kept]
+        return positions, codes
+
+
+OPERATIONS = ("insert", "update", "delete")
+"""What a change set does to rows."""
+
+OLD_STATE, NEW_STATE = "the table", "what it is compared with"
+"""The two states in messages."""
+
+
+def checked_key(table: AcidTable, key: Sequence[str], operation_column: str) -> tuple[str, ...]:
+    """The names of the key columns in lower case.
+
+    Raises:
+        ConfigurationError: no keys, one twice, one that the table does not have or that is a map; or the
+            table has a column named like the operation's.
+    """
+    wanted = tuple(name.lower() for name in key)
+    known = [c.name for c in table.all_columns]
+    unknown = [name for name in wanted if name not in known]
+    if not wanted or unknown or len(set(wanted)) < len(wanted):
+        raise ConfigurationError(
+            f"table {table.full_name}: {list(key)} cannot be its key: name at least one of its columns, "
+            f"each once; they are {', '.join(known)}"
+        )
+    maps = [c.name for c in table.all_columns if c.name in wanted and "map<" in c.type.lower()]
+    if maps:
+        raise ConfigurationError(f"table {table.full_name}: maps cannot be keys: {', '.join(maps)}")
+    if operation_column.lower() in known:
+        raise ConfigurationError(
+            f"table {table.full_name} has a column {operation_column!r} itself; give the operation another "
+            "name with operation_column"
+        )
+    return wanted
+
+
+def check_states(table: AcidTable, old: Sequence[str], new: Sequence[str]) -> None:
+    """Look at the names of the columns of both states.
+
+    Raises:
+        RecordLayoutError: ``old`` has no ROW__ID, or ``new`` lacks columns of the table or has others besides
+            ROW__ID.
+    """
+    if ROW_ID_COLUMN not in old:
+        raise RecordLayoutError(f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}")
+    names = [name for name in new if name.lower() != ROW_ID_COLUMN.lower()]
+    known = [c.name for c in table.all_columns]
+    if sorted(name.lower() for name in names) != sorted(known):
+        raise RecordLayoutError(
+            f"table {table.full_name} has the columns {', '.join(known)}; what it is compared with must have "
+            f"the same, found {', '.join(names)}"
+        )
+
+
+def not_unique(
+    table: AcidTable, key: Sequence[str], state: str, doubled: Sequence[tuple[str, int]]
+) -> DuplicateKeyError:
+    """The error that names keys that occur more than once.
+
+    Args:
+        table: the table.
+        key: names of the key columns.
+        state: OLD_STATE or NEW_STATE.
+        doubled: JSON texts of such keys and the number of their rows; one more than are shown, if there are.
+    """
+    shown = [f"{text} in {count:,} rows" for text, count in sorted(doubled)[:DUPLICATES_SHOWN_DEFAULT]]
+    more = "; …" if len(doubled) > DUPLICATES_SHOWN_DEFAULT else ""
+    return DuplicateKeyError(
+        f"table {table.full_name}: the key {', '.join(key)} is not unique in {state}: {'; '.join(shown)}"
+        f"{more}. Choose a unique key, or keep one row for each"
+    )

@@ -1,0 +1,313 @@
+"""Key columns: types, exact timestamps, and keys in messages.
+
+Key columns of a merge's source in the types of the table's, equal exactly where Spark finds them equal.
+
+==============================  ================================================================
+source and table                equal if
+==============================  ================================================================
+same type                       equal values; NaN equals NaN, -0.0 equals 0.0
+whole numbers and decimals      the numbers are equal, whatever width and scale
+float and double                equal as doubles
+texts                           the same characters; blanks at the end of a char's key are refused
+timestamps                      the same instant on the wall clock, whatever unit
+NULL                            to nothing, with ``null_safe`` to NULL
+anything else                   refused: cast the source's column
+==============================  ================================================================
+
+Rows of the table with every digit of their timestamps.
+
+Rows are read in microseconds, which hold all years that Hive has. A part of the table with finer values is
+read again as texts, which hold everything; a column becomes nanoseconds where its values need them.
+
+JSON texts that name rows in messages, as Spark's ``to_json`` writes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.event import Mask
+from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
+from mutation_api.format.plain_array import struct_fields
+from mutation_api.merge.preview import python_value
+from mutation_api.orc.read.column_reader import TimestampForm
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.write.layout import is_text
+
+__all__ = ["are_comparable", "exact_rows", "in_nanoseconds", "in_one_unit", "json_texts", "key_in_type"]
+
+
+_DIGITS = 20
+"""Digits of the largest integers of 64 bits."""
+
+
+def key_in_type(table_name: str, name: str, values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
+    """Key values in the type of the table's column.
+
+    Args:
+        table_name: for messages.
+        name: the key column.
+        values: n values of the source.
+        wanted: type of the table's column.
+
+    Returns:
+        n values, and which of them equal no value of the column, as 300 equals no tinyint; those are NULL.
+
+    Raises:
+        RecordLayoutError: the types cannot be compared.
+    """
+    nothing = np.zeros(len(values), np.bool_)
+    if values.type == wanted:
+        return values, nothing
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), wanted), nothing
+    if not are_comparable(values.type, wanted):
+        raise RecordLayoutError(
+            f"table {table_name}: key column {name!r}: values of type {values.type} cannot be compared with "
+            f"the table's {wanted}; cast the source's column"
+        )
+    if pa.types.is_floating(wanted):
+        return _floats(values, wanted)
+    try:
+        return _exactly(values, wanted), nothing
+    except pa.ArrowInvalid:
+        return _one_by_one(values, wanted)
+
+
+def _floats(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
+    cast = values.cast(wanted, safe=False)
+    as_doubles = pc.equal(cast.cast(pa.float64()), values.cast(pa.float64()))
+    is_nan = pc.is_nan(values)
+    same = pc.fill_null(pc.or_(as_doubles, is_nan), True).to_numpy(zero_copy_only=False)
+    return _masked(cast, ~same), ~same
+
+
+def _one_by_one(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
+    """Some of the values do not fit: try each distinct one."""
+    encoded = values.dictionary_encode()
+    found = [_cast(value, wanted) for value in encoded.dictionary]
+    distinct = pa.array(found, wanted)
+    indices = encoded.indices
+    lost_values = pa.array([value is None for value in found], pa.bool_())
+    lost = pc.fill_null(lost_values.take(indices), False).to_numpy(zero_copy_only=False)
+    return distinct.take(indices), lost
+
+
+def _cast(value: pa.Scalar, wanted: pa.DataType) -> object:
+    try:
+        return _exactly(value, wanted).as_py()
+    except pa.ArrowInvalid:
+        return None
+
+
+def _exactly(values: pa.Array | pa.Scalar, wanted: pa.DataType) -> pa.Array | pa.Scalar:
+    """Cast without loss. Raises ArrowInvalid: a value does not fit."""
+    if pa.types.is_integer(values.type) and pa.types.is_decimal(wanted):
+        # Arrow refuses a decimal that could not hold all integers.
+        values = values.cast(pa.decimal256(_DIGITS + wanted.scale, wanted.scale))
+    return values.cast(wanted)
+
+
+def _masked(array: pa.Array, mask: Mask) -> pa.Array:
+    return pc.if_else(pa.array(mask), pa.scalar(None, array.type), array) if mask.any() else array
+
+
+def _is_exact_number(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(data_type) or pa.types.is_decimal(data_type))
+
+
+def _is_binary(data_type: pa.DataType) -> bool:
+    kinds = (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_fixed_size_binary,
+        pa.types.is_binary_view,
+    )
+    return any(is_kind(data_type) for is_kind in kinds)
+
+
+def _is_wall_clock(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(data_type) and data_type.tz is None)
+
+
+_FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
+    _is_exact_number,
+    pa.types.is_floating,
+    is_text,
+    _is_binary,
+    _is_wall_clock,
+    pa.types.is_date,
+)
+
+
+def are_comparable(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether key values of these types are compared here as Spark compares them."""
+    if pa.types.is_null(found) or (found == wanted and not pa.types.is_nested(wanted)):
+        return True
+    return any(is_member(found) and is_member(wanted) for is_member in _FAMILIES)
+
+
+def exact_rows(
+    read: Callable[[TimestampForm], Iterator[pa.RecordBatch]], table: AcidTable, keys_have_clocks: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of the table; a column of timestamps has nanoseconds in batches that need them.
+
+    Args:
+        read: reads the rows in a form, each time in the same order.
+        table: the table.
+        keys_have_clocks: whether a key column has timestamps. Keys are compared in microseconds.
+
+    Raises:
+        RecordValueError: a column of a batch has digits below microseconds beside years that nanoseconds do
+            not hold; or a key column has timestamps, and the values do not fit microseconds.
+    """
+    count = 0
+    try:
+        for batch in read(TimestampForm.MICROSECONDS):
+            yield batch
+            count += batch.num_rows
+    except RecordValueError as error:
+        if keys_have_clocks:
+            raise RecordValueError(
+                f"table {table.full_name}: keys that are timestamps are compared in microseconds: {error}; "
+                "or merge by other keys"
+            ) from error
+    else:
+        return
+    for batch in read(TimestampForm.TEXT):
+        rest = batch.slice(min(count, batch.num_rows))
+        count -= batch.num_rows - rest.num_rows
+        if rest.num_rows:
+            yield _with_clocks(table, rest)
+
+
+def _with_clocks(table: AcidTable, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows whose timestamps are texts, with timestamps."""
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for column in table.columns:
+        kind = parse_hive_type(column.type)
+        if column.name in arrays and kind.contains("timestamp"):
+            arrays[column.name] = _clocks(table, column.name, arrays[column.name], kind)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _clocks(table: AcidTable, name: str, texts: pa.Array, kind: HiveType) -> pa.Array:
+    try:
+        return texts.cast(arrow_type(kind, timestamp_unit="us"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    try:
+        return texts.cast(arrow_type(kind, timestamp_unit="ns"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RecordValueError(
+            f"table {table.full_name}: column {name!r} ({kind.text}): some rows have digits below "
+            f"microseconds and others years outside 1678 to 2261, which nanoseconds do not hold: {error}; "
+            "merge them in transactions of their own"
+        ) from error
+
+
+def in_one_unit(table: AcidTable, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The batches with one type for each column: in nanoseconds where one of them has these.
+
+    Raises: see :func:`in_nanoseconds`.
+    """
+    if all(batch.schema == batches[0].schema for batch in batches):
+        return list(batches)
+    mixed = {
+        name
+        for number, name in enumerate(batches[0].schema.names)
+        if len({batch.schema.types[number] for batch in batches}) > 1
+    }
+    return [
+        pa.RecordBatch.from_pydict(
+            {
+                name: in_nanoseconds(table, name, array) if name in mixed else array
+                for name, array in zip(batch.schema.names, batch.columns, strict=True)
+            }
+        )
+        for batch in batches
+    ]
+
+
+def in_nanoseconds(table: AcidTable, name: str, array: pa.Array) -> pa.Array:
+    """Values of a column, whose timestamps become nanoseconds.
+
+    Raises:
+        RecordValueError: a timestamp is not of the years 1678 to 2261.
+    """
+    types = {column.name: column.type for column in table.all_columns}
+    try:
+        return convert_to_column(array, parse_hive_type(types[name]), column=name, timestamp_unit="ns")
+    except (RecordLayoutError, RecordValueError) as error:
+        raise type(error)(
+            f"table {table.full_name}: {error}; other rows of that column have digits below microseconds: "
+            "write these in a transaction of their own"
+        ) from error
+
+
+def json_texts(rows: pa.StructArray) -> list[str]:
+    """N rows as JSON texts, nulls included."""
+    if not rows.type.num_fields:
+        return ["{}"] * len(rows)
+    names = [json.dumps(field.name, ensure_ascii=False) for field in rows.type]
+    columns = [_texts(field) for field in struct_fields(rows)]
+    texts = [
+        f"{{{','.join(map(':'.join, zip(names, values, strict=True)))}}}"
+        for values in zip(*columns, strict=True)
+    ]
+    if not rows.null_count:
+        return texts
+    return [
+        text if is_valid else "null"
+        for text, is_valid in zip(texts, rows.is_valid().to_pylist(), strict=True)
+    ]
+
+
+def _texts(values: pa.Array) -> list[str]:
+    """A column at a time: three times as fast as value by value."""
+    if pa.types.is_struct(values.type):
+        return json_texts(values)
+    if pa.types.is_nested(values.type):
+        return [_json(python_value(value)) for value in values]
+    try:
+        found = values.to_pylist()
+    except (ValueError, OverflowError):
+        found = [python_value(value) for value in values]
+    return list(map(_json, found))
+
+
+def _json(value: Any) -> str:
+    match value:
+        case float() if not math.isfinite(value):
+            return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            is_exact = value.microsecond % 1000 == 0
+            return f'"{value.isoformat(timespec="milliseconds" if is_exact else "microseconds")}"'
+        case date():
+            return f'"{value.isoformat()}"'
+        case bytes():
+            return f'"{base64.b64encode(value).decode()}"'
+        case dict():
+            parts = (
+                f"{json.dumps(str(name), ensure_ascii=False)}:{_json(each)}" for name, each in value.items()
+            )
+            return f"{{{','.join(parts)}}}"
+        case list() | tuple():
+            return f"[{','.join(map(_json, value))}]"
+        case _:
+            # No column holds a time of day or a duration, but a source may have more columns than the table.
+            return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,363 @@
+"""Merges of Arrow data: the builder, the write, and the preview.
+
+Writes the changes of a merge that was evaluated in this process.
+
+The preview of a merge in this process; see :mod:`mutation_api.merge.preview`.
+
+local_merge: merge Arrow data into a table by key, in one open transaction, without Spark.
+
+The rules are those of :func:`mutation_api.merge_into`: the first clause that holds decides a row, duplicates
+are refused or reduced, a row whose partition or bucket changes is moved, and the report is the same. The
+clauses have the names that delta-rs gave them; conditions and values are Arrow expressions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.merge.acting import KINDS, Acting, struct_of
+from mutation_api.merge.clauses import (
+    CHANGE_COLUMN,
+    DUPLICATES_SHOWN_DEFAULT,
+    SOURCE,
+    TARGET,
+    Action,
+    Clause,
+    FirstBy,
+    Match,
+    MergeOptions,
+    checked_options,
+)
+from mutation_api.merge.evaluator import (
+    ArrowAnalyser,
+    ArrowEvaluator,
+    as_expression,
+    as_value,
+    check_countable,
+    target_types,
+    with_expressions,
+)
+from mutation_api.merge.key_columns import json_texts
+from mutation_api.merge.local_plan import LocalMergePlan
+from mutation_api.merge.merge_report import MergeReport
+from mutation_api.merge.preview import (
+    SAMPLES_DEFAULT,
+    SHOWN_KINDS,
+    Preview,
+    SampleRow,
+    foreign_locks,
+    row_values,
+)
+from mutation_api.merge.resolve import resolve
+from mutation_api.merge.source_rows import check_read_bytes, plain_batch, source_rows
+from mutation_api.table.acid_table import WriterOptions
+from mutation_api.table.expression_parts import char_paths
+from mutation_api.table.row_type import checked_assignments, checked_names
+from mutation_api.write.apply import apply_arrow
+from mutation_api.write.forecast import ApplySummary
+from mutation_api.write.local_plan import LocalOptions, forecast_arrow
+from mutation_api.write.staged_writer import LookingTransaction
+
+__all__ = ["LocalMerge", "local_merge", "preview_rows", "write_plan"]
+
+
+def write_plan(
+    plan: LocalMergePlan,
+    insert_files: int | None,
+    options: WriterOptions | None,
+    before_writing: Callable[[MergeReport], None] | None,
+    write: Callable[..., ApplySummary | None] = apply_arrow,
+) -> MergeReport:
+    """Evaluate the merge, and write what changes.
+
+    Args:
+        plan: the checked merge.
+        insert_files: as of :func:`mutation_api.apply_changes`.
+        options: as of :func:`mutation_api.apply_changes`.
+        before_writing: called with the report before anything is written; an exception ends the merge.
+        write: takes the change set as :func:`mutation_api.write.apply.apply_arrow` does.
+
+    Raises: see :attr:`LocalMergePlan.acting` and :func:`mutation_api.write.apply.apply_arrow`.
+    """
+    report = plan.report(is_dry_run=False)
+    if before_writing is not None:
+        before_writing(report)
+    if not report.total.changed:
+        return report
+    written = write(
+        plan.transaction,
+        plan.table.full_name,
+        plan.changes(),
+        operation_column=CHANGE_COLUMN,
+        insert_files=insert_files,
+        options=options,
+        local=plan.local,
+    )
+    return dataclasses.replace(report, written=written)
+
+
+def preview_rows(plan: LocalMergePlan, samples: int, insert_files: int | None) -> Preview:
+    """Forecast, locks of others and samples of a merge; nothing is written.
+
+    Raises: as :func:`mutation_api.write.apply.apply_arrow` before it writes.
+    """
+    forecast = forecast_arrow(
+        plan.transaction,
+        plan.table.full_name,
+        plan.changes(),
+        operation_column=CHANGE_COLUMN,
+        insert_files=insert_files,
+        local=plan.local,
+    )
+    touched = {group.partition for group in forecast.groups}
+    locks = foreign_locks(plan.transaction.other_locks(plan.table.full_name), touched) if touched else ()
+    return Preview(forecast, locks, tuple(_samples(plan, samples)) if samples > 0 else ())
+
+
+def _samples(plan: LocalMergePlan, per_kind: int) -> Iterator[SampleRow]:
+    """Of each kind the rows with the least partition and key."""
+    for kind in SHOWN_KINDS:
+        code = KINDS.index(kind)
+        found = [
+            (partition, key, number, row)
+            for number, each in enumerate(plan.acting)
+            for partition, key, row in _named(plan, each, np.flatnonzero(each.kinds == code))
+        ]
+        for partition, key, number, row in heapq.nsmallest(per_kind, found):
+            yield _sample(kind, partition, key, plan.acting[number].take(np.array([row])))
+
+
+def _named(plan: LocalMergePlan, each: Acting, rows: NDArray[np.int64]) -> Iterator[tuple[str, str, int]]:
+    """Partition, key and index of some rows."""
+    if not len(rows):
+        return
+    chosen = each if len(rows) == len(each.kinds) else each.take(rows)
+    old = chosen.rows.target or {}
+    keys = {key: old[key] if key in old else chosen.new[key] for key in plan.keys}
+    yield from zip(chosen.partitions.to_pylist(), json_texts(struct_of(keys)), rows.tolist(), strict=True)
+
+
+def _sample(kind: str, partition: str, key: str, row: Acting) -> SampleRow:
+    old = {name: values for name, values in (row.rows.target or {}).items() if name != ROW_ID_COLUMN}
+    return SampleRow(kind, partition or None, key, _values(old), _values(row.new))
+
+
+def _values(columns: Mapping[str, pa.Array]) -> dict[str, object] | None:
+    if not columns:
+        return None
+    return row_values(struct_of(columns)[0])
+
+
+Condition: TypeAlias = pc.Expression | str | None
+"""An Arrow expression, or the name of a boolean column: of the source, or ``target.x``; None always holds."""
+
+Values: TypeAlias = Mapping[str, Any]
+"""New values by column: an Arrow expression, a column's name (of the source, or ``target.x``), or a value.
+
+A text is always a column's name: write ``pc.scalar("text")`` for the text itself.
+"""
+
+
+def local_merge(
+    transaction: LookingTransaction,
+    table_name: str,
+    *,
+    source: object,
+    on: Sequence[str],
+    null_safe: bool = False,
+    on_duplicate: str | FirstBy = "error",
+    missing_columns: str = "null",
+    write_unchanged: bool = False,
+    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
+    prune_buckets: bool = True,
+    count_by: str | None = None,
+    local: LocalOptions | None = None,
+) -> LocalMerge:
+    """Begin a merge: add clauses to the result, then call ``execute()`` or ``dry_run()``.
+
+    Conditions and values see the sides as ``pc.field("source", "x")`` and ``pc.field("target", "x")``, all
+    names in lower case.
+
+    Args:
+        transaction: begun; the table is one of its sinks.
+        table_name: ``database.table``.
+        source: the rows to merge: anything with the Arrow C stream interface. It is read once, and held in
+            memory with the rows of the table that it matches.
+        on: key columns that both sides have; a text is one of them. They are compared as Spark does; types
+            for which Arrow could not are refused, see :mod:`mutation_api.merge.key_columns`.
+        null_safe: whether NULL equals NULL; in SQL it does not.
+        on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
+            or ``first_by("updated")``, ``first_by(("updated", "descending"))``.
+        missing_columns: what to do if the source lacks columns for ``…_all``: ``"null"`` inserts NULL and
+            keeps their values on update; ``"error"`` refuses the merge.
+        write_unchanged: do not compare updates with the rows that they replace.
+        duplicates_shown: number of keys that the error names.
+        prune_buckets: read only the buckets to which the source's keys hash.
+        count_by: a column of the source. The report also counts rows by its values.
+        local: memory and threads.
+
+    Raises:
+        ConfigurationError: an option is invalid.
+        LocalEngineError: the source needs more memory than allowed.
+        RecordLayoutError: the source is no Arrow data, or has a column twice.
+    """
+    keys = tuple(checked_names(on, f"table {table_name}: on"))
+    options = checked_options(
+        keys=keys,
+        null_safe=null_safe,
+        on_duplicate=on_duplicate,
+        missing_columns=missing_columns,
+        write_unchanged=write_unchanged,
+        duplicates_shown=duplicates_shown,
+        prune_buckets=prune_buckets,
+        count_by=count_by,
+    )
+    given = local or LocalOptions()
+    full_name = transaction.table(table_name).full_name
+    rows = source_rows(full_name, source, given)
+    return LocalMerge(transaction, full_name, rows, keys, options, given)
+
+
+@dataclass
+class LocalMerge:
+    """A merge under construction; made by :func:`local_merge`.
+
+    ``write`` takes the change set as :func:`~mutation_api.write.apply.apply_arrow` does. It may keep it and
+    return None, to write it together with other changes. ``read_bytes_max`` is the size of the table's files
+    up to which they are read; None: of any size.
+    """
+
+    transaction: LookingTransaction
+    table_name: str
+    source: pa.Table
+    keys: tuple[str, ...]
+    options: MergeOptions
+    local: LocalOptions
+    clauses: list[Clause[pc.Expression]] = field(default_factory=list)
+    write: Callable[..., ApplySummary | None] = apply_arrow
+    read_bytes_max: int | None = None
+    is_described_only: bool = field(default=True, init=False)
+    """Whether neither :meth:`execute` nor :meth:`dry_run` was called, so that it has done nothing."""
+
+    def when_matched_update_all(self, when: Condition = None) -> LocalMerge:
+        """Give every column of rows on both sides the source's value."""
+        return self._then(Match.MATCHED, when, Action.UPDATE)
+
+    def when_matched_update(self, values: Values, when: Condition = None) -> LocalMerge:
+        """Give columns of rows on both sides new values; others keep theirs."""
+        return self._then(Match.MATCHED, when, Action.UPDATE, values)
+
+    def when_matched_delete(self, when: Condition = None) -> LocalMerge:
+        """Delete rows that are on both sides."""
+        return self._then(Match.MATCHED, when, Action.DELETE)
+
+    def when_not_matched_insert_all(self, when: Condition = None) -> LocalMerge:
+        """Insert rows that only the source has."""
+        return self._then(Match.NOT_MATCHED, when, Action.INSERT)
+
+    def when_not_matched_insert(self, values: Values, when: Condition = None) -> LocalMerge:
+        """Insert rows that only the source has, with these values; other columns become NULL."""
+        return self._then(Match.NOT_MATCHED, when, Action.INSERT, values)
+
+    def when_not_matched_by_source_update(self, values: Values, when: Condition = None) -> LocalMerge:
+        """Give columns of rows that only the table has new values; others keep theirs."""
+        return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.UPDATE, values)
+
+    def when_not_matched_by_source_delete(self, when: Condition = None) -> LocalMerge:
+        """Delete rows that only the table has."""
+        return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.DELETE)
+
+    def execute(
+        self,
+        *,
+        insert_files: int | None = None,
+        options: WriterOptions | None = None,
+        before_writing: Callable[[MergeReport], None] | None = None,
+    ) -> MergeReport:
+        """Write the changes; they become visible when the transaction commits.
+
+        Args:
+            insert_files: as of :func:`mutation_api.apply_changes`.
+            options: as of :func:`mutation_api.apply_changes`.
+            before_writing: called with the report before anything is written; an exception ends the merge.
+
+        Raises:
+            DuplicateKeyError: several source rows would act on one row, or insert one key.
+            RecordLayoutError: columns are missing, extra or unknown, their types cannot fit or be compared,
+                a condition cannot be resolved, or the merge has no clause.
+            RecordValueError: a value does not fit its column, or a key to insert would be stored as another
+                one; the message names the row's key.
+            TableNotMutableError: the table is insert-only, and a clause does more than insert.
+            PartitionCreationError: rows are of missing partitions, which may not be created.
+            DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
+            LocalEngineError: the merge needs more memory than allowed, or see ``read_bytes_max``.
+            Others: as :func:`mutation_api.apply_changes`. After all those above nothing is written.
+        """
+        return write_plan(self._plan(), insert_files, options, before_writing, self.write)
+
+    def dry_run(self, *, samples: int = SAMPLES_DEFAULT, insert_files: int | None = None) -> MergeReport:
+        """Report what :meth:`execute` would do, without writing.
+
+        Args:
+            samples: number of rows of each kind that are shown before and after.
+            insert_files: as for :meth:`execute`.
+
+        Raises:
+            ConnectionFailedError: the metastore could not be asked for locks of others.
+            Others: what :meth:`execute` would raise before it writes.
+        """
+        plan = self._plan(shows_rows=samples > 0)
+        report = plan.report(is_dry_run=True)
+        return dataclasses.replace(report, preview=preview_rows(plan, samples, insert_files))
+
+    def _plan(self, *, shows_rows: bool = False) -> LocalMergePlan:
+        """Check names, types and conditions; reads nothing of the table."""
+        self.is_described_only = False
+        self.transaction.check()
+        inserts = any(clause.action is Action.INSERT for clause in self.clauses)
+        self.transaction.merging(self.table_name, self.keys, inserts=inserts)
+        table, source = self.transaction.table(self.table_name), plain_batch(self.source)
+        types = {field.name: field.type for field in source.schema}
+        chars = char_paths({column.name: column.type for column in table.all_columns}, TARGET)
+        analyser = ArrowAnalyser(
+            table.full_name, types, target_types(table), self.keys, self.options.null_safe, chars
+        )
+        checked = with_expressions(table, source.schema, self.options)
+        check_countable(table, source.schema, self.options.count_by)
+        plan = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
+        evaluator = ArrowEvaluator(table, plan, source, self.options)
+        merge = LocalMergePlan(
+            self.transaction, table, source, self.keys, plan, evaluator, self.options, self.local, shows_rows
+        )
+        if self.read_bytes_max is not None:  # it lists directories
+            check_read_bytes(table.full_name, merge.bytes_to_read, self.read_bytes_max)
+        return merge
+
+    def _then(
+        self, match: Match, when: Condition, action: Action, values: Values | None = None
+    ) -> LocalMerge:
+        side = TARGET if match is Match.NOT_MATCHED_BY_SOURCE else SOURCE
+        columns = {
+            SOURCE: [name.lower() for name in self.source.column_names],
+            TARGET: [column.name for column in self.transaction.table(self.table_name).all_columns],
+        }
+        what = f"table {self.table_name}: the condition"
+        condition = None if when is None else as_expression(when, columns, side, what)
+        assignments = None
+        if values is not None:
+            assignments = {
+                name: as_value(value, columns, side, f"table {self.table_name}: the value of {name}")
+                for name, value in checked_assignments(values, f"table {self.table_name}").items()
+            }
+        self.clauses.append(Clause(match, condition, action, assignments))
+        return self

@@ -1,0 +1,396 @@
+"""LocalMergePlan: evaluates a merge in this process; nothing is written before everything is checked."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.errors import RecordValueError
+from mutation_api.format.event import ROW_ID_COLUMN, Mask
+from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.format.timestamps import exact_unit
+from mutation_api.merge.acting import INSERTED, KINDS, MOVED, Acting, AnyMerge, Candidates, act
+from mutation_api.merge.clauses import (
+    CHANGE_COLUMN,
+    ROWS_SHOWN,
+    Action,
+    DuplicatedKey,
+    Match,
+    MergeOptions,
+    altered_keys_error,
+    duplicate_key_error,
+    padded_key_error,
+)
+from mutation_api.merge.differences import SourceKeys, differs
+from mutation_api.merge.evaluator import Evaluator, target_types
+from mutation_api.merge.key_columns import in_nanoseconds, json_texts, key_in_type
+from mutation_api.merge.merge_report import MergeReport, with_compactions_due
+from mutation_api.merge.preview import python_value
+from mutation_api.merge.source_rows import duplicated, first_of_each
+from mutation_api.merge.table_side import TableSide, settled
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.read.snapshot_reader import full_row_id_type
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.partition import check_may_create
+from mutation_api.write.local_plan import LocalOptions
+from mutation_api.write.staged_writer import LookingTransaction
+
+__all__ = ["LocalMergePlan"]
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LocalMergePlan:
+    """A merge whose names, types and clauses are checked; whoever makes it has checked them.
+
+    Attributes:
+        transaction: begun; the table is one of its sinks.
+        table: its descriptor.
+        source: the source's rows.
+        keys: names of the key columns.
+        plan: the checked clauses.
+        evaluator: evaluates their expressions.
+        options: of the merge.
+        local: memory and threads.
+        shows_rows: whether old values of all compared columns are wanted, as a preview shows them.
+
+    Raises:
+        RecordLayoutError: key columns cannot be compared, or values never be stored.
+        RecordValueError: a timestamp of a key column has digits below microseconds.
+    """
+
+    transaction: LookingTransaction
+    table: AcidTable
+    source: pa.RecordBatch
+    keys: tuple[str, ...]
+    plan: AnyMerge
+    evaluator: Evaluator
+    options: MergeOptions
+    local: LocalOptions
+    shows_rows: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the types."""
+        for values in self.plan.values:
+            for column in self.table.all_columns:
+                if column.name in values:
+                    self.evaluator.check_type(column, values[column.name][1])
+        self._keys  # noqa: B018  (refuses keys that cannot be compared)
+
+    @cached_property
+    def acting(self) -> tuple[Acting, ...]:
+        """The rows on which a clause acts, with their new values. Reads the table.
+
+        Raises:
+            RecordValueError: a value does not fit its column, or a key to insert would be stored as another.
+            DuplicateKeyError: several source rows would act on one row, or insert one key.
+            LocalEngineError: the rows need more memory than allowed.
+            DirectoryStateError, CorruptFileError: see :func:`mutation_api.read.snapshot_reader.split_rows`.
+        """
+        wanted = self.plan.matches
+        found: list[Acting] = []
+        doubled = _Doubled(self)
+        if wanted - {Match.NOT_MATCHED_BY_SOURCE}:
+            matched, unmatched = self._both_sides()
+            if Match.MATCHED in wanted:
+                found += doubled.once_a_row(*matched)
+            if Match.NOT_MATCHED in wanted:
+                found += self._checked_keys(doubled.once_a_key(self._acting(unmatched)))
+        doubled.check()
+        side = self._table_side
+        found = settled(self.table.full_name, found, side.late, self.keys, side.late_rows)
+        if Match.NOT_MATCHED_BY_SOURCE in wanted:
+            found += side.others()
+        return tuple(found)
+
+    def report(self, *, is_dry_run: bool) -> MergeReport:
+        """Count the rows.
+
+        Raises PartitionCreationError: rows are of missing partitions, which may not be created.
+        """
+        known = {p.name for p in self.transaction.partitions(self.table.full_name)}
+        groups, values, new = [], [], set()
+        for each in self.acting:
+            kinds = pa.array([KINDS[code] for code in range(len(KINDS))]).take(pa.array(each.kinds))
+            groups += _counted(each.partitions, kinds)
+            new |= set(pc.unique(each.new_partitions).to_pylist())
+            if self.options.count_by:
+                by = self.options.count_by
+                is_of_source = each.rows.source_rows is not None
+                values += _counted(
+                    each.rows.source_column(by) if is_of_source else pa.nulls(len(kinds)), kinds
+                )
+        new -= known | {None, ""}
+        check_may_create(self.table, new)
+        report = MergeReport.of(
+            self.table.full_name,
+            groups,
+            is_dry_run=is_dry_run,
+            new_partitions=new,
+            counts_by=values,
+        )
+        return with_compactions_due(report, self.table)
+
+    def changes(self) -> pa.RecordBatchReader:
+        """The change set for :func:`mutation_api.write.apply.apply_arrow`; CHANGE_COLUMN is its operation."""
+        table = self.table
+        fields = [pa.field(CHANGE_COLUMN, pa.string())]
+        if table.version.has_row_ids:
+            fields.append(pa.field(ROW_ID_COLUMN, full_row_id_type(table)))
+        for column in table.all_columns:
+            # Timestamps have microseconds, unless values need more.
+            is_fine = any("[ns" in str(each.new[column.name].type) for each in self.acting if each.new)
+            kind = arrow_type(parse_hive_type(column.type), timestamp_unit="ns" if is_fine else "us")
+            fields.append(pa.field(column.name, kind))
+        schema = pa.schema(fields)
+        return pa.RecordBatchReader.from_batches(schema, self._change_batches(schema))
+
+    def _change_batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        for each in self.acting:
+            for operation, kinds in _OPERATIONS:
+                rows = np.flatnonzero(np.isin(each.kinds, kinds))
+                if len(rows):
+                    taken = each if len(rows) == len(each.kinds) else each.take(rows)
+                    yield _changes(self.table, schema, operation, taken)
+
+    @property
+    def bytes_to_read(self) -> int:
+        """Size of the table's files that are read, in part."""
+        return self._table_side.bytes_to_read
+
+    # ---- sides
+
+    @cached_property
+    def _table_side(self) -> TableSide:
+        return TableSide(
+            self.transaction,
+            self.table,
+            self.source.nbytes,
+            self._keys,
+            self.plan,
+            self.evaluator,
+            self.options,
+            self.local,
+            self.shows_rows,
+            self._acting_alone,
+        )
+
+    @cached_property
+    def _keys(self) -> SourceKeys:
+        types = target_types(self.table)
+        kinds = {column.name: column.type for column in self.table.all_columns}
+        lost = np.zeros(self.source.num_rows, np.bool_)
+        columns = {}
+        for key in self.keys:
+            given = self.source.column(key)
+            if exact_unit(given) != "us":
+                raise RecordValueError(
+                    f"table {self.table.full_name}: key column {key!r}: a value has digits below "
+                    "microseconds, in which keys are compared, so its row would not be found: use other keys"
+                )
+            values, is_lost = key_in_type(self.table.full_name, key, given, types[key])
+            if kinds[key].startswith("char") and len(padded := _padded(values)):
+                raise padded_key_error(self.table.full_name, key, padded[0].as_py())
+            columns[key] = values
+            lost |= is_lost
+        return SourceKeys(pa.record_batch(columns), lost, self.options.null_safe)
+
+    def _both_sides(self) -> tuple[tuple[Candidates, Indices], Candidates]:
+        """Pairs, with the number of the target's row of each, and source rows without a pair."""
+        target = self._table_side.matching()
+        pairs = None if target is None else self._keys.pairs([target.column(key) for key in self.keys])
+        taken = np.zeros(self.source.num_rows, np.bool_)
+        if pairs is not None:
+            taken[pairs.source] = True
+        unmatched = Candidates(Match.NOT_MATCHED, self.source, np.flatnonzero(~taken), None)
+        empty = np.zeros(0, np.int64)
+        if target is None or pairs is None:
+            return (Candidates(Match.MATCHED, self.source, empty, None), empty), unmatched
+        columns = _columns(target.take(pa.array(pairs.target)))
+        return (Candidates(Match.MATCHED, self.source, pairs.source, columns), pairs.target), unmatched
+
+    # ---- steps
+
+    def _acting_alone(self, rows: pa.RecordBatch) -> list[Acting]:
+        """The acting ones among rows of the table that the source lacks."""
+        return self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self.source, None, _columns(rows)))
+
+    def _acting(self, rows: Candidates) -> list[Acting]:
+        return [
+            self._act(number, rows if len(held) == len(rows) else rows.take(held))
+            for number, held in self.evaluator.clauses(rows)
+        ]
+
+    def _act(self, number: int, rows: Candidates) -> Acting:
+        is_delete = self.plan.clauses[number].action is Action.DELETE
+        given = {} if is_delete else self.evaluator.assigned(number, rows)
+        return act(self.table, self.plan, number, rows, given, write_unchanged=self.options.write_unchanged)
+
+    def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
+        """Refuse keys to insert that are stored as others (rounded, cut), which existing rows may have."""
+        checked = list(found)
+        texts = [text for each in checked for text in self._altered(each)]
+        if texts:
+            raise altered_keys_error(self.table.full_name, heapq.nsmallest(ROWS_SHOWN, texts))
+        return checked
+
+    def _altered(self, each: Acting) -> Iterator[str]:
+        """JSON texts of keys that are stored as others, the first column of a row that has some."""
+        is_told = np.zeros(len(each.rows), np.bool_)
+        for key in sorted({*self.keys} & each.given.keys()):
+            given, new = each.given[key], each.new[key]
+            if given.type == new.type and given.equals(new):
+                continue
+            kept, is_lost = key_in_type(self.table.full_name, key, given, new.type)
+            is_other = (is_lost | differs(kept, new)) & ~is_told
+            is_told |= is_other
+            column = pa.array([key] * int(is_other.sum()), pa.string())
+            told = [column, *(values.filter(pa.array(is_other)) for values in (given, new))]
+            yield from json_texts(pa.StructArray.from_arrays(told, ["column", "key", "stored"]))
+
+
+def _padded(texts: pa.Array) -> pa.Array:
+    """Those that end with a blank."""
+    return texts.filter(pc.ends_with(texts, " "))
+
+
+def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:
+    return dict(zip(rows.schema.names, rows.columns, strict=True))
+
+
+class _Doubled:
+    """Lets one source row act on a row or key: by the rule of the merge, or refuses all others."""
+
+    def __init__(self, plan: LocalMergePlan) -> None:
+        self._plan = plan
+        self._count = 0
+        self._samples: list[DuplicatedKey] = []
+
+    def check(self) -> None:
+        """Raise DuplicateKeyError if several source rows act on one row or key."""
+        if self._count:
+            samples = sorted(self._samples, key=lambda each: each.key)
+            shown = samples[: self._plan.options.duplicates_shown]
+            raise duplicate_key_error(self._plan.table.full_name, self._count, shown)
+
+    def once_a_row(self, rows: Candidates, target_rows: Indices) -> list[Acting]:
+        """Apply clauses to pairs; ``target_rows`` numbers the table's row of each."""
+        plan = self._plan
+        clauses = plan.evaluator.clauses(rows)
+        if not clauses:
+            return []
+        held = np.concatenate([each for _, each in clauses])
+        numbers = np.concatenate([np.full(len(each), number) for number, each in clauses])
+        groups = target_rows[held]
+        kept = self._once(groups, np.ones(len(held), np.bool_), rows.source_rows, held, _deletes_all(plan))
+        held, numbers = held[kept], numbers[kept]
+        return [
+            plan._act(number, rows.take(held[numbers == number])) for number in np.unique(numbers).tolist()
+        ]
+
+    def once_a_key(self, found: list[Acting]) -> list[Acting]:
+        """Check, or reduce, the rows to insert among ``found``."""
+        plan = self._plan
+        inserts = [each for each in found if (each.kinds == INSERTED).any()]
+        if not inserts or self._are_unique(inserts):
+            return found
+        rest = [each for each in found if not (each.kinds == INSERTED).any()]
+        keys = pa.record_batch(
+            {key: pa.concat_arrays([each.new[key] for each in inserts]) for key in plan.keys}
+        )
+        groups = np.zeros(keys.num_rows, np.int64)
+        judged = np.zeros(keys.num_rows, np.bool_)
+        positions, codes = KeyFilter(pa.Table.from_batches([keys]), plan.options.null_safe).encode(
+            keys.columns
+        )
+        groups[positions], judged[positions] = codes, True
+        sources = np.concatenate([_source_rows(each) for each in inserts])
+        kept = self._once(groups, judged, sources, np.arange(len(sources)), is_reduced=False)
+        starts = np.cumsum([0, *(len(each.kinds) for each in inserts)])
+        for each, start in zip(inserts, starts.tolist(), strict=False):
+            own = kept[(kept >= start) & (kept < start + len(each.kinds))] - start
+            rest.append(each if len(own) == len(each.kinds) else each.take(own))
+        return rest
+
+    def _are_unique(self, inserts: Sequence[Acting]) -> bool:
+        """Whether the source's keys are different and inserted as they are."""
+        takes_all = all(self._plan.plan.clauses[each.clause].takes_all for each in inserts)
+        return takes_all and self._plan._keys.is_unique
+
+    def _once(
+        self, groups: Indices, judged: Mask, source_rows: Indices | None, held: Indices, is_reduced: bool
+    ) -> Indices:
+        """Indices of the rows that act."""
+        assert source_rows is not None
+        sources = source_rows[held]
+        options = self._plan.options
+        if options.on_duplicate:
+            return first_of_each(groups, self._order[sources], judged)
+        if is_reduced:
+            return first_of_each(groups, sources, judged)
+        count, samples = duplicated(
+            groups, judged, self._plan.source, sources, self._plan.keys, options.duplicates_shown
+        )
+        self._count += count
+        self._samples += samples
+        return np.arange(len(held))
+
+    @cached_property
+    def _order(self) -> Indices:
+        return self._plan.evaluator.order()
+
+
+def _deletes_all(plan: LocalMergePlan) -> bool:
+    """Whether the only clause for matched rows deletes them all, so that it does not matter how often."""
+    matched = [c for c in plan.plan.clauses if c.match is Match.MATCHED]
+    is_plain = len(matched) == 1 and matched[0].action is Action.DELETE and matched[0].condition is None
+    return is_plain and plan.table.version.has_row_ids
+
+
+def _source_rows(each: Acting) -> Indices:
+    assert each.rows.source_rows is not None
+    return each.rows.source_rows
+
+
+_OPERATIONS = (
+    ("update", [KINDS.index("updated")]),
+    ("delete", [KINDS.index("deleted"), MOVED]),
+    ("insert", [INSERTED, MOVED]),
+)
+"""The kinds of rows that each operation writes; a moved row is deleted and inserted."""
+
+
+def _changes(table: AcidTable, schema: pa.Schema, operation: str, rows: Acting) -> pa.RecordBatch:
+    count = len(rows.kinds)
+    columns = []
+    for name, data_type in zip(schema.names, schema.types, strict=True):
+        if name == CHANGE_COLUMN:
+            columns.append(pa.repeat(operation, count))
+        elif name == ROW_ID_COLUMN:
+            columns.append(pa.nulls(count, data_type) if rows.row_ids is None else rows.row_ids)
+        elif operation == "delete":
+            columns.append(pa.nulls(count, data_type))
+        else:
+            new = rows.new[name]
+            columns.append(new if new.type == data_type else in_nanoseconds(table, name, new))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
+    """Number of rows by group and kind."""
+    counts = (
+        pa.table([groups, kinds], ["group", "kind"])
+        .group_by(["group", "kind"])
+        .aggregate([([], "count_all")])
+    )
+    found = zip(counts["group"], counts["kind"].to_pylist(), counts["count_all"].to_pylist(), strict=True)
+    return [(python_value(group), kind, count) for group, kind, count in found]

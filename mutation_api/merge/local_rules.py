@@ -1,0 +1,389 @@
+"""Rules of the command line for merges without Spark.
+
+Conditions in SQL that the local engine evaluates itself, because their meaning is beyond doubt.
+
+A condition is one comparison, or several joined by ``AND``; keywords and names in any case::
+
+    [source.|target.]column  =|<>|!=|<|<=|>|>=  literal
+    [source.|target.]column  IS [NOT] NULL
+
+=======================  ========================================  ===================================
+column                   literals                                  compared
+=======================  ========================================  ===================================
+text                     ``'text'``                                by its bytes
+tinyint … bigint         whole numbers of at most 18 digits        as numbers
+decimal(p,s)             numbers that fit the column's type        as numbers
+boolean                  ``TRUE``, ``FALSE``, only for equality    as truth values
+date                     ``'2024-02-29'``                          as days
+every type               ``IS [NOT] NULL``
+=======================  ========================================  ===================================
+
+A text has no quote and no backslash in it; names are ASCII letters, digits and ``_``. All else, such as OR,
+functions, arithmetic, doubles (NaN, rounding), timestamps, and texts compared with numbers, is left to Spark,
+whose rules depend on its settings.
+
+A column that is on no side is an error in either engine. Left to Spark is only what may be no column: see
+``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. Nor is it a variable of SQL: only
+commands let Spark do what is left to it, in a session of their own, where nothing was declared.
+
+local_merge_by_rules: a merge described by rules, in this process.
+
+What Spark would surely do alike is done here: conditions of :mod:`.local_rules`, orders by a column,
+keys of types that are compared as Spark compares them. All else raises LocalEngineError before the table is
+read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.errors import LocalEngineError, RecordLayoutError
+from mutation_api.merge.clauses import (
+    SOURCE,
+    TARGET,
+    FirstBy,
+    MergeRules,
+    first_by,
+    parsed_order,
+    rule_clauses,
+)
+from mutation_api.merge.evaluator import target_types
+from mutation_api.merge.key_columns import are_comparable
+from mutation_api.merge.local_merge import LocalMerge, local_merge
+from mutation_api.merge.source_rows import check_wall_clocks
+from mutation_api.write.local_plan import LocalOptions
+from mutation_api.write.staged_writer import LookingTransaction
+
+__all__ = [
+    "Comparison",
+    "check_rules",
+    "local_merge_by_rules",
+    "parsed_column",
+    "parsed_condition",
+    "resolved_condition",
+]
+
+
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_COLUMN = rf"(?:(?P<side>source|target)\.)?(?P<name>{_NAME})"
+_COMPARISON = re.compile(
+    rf"\s*{_COLUMN}\s*(?:(?P<operator><=|>=|<>|!=|=|<|>)\s*(?P<literal>'[^'\\]*'|-?\d+(?:\.\d+)?(?![\w.])|"
+    rf"(?:TRUE|FALSE)\b)|\bIS\s+(?P<null>(?:NOT\s+)?NULL)\b)\s*",
+    re.I | re.A,
+)
+_AND = re.compile(r"AND\b", re.I | re.A)
+_NO_COLUMNS = frozenset(("and", "case", "exists", "false", "interval", "not", "null", "true"))
+"""Words that begin an expression of SQL, though columns may be called so."""
+_OF_SQL = re.compile(r"(?:current|local|session|system)_?[a-z0-9_]*|user|grouping__id", re.A)
+"""What may be a function without parentheses, if no column is called so; each new Spark has more of them."""
+_SUBSTITUTED = "${"
+"""Begins a variable that Spark replaces by its value, in texts too."""
+
+_OPERATORS: Mapping[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
+    "=": lambda column, literal: column == literal,
+    "<>": lambda column, literal: column != literal,
+    "!=": lambda column, literal: column != literal,
+    "<": lambda column, literal: column < literal,
+    "<=": lambda column, literal: column <= literal,
+    ">": lambda column, literal: column > literal,
+    ">=": lambda column, literal: column >= literal,
+}
+_EQUALITIES = ("=", "<>", "!=")
+_DIGITS_MAX = 18
+"""Digits of a whole number that 64 bits surely hold."""
+_DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.A)
+
+Types = Mapping[str, pa.DataType]
+Literal = str | int | Decimal | bool
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A column, in lower case, compared with a literal; or ``IS NULL``, ``IS NOT NULL``, without one.
+
+    ``side`` is None if the text does not say it.
+    """
+
+    side: str | None
+    column: str
+    operator: str
+    literal: Literal | None = None
+
+
+def parsed_condition(text: str) -> tuple[Comparison, ...]:
+    """The comparisons, all of which must hold. Raises LocalEngineError: it is no such condition."""
+    found, at = [], 0
+    while (match := _COMPARISON.match(text, at)) is not None and match["name"].lower() not in _NO_COLUMNS:
+        found.append(_comparison(match))
+        at = match.end()
+        joined = _AND.match(text, at)
+        if joined is None:
+            break
+        at = joined.end()
+    else:
+        raise _unread(text)
+    if at < len(text) or _SUBSTITUTED in text:
+        raise _unread(text)
+    return tuple(found)
+
+
+def parsed_column(text: str) -> tuple[str | None, str] | None:
+    """Side, if it is there, and name of a column; None if the text is something else."""
+    found = re.fullmatch(_COLUMN, text.strip(), re.I | re.A)
+    if found is None or found["name"].lower() in _NO_COLUMNS:
+        return None
+    return found["side"] and found["side"].lower(), found["name"].lower()
+
+
+def resolved_condition(
+    text: str,
+    source: Types,
+    target: Types,
+    preferred: Sequence[str] = (SOURCE, TARGET),
+    what: str = "the condition",
+) -> tuple[pc.Expression, frozenset[str]]:
+    """The condition over the structs ``source`` and ``target``, and the sides that it reads.
+
+    Args:
+        text: the condition.
+        source: types of the source's columns by name, in lower case.
+        target: types of the table's columns.
+        preferred: the sides on which a column without a side is looked for, in this order.
+        what: names the condition in messages.
+
+    Raises:
+        LocalEngineError: it is no such condition, a type is not compared here, or a name may be no column.
+        RecordLayoutError: there is no such column, for Spark neither.
+    """
+    types = {SOURCE: source, TARGET: target}
+    comparisons = parsed_condition(text)
+    sides = [_side(f"{what} {text!r}", each, types, preferred) for each in comparisons]
+    parts = [
+        _expression(text, each, pc.field(side, each.column), types[side][each.column])
+        for each, side in zip(comparisons, sides, strict=True)
+    ]
+    return reduce(lambda one, other: one & other, parts), frozenset(sides)
+
+
+def _side(what: str, found: Comparison, types: Mapping[str, Types], preferred: Sequence[str]) -> str:
+    """The side whose column is compared."""
+    wanted = preferred if found.side is None else (found.side,)
+    side = next((side for side in wanted if found.column in types[side]), None)
+    if side is not None:
+        return side
+    if found.side is None:
+        name, is_for_spark = found.column, _OF_SQL.fullmatch(found.column) is not None
+    else:
+        name = f"{found.side}.{found.column}"
+        is_for_spark = any(found.side in names for names in types.values())
+    known = " and ".join(f"{each} ({', '.join(types[each])})" for each in preferred)
+    if is_for_spark:
+        raise LocalEngineError(f"{what}: only Spark knows {name!r}, which is no column of {known}")
+    raise RecordLayoutError(f"{what} cannot be resolved over {known}: there is no column {name}")
+
+
+def _comparison(match: re.Match[str]) -> Comparison:
+    side, name = match["side"] and match["side"].lower(), match["name"].lower()
+    if match["null"]:
+        return Comparison(side, name, " ".join(("IS", *match["null"].upper().split())))
+    return Comparison(side, name, match["operator"], _literal(match["literal"]))
+
+
+def _literal(text: str) -> Literal:
+    if text.startswith("'"):
+        return text[1:-1]
+    if text.upper() in ("TRUE", "FALSE"):
+        return text.upper() == "TRUE"
+    return Decimal(text) if "." in text else int(text)
+
+
+def _expression(text: str, found: Comparison, column: pc.Expression, kind: pa.DataType) -> pc.Expression:
+    if found.literal is None:
+        return column.is_null() if found.operator == "IS NULL" else column.is_valid()
+    literal = found.literal
+    compare = _OPERATORS[found.operator]
+    if pa.types.is_string(kind) and isinstance(literal, str):
+        return compare(column, pc.scalar(literal))
+    if pa.types.is_boolean(kind) and isinstance(literal, bool) and found.operator in _EQUALITIES:
+        return compare(column, pc.scalar(literal))
+    if pa.types.is_date32(kind) and (day := _day(literal)) is not None:
+        return compare(column, pc.scalar(pa.scalar(day, kind)))
+    if pa.types.is_signed_integer(kind) and type(literal) is int and abs(literal) < 10**_DIGITS_MAX:
+        return compare(column.cast(pa.int64()), pc.scalar(pa.scalar(literal, pa.int64())))
+    if pa.types.is_decimal(kind) and (number := _decimal(literal, kind)) is not None:
+        return compare(column, pc.scalar(pa.scalar(number, kind)))
+    raise LocalEngineError(
+        f"the condition {text!r}: only Spark compares {found.column!r}, of type {kind}, with {literal!r} "
+        f"by {found.operator}"
+    )
+
+
+def _day(literal: Any) -> datetime.date | None:
+    if not isinstance(literal, str) or not _DATE.fullmatch(literal):
+        return None
+    try:
+        return datetime.date.fromisoformat(literal)
+    except ValueError:
+        return None
+
+
+def _decimal(literal: Any, kind: pa.DataType) -> Decimal | None:
+    """The number, if the column's type holds it as it is written: neither side is widened or rounded."""
+    if isinstance(literal, bool | str):
+        return None
+    number = Decimal(literal)
+    whole, _, fraction = format(abs(number), "f").partition(".")
+    return number if len(whole) <= kind.precision - kind.scale and len(fraction) <= kind.scale else None
+
+
+def _unread(text: str) -> LocalEngineError:
+    return LocalEngineError(
+        f"only Spark reads the condition {text!r}; without it a condition is column = literal (or <>, <, <=, "
+        ">, >=, IS NULL, IS NOT NULL), or several joined by AND"
+    )
+
+
+def check_rules(rules: MergeRules) -> None:
+    """Look at the texts alone. Raises LocalEngineError: only Spark reads one of them."""
+    for text in rules.conditions:
+        parsed_condition(text)
+    for text in rules.first_by:
+        _order_column(text)
+
+
+def local_merge_by_rules(
+    transaction: LookingTransaction,
+    table_name: str,
+    *,
+    source: pa.RecordBatchReader,
+    on: Sequence[str],
+    rules: MergeRules,
+    null_safe: bool = False,
+    missing_columns: str = "null",
+    write_unchanged: bool = False,
+    prune_buckets: bool = True,
+    read_bytes_max: int | None = None,
+    local: LocalOptions | None = None,
+) -> LocalMerge:
+    """Describe a merge by rules; ``execute()`` or ``dry_run()`` of what this returns ends it.
+
+    Args:
+        transaction: begun; the table is one of its sinks.
+        table_name: ``database.table``.
+        source: the rows to merge; they are read by this call.
+        on: key columns, which both sides have.
+        rules: what happens to rows.
+        null_safe: see :func:`~mutation_api.merge.local_merge.local_merge`.
+        missing_columns: likewise.
+        write_unchanged: likewise.
+        prune_buckets: likewise.
+        read_bytes_max: size of the table's files that are read here; None: of any size.
+        local: memory and threads.
+
+    Raises:
+        LocalEngineError: only Spark reads the rules, or compares these types; or the source needs more memory
+            than allowed.
+        ConfigurationError: rules contradict one another, or an option makes no sense.
+        RecordLayoutError: the source has a column twice, or a condition names one that there is not.
+    """
+    table = transaction.table(table_name)
+    check_rules(rules)
+    types = {field.name.lower(): field.type for field in source.schema}
+    target = target_types(table)
+    _check_types(table.full_name, types, target, on)
+    merge = local_merge(
+        transaction,
+        table.full_name,
+        source=source,
+        on=on,
+        null_safe=null_safe,
+        on_duplicate=_first_by(types, rules.first_by) or "error",
+        missing_columns=missing_columns,
+        write_unchanged=write_unchanged,
+        prune_buckets=prune_buckets,
+        local=local,
+    )
+    merge.read_bytes_max = read_bytes_max
+    merge.clauses += rule_clauses(rules, _SimpleConditions(table.full_name, types, target))
+    return merge
+
+
+@dataclass(frozen=True)
+class _SimpleConditions:
+    """Conditions as Arrow expressions; a :class:`~mutation_api.merge.clauses.RuleConditions`."""
+
+    table_name: str
+    source: Mapping[str, pa.DataType]
+    target: Mapping[str, pa.DataType]
+
+    def of_both(self, text: str) -> pc.Expression:
+        return self._resolved(text, SOURCE, TARGET)[0]
+
+    def of_source(self, text: str) -> pc.Expression:
+        return self._resolved(text, SOURCE)[0]
+
+    def of_target(self, text: str) -> pc.Expression:
+        return self._resolved(text, TARGET)[0]
+
+    def reads_target(self, text: str) -> bool:
+        return TARGET in self._resolved(text, SOURCE, TARGET)[1]
+
+    def unless(self, gone: pc.Expression, wanted: pc.Expression | None) -> pc.Expression:
+        stays = ~pc.coalesce(gone, pc.scalar(False))
+        return stays if wanted is None else wanted & stays
+
+    def _resolved(self, text: str, *sides: str) -> tuple[pc.Expression, frozenset[str]]:
+        what = f"table {self.table_name}: the condition"
+        return resolved_condition(text, self.source, self.target, sides, what)
+
+
+def _first_by(types: Mapping[str, pa.DataType], texts: Sequence[str]) -> FirstBy | None:
+    orders = []
+    for text in texts:
+        name, is_descending = _order_column(text)
+        if name not in types or not _has_sure_order(types[name]):
+            raise LocalEngineError(
+                f"first_by {text!r}: only Spark orders by it; without it the source has columns "
+                f"{', '.join(types)}, and floats and nested types have no order"
+            )
+        orders.append((name, "descending" if is_descending else "ascending"))
+    return first_by(*orders) if orders else None
+
+
+def _order_column(text: str) -> tuple[str, bool]:
+    """The column, and whether it descends."""
+    order = parsed_order(text)
+    column = parsed_column(order.value)
+    if column is None or column[0] == TARGET or order.nulls_last != order.is_descending:
+        raise LocalEngineError(
+            f"first_by {text!r}: only Spark orders by it; without it an order is a column, with ASC or DESC, "
+            "in which NULL is the least value"
+        )
+    return column[1], order.is_descending
+
+
+def _has_sure_order(kind: pa.DataType) -> bool:
+    kinds = (pa.types.is_string, pa.types.is_signed_integer, pa.types.is_decimal, pa.types.is_date32)
+    return any(is_kind(kind) for is_kind in kinds) or kind == pa.timestamp("us")
+
+
+def _check_types(
+    table_name: str, source: Mapping[str, pa.DataType], target: Mapping[str, pa.DataType], on: Sequence[str]
+) -> None:
+    """Raise LocalEngineError if only Spark compares a key, or knows the wall clock of an instant."""
+    check_wall_clocks(table_name, "the source", source)
+    for name in (name.lower() for name in on):
+        if name in source and name in target and not are_comparable(source[name], target[name]):
+            raise LocalEngineError(
+                f"table {table_name}: only Spark compares the key column {name!r}, {source[name]} in the "
+                f"source and {target[name]} in the table; cast the source's column"
+            )

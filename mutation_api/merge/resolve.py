@@ -1,0 +1,405 @@
+"""Clauses resolved against the columns of source and target.
+
+Values as a column stores them, for every engine; one that does not fit is refused, and its row named.
+
+What an engine finds out about conditions and assignments of a merge before anything runs.
+
+Checks a merge against the schemas of both sides, for every engine. Every message names the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from mutation_api.errors import RecordLayoutError, RecordValueError, TableNotMutableError
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.hive_type import MisfitError, UnfitTypeError, parse_hive_type
+from mutation_api.format.scalar_conversion import CAST_FIRST
+from mutation_api.format.timestamps import exact_unit
+from mutation_api.merge.clauses import SOURCE, TARGET, Action, Clause, E, Match, MergeOptions
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.partition import as_partition_stores
+from mutation_api.write.layout import default_columns, index_advice
+
+__all__ = [
+    "Alternatives",
+    "Analyser",
+    "Analysis",
+    "Conjunct",
+    "Equality",
+    "ResolvedMerge",
+    "T",
+    "check_type",
+    "converted",
+    "resolve",
+]
+
+
+def converted(
+    table_name: str,
+    column: AcidColumn,
+    values: pa.Array,
+    key_of: Callable[[int], str],
+    *,
+    null_text: str | None,
+) -> pa.Array:
+    """Convert n values to the column's type, timestamps in microseconds unless they have finer digits.
+
+    Args:
+        table_name: for messages.
+        column: the column that gets the values.
+        values: of any Arrow type that may fit.
+        key_of: names a row, for messages.
+        null_text: of a partition column, see :func:`~mutation_api.table.partition.null_text_of`.
+
+    Raises:
+        RecordValueError: a value does not fit.
+    """
+    hive_type = parse_hive_type(column.type)
+    try:
+        found = convert_to_column(values, hive_type, column=column.name, timestamp_unit=exact_unit(values))
+        return found if null_text is None else as_partition_stores(found, hive_type, null_text)
+    except (MisfitError, RecordValueError) as error:
+        misfit = error if isinstance(error, MisfitError) else error.__cause__
+        if not isinstance(misfit, MisfitError):
+            raise
+        raise RecordValueError(
+            f"table {table_name}: row {key_of(misfit.row)}: column {column.name!r} "
+            f"({column.type}){misfit.path}: value {misfit.value} {misfit.reason}"
+        ) from error
+
+
+def check_type(table_name: str, column: AcidColumn, found: pa.DataType, shown: str) -> None:
+    """Raise RecordLayoutError if no value of a type can be stored in the column; ``shown`` names it."""
+    try:
+        convert_to_column(pa.nulls(0, found), parse_hive_type(column.type), column=column.name)
+    except (RecordLayoutError, TypeError, ValueError) as error:
+        unfit = error.__cause__
+        reason = f"{unfit.path}: {unfit.reason}" if isinstance(unfit, UnfitTypeError) else f": {error}"
+        told = reason.removeprefix(", ").removeprefix(": ")
+        raise RecordLayoutError(
+            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
+            f"cast it in the source{'' if told.endswith(CAST_FIRST) else f' ({told})'}"
+        ) from error
+
+
+T = TypeVar("T")
+"""A type of values of the engine."""
+
+
+@dataclass(frozen=True)
+class Analysis(Generic[T]):
+    """An expression's type, and the columns of either side that it reads, in lower case."""
+
+    data_type: T
+    source_columns: frozenset[str]
+    target_columns: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A column of the source that must equal one of the table; ``null_safe``: NULL equals NULL."""
+
+    source: str
+    target: str
+    null_safe: bool
+
+
+@dataclass(frozen=True)
+class Conjunct(Generic[E]):
+    """One of several conditions joined by AND.
+
+    ``equality`` is set if it only compares a column of one side with one of the other.
+    """
+
+    expression: E
+    source_columns: frozenset[str]
+    target_columns: frozenset[str]
+    equality: Equality | None = None
+
+
+class Analyser(Protocol[E, T]):
+    """Resolves expressions over the columns of both sides.
+
+    Names are in lower case. ``what`` names an expression in messages.
+    """
+
+    @property
+    def source(self) -> Mapping[str, T]:
+        """Types of the source's columns by name."""
+        ...
+
+    @property
+    def target(self) -> Mapping[str, T]:
+        """Types of the table's columns by name: data columns, then partition columns."""
+        ...
+
+    def source_column(self, name: str) -> E:
+        """The expression of a column of the source."""
+        ...
+
+    def literal(self, value: pa.Scalar) -> E:
+        """The expression of a value."""
+        ...
+
+    def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> E:
+        """The condition that the key columns of both sides are equal."""
+        ...
+
+    def analyse(self, expression: E, sides: Sequence[str], what: str) -> Analysis[T]:
+        """Resolve an expression over the columns of ``sides``.
+
+        Raises:
+            RecordLayoutError: it cannot be resolved, or would give another value when it is repeated.
+        """
+        ...
+
+    def condition(self, expression: E, sides: Sequence[str], what: str) -> Analysis[T]:
+        """Like :meth:`analyse`; the expression must be boolean."""
+        ...
+
+    def conjuncts(self, condition: E, sides: Sequence[str], what: str) -> Sequence[Conjunct[E]]:
+        """The parts of a condition that are joined by AND."""
+        ...
+
+
+Alternatives = Sequence[Sequence[E]]
+"""Conditions over ``target``. At least one alternative must hold; it holds if all of its parts do."""
+
+
+@dataclass(frozen=True)
+class ResolvedMerge(Generic[E, T]):
+    """Clauses whose names, types and conditions are right.
+
+    ``values`` holds the value and its type by clause and column. ``target_columns`` are the columns to read,
+    in table order; of ``compared_alone`` it matters only whether they differ from what updates of matched
+    rows assign. ``equalities`` are columns that are equal in matching rows. ``is_equalities_alone``: they
+    are the whole condition, so rows in which they are equal match. ``matched_where`` selects the partitions
+    in which matched rows count, ``by_source_where`` those in which rows without a source row count.
+    """
+
+    keys: tuple[str, ...] | None
+    on: E
+    clauses: tuple[Clause[E], ...]
+    values: tuple[Mapping[str, tuple[E, T]], ...]
+    target_columns: tuple[str, ...]
+    compared_alone: frozenset[str]
+    equalities: tuple[Equality, ...]
+    is_equalities_alone: bool
+    matched_where: Alternatives[E]
+    by_source_where: Alternatives[E]
+
+    @property
+    def matches(self) -> set[Match]:
+        """Kinds of rows to which a clause applies."""
+        return {c.match for c in self.clauses}
+
+
+def resolve(
+    table: AcidTable,
+    analyser: Analyser[E, T],
+    keys: tuple[str, ...] | None,
+    on: E | None,
+    clauses: tuple[Clause[E], ...],
+    options: MergeOptions,
+) -> ResolvedMerge[E, T]:
+    """Check a merge against the schemas of its sides.
+
+    Args:
+        table: the table to change.
+        analyser: knows the columns of both sides.
+        keys: key columns; None if ``on`` is the condition.
+        on: see ``keys``.
+        clauses: in their order.
+        options: of the merge.
+
+    Raises:
+        RecordLayoutError: columns are missing, extra or unknown, a condition cannot be resolved, or there is
+            no clause.
+        TableNotMutableError: the table is insert-only, and a clause does more than insert.
+    """
+    return _Resolver(table, analyser, keys, on, clauses, options).resolve()
+
+
+@dataclass(frozen=True)
+class _Resolver(Generic[E, T]):
+    table: AcidTable
+    analyser: Analyser[E, T]
+    keys: tuple[str, ...] | None
+    on: E | None
+    clauses: tuple[Clause[E], ...]
+    options: MergeOptions
+
+    def resolve(self) -> ResolvedMerge[E, T]:
+        self._check_clauses()
+        self._check_keys()
+        clauses = tuple(map(self._with_defaults, self.clauses))
+        analyser = self.analyser
+        on = self.on
+        if on is None:
+            on = analyser.key_condition(self.keys or (), null_safe=self.options.null_safe)
+        read = [analyser.condition(on, (SOURCE, TARGET), "the condition of on")]
+        for clause in self.clauses:
+            if clause.condition is not None:
+                read.append(
+                    analyser.condition(clause.condition, clause.match.sides, f"the condition of {clause}")
+                )
+        values = []
+        for clause in clauses:
+            found = {}
+            for name, value in self._assignments(clause).items():
+                if clause.takes_all:
+                    found[name] = (value, analyser.source[name])
+                else:
+                    analysis = analyser.analyse(value, clause.match.sides, f"the value of {name} in {clause}")
+                    found[name] = (value, analysis.data_type)
+                    read.append(analysis)
+            for name, default in clause.defaults.items():
+                literal = analyser.literal(default)
+                analysis = analyser.analyse(literal, clause.match.sides, f"the default of {name}")
+                found[name] = (literal, analysis.data_type)
+            values.append(found)
+        if self.options.on_duplicate:
+            sides = (SOURCE,)
+            read += [analyser.analyse(c, sides, "first_by") for c in self.options.on_duplicate.columns]
+        self._check_extra({name for each in read for name in each.source_columns} | self._counted())
+        evaluated = {name for each in read for name in each.target_columns}
+        needed = evaluated | self._carried(values)
+        ordered = tuple(name for name in analyser.target if name in needed)
+        conjuncts = analyser.conjuncts(on, (SOURCE, TARGET), "the condition of on")
+        equalities = tuple(c.equality for c in conjuncts if c.equality)
+        return ResolvedMerge(
+            self.keys,
+            on,
+            clauses,
+            tuple(values),
+            ordered,
+            frozenset(needed - evaluated - self._kept(values) - self.table.placing_columns),
+            equalities,
+            len(equalities) == len(conjuncts),
+            *self._partitions_where(conjuncts),
+        )
+
+    def _partitions_where(self, on: Sequence[Conjunct[E]]) -> tuple[Alternatives[E], Alternatives[E]]:
+        """Parts of conditions that only read partition columns.
+
+        A source row is new only if no row matches it. So if a clause inserts, conditions of clauses for
+        matched rows do not exclude partitions.
+        """
+        if not self.table.partition_keys:
+            return [()], [()]
+        of_clauses = {
+            match: [self._on_partitions(self._parts_of(c)) for c in self.clauses if c.match is match]
+            for match in Match
+        }
+        both = self._on_partitions(on)
+        is_match_enough = bool(of_clauses[Match.NOT_MATCHED])
+        matched = [()] if is_match_enough else of_clauses[Match.MATCHED]
+        return [(*both, *parts) for parts in matched], of_clauses[Match.NOT_MATCHED_BY_SOURCE]
+
+    def _parts_of(self, clause: Clause[E]) -> Sequence[Conjunct[E]]:
+        if clause.condition is None:
+            return ()
+        return self.analyser.conjuncts(clause.condition, clause.match.sides, f"the condition of {clause}")
+
+    def _on_partitions(self, conjuncts: Sequence[Conjunct[E]]) -> tuple[E, ...]:
+        keys = {*self.table.partition_key_names}
+        decided = [c for c in conjuncts if c.target_columns and not c.source_columns]
+        return tuple(c.expression for c in decided if c.target_columns <= keys)
+
+    def _check_clauses(self) -> None:
+        if not self.clauses:
+            raise RecordLayoutError(
+                f"table {self.table.full_name}: the merge has no clause; add one, such as whenMatched() or "
+                "when_matched_update_all()"
+            )
+        wrong = [c for c in self.clauses if c.action is not Action.INSERT]
+        if wrong and not self.table.version.has_row_ids:
+            raise TableNotMutableError(
+                f"table {self.table.full_name} is insert-only: {', '.join(map(str, wrong))} is not possible; "
+                "only whenNotMatched().insert() and insertAll() are"
+            )
+
+    def _check_keys(self) -> None:
+        for side, names in ((TARGET, self.analyser.target), (SOURCE, self.analyser.source)):
+            unknown = [key for key in self.keys or () if key not in names]
+            if unknown:
+                what = "the table" if side == TARGET else "the source"
+                raise RecordLayoutError(
+                    f"table {self.table.full_name}: {what} has no key column {', '.join(unknown)}; its "
+                    f"columns are {', '.join(names)}"
+                )
+
+    def _assignments(self, clause: Clause[E]) -> Mapping[str, E]:
+        names = self.analyser.target
+        if clause.action is Action.DELETE:
+            return {}
+        if clause.assignments is None:
+            present = self.analyser.source
+            defaulted = {each.name for each in self.table.columns if each.default}
+            missing = [name for name in names if name not in present and name not in defaulted]
+            if missing and self.options.missing_is_error:
+                raise RecordLayoutError(
+                    f"table {self.table.full_name}: the source lacks the columns {', '.join(missing)}, which "
+                    f"{clause}All needs"
+                )
+            return {name: self.analyser.source_column(name) for name in names if name in present}
+        unknown = [name for name in clause.assignments if name not in names]
+        if unknown:
+            raise RecordLayoutError(
+                f"table {self.table.full_name}: {clause} assigns columns that the table does not have: "
+                f"{', '.join(unknown)}; its columns are {', '.join(names)}"
+            )
+        return clause.assignments
+
+    def _with_defaults(self, clause: Clause[E]) -> Clause[E]:
+        """An insert with the defaults of the columns that it would leave NULL."""
+        if clause.action is not Action.INSERT or not any(each.default for each in self.table.columns):
+            return clause
+        return replace(clause, defaults=default_columns(self.table, self._assignments(clause)))
+
+    def _check_extra(self, used: set[str]) -> None:
+        """Refuse extra columns of the source, except those that conditions or assignments read."""
+        if not any(c.takes_all for c in self.clauses):
+            return
+        known = {*self.analyser.target, *used}
+        extra = [name for name in self.analyser.source if name not in known]
+        if extra:
+            raise RecordLayoutError(
+                f"table {self.table.full_name}: the source has columns that the table does not have and no "
+                f"condition reads: {', '.join(extra)}; the table's columns are "
+                f"{', '.join(self.analyser.target)}{index_advice(extra)}"
+            )
+
+    def _counted(self) -> set[str]:
+        name = self.options.count_by
+        if name is not None and name not in self.analyser.source:
+            raise RecordLayoutError(
+                f"table {self.table.full_name}: count_by={name!r}: the source has no such column; it "
+                f"has {', '.join(self.analyser.source)}"
+            )
+        return set() if name is None else {name}
+
+    def _carried(self, values: Sequence[Mapping[str, object]]) -> set[str]:
+        """Columns of old rows that updates keep, that they are compared with, or that may move the row."""
+        carried: set[str] = set()
+        for clause, assigned in zip(self.clauses, values, strict=True):
+            if clause.action is Action.UPDATE:
+                names = set(self.analyser.target)
+                carried |= names - set(assigned) if self.options.write_unchanged else names
+                carried |= self.table.placing_columns
+        return carried
+
+    def _kept(self, values: Sequence[Mapping[str, object]]) -> set[str]:
+        """Columns of which an update of matched rows keeps the old values."""
+        updates = [
+            set(assigned)
+            for clause, assigned in zip(self.clauses, values, strict=True)
+            if (clause.match, clause.action) == (Match.MATCHED, Action.UPDATE)
+        ]
+        names = set(self.analyser.target)
+        return {name for name in names if not all(name in assigned for assigned in updates)}

@@ -1,0 +1,235 @@
+"""Source rows by key, each key once, within bounded memory.
+
+Several source rows for one row or key: reduced to the first by a rule, or refused.
+
+How much the local engine takes on; Spark does what is more.
+
+The source of a merge in memory: plain arrays under lower-case names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.format.event import Mask
+from mutation_api.format.plain_array import plain_array, refusal, repeated
+from mutation_api.merge.clauses import ROWS_SHOWN, DuplicatedKey
+from mutation_api.merge.key_columns import json_texts
+from mutation_api.write.arrow_input import arrow_reader
+from mutation_api.write.local_plan import LocalOptions
+
+__all__ = [
+    "READ_BYTES_MAX",
+    "check_memory",
+    "check_read_bytes",
+    "check_wall_clocks",
+    "dense_ranks",
+    "duplicated",
+    "first_of_each",
+    "order_of_rows",
+    "plain_batch",
+    "sort_keys",
+    "source_rows",
+]
+
+
+Indices = NDArray[np.int64]
+
+_ORDERS = ("ascending", "descending")
+
+
+def sort_keys(
+    table_name: str, source: pa.Schema, columns: Sequence[str | tuple[str, str]]
+) -> tuple[tuple[str, bool], ...]:
+    """Columns of the source to order by, in lower case, and whether each descends.
+
+    Args:
+        table_name: for messages.
+        source: types of the source's columns.
+        columns: names, or pairs of a name and ``"ascending"`` or ``"descending"``.
+
+    Raises:
+        ConfigurationError: a column is missing or cannot be sorted, or an order is unknown.
+    """
+    pairs = []
+    for given in columns:
+        match (given, "ascending") if isinstance(given, str) else given:
+            case (str(name), str(order)) if name.lower() in source.names and order in _ORDERS:
+                pairs.append((name.lower(), order))
+                continue
+        raise ConfigurationError(
+            f"table {table_name}: first_by {given!r}: expected a column of the source "
+            f"({', '.join(source.names)}) or a pair of a column and 'ascending' or 'descending'"
+        )
+    for name, _ in pairs:
+        try:
+            dense_ranks(pa.nulls(0, source.field(name).type), is_descending=False)
+        except pa.ArrowNotImplementedError as error:
+            raise ConfigurationError(
+                f"table {table_name}: first_by {name!r}: a {source.field(name).type} has no order"
+            ) from error
+    return tuple((name, order == "descending") for name, order in pairs)
+
+
+def order_of_rows(source: pa.RecordBatch, keys: Sequence[tuple[str, bool]]) -> Indices:
+    """The rank of each source row; ties by the row's content, so that every run decides alike.
+
+    Args:
+        source: n rows.
+        keys: see :func:`sort_keys`. As in Spark's SQL NULLs come first in ascending and last in descending
+            order.
+    """
+    texts = pa.array(json_texts(source.to_struct_array()), pa.string())
+    parts: list[Indices] = [dense_ranks(texts, is_descending=False)]
+    parts += [
+        dense_ranks(source.column(name), is_descending=is_descending)
+        for name, is_descending in reversed(keys)
+    ]
+    ranks = np.empty(len(texts), np.int64)
+    ranks[np.lexsort(parts)] = np.arange(len(texts))
+    return ranks
+
+
+def dense_ranks(values: pa.Array, *, is_descending: bool) -> Indices:
+    """Dense ranks of n values: NULL is the least, NaN the greatest."""
+    ranks = np.zeros(len(values), np.int64)
+    if pa.types.is_null(values.type):
+        return ranks
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    ranks[valid] = pc.rank(values.drop_null(), sort_keys="ascending", tiebreaker="dense").to_numpy()
+    return -ranks if is_descending else ranks
+
+
+def first_of_each(groups: Indices, order: Indices, judged: Mask) -> Indices:
+    """Indices of the rows to keep, ascending: of each group of judged rows the first, and all others.
+
+    Args:
+        groups: number of the group of n rows.
+        order: rank of each row.
+        judged: which rows are in a group.
+    """
+    rows = np.flatnonzero(judged)
+    sorted_rows = rows[np.lexsort([order[rows], groups[rows]])]
+    in_order = groups[sorted_rows]
+    is_first = np.ones(len(sorted_rows), np.bool_)
+    is_first[1:] = in_order[1:] != in_order[:-1]
+    kept = ~judged
+    kept[sorted_rows[is_first]] = True
+    return np.flatnonzero(kept)
+
+
+def duplicated(
+    groups: Indices,
+    judged: Mask,
+    source: pa.RecordBatch,
+    source_rows: Indices,
+    keys: Sequence[str],
+    shown: int,
+) -> tuple[int, list[DuplicatedKey]]:
+    """The number of groups with several rows, and some of them by key.
+
+    Args:
+        groups: number of the group of n rows, from 0.
+        judged: which rows are in a group.
+        source: the source's rows.
+        source_rows: the source row of each.
+        keys: names of the key columns.
+        shown: number of keys to describe.
+    """
+    if not judged.any():
+        return 0, []
+    counts = np.bincount(groups[judged])
+    several = np.flatnonzero(counts > 1)
+    samples = []
+    for group in several[:shown].tolist():
+        rows = pa.array(source_rows[judged & (groups == group)])
+        found = source.take(rows)
+        texts = sorted(json_texts(found.to_struct_array()))
+        (key,) = json_texts(found.slice(0, 1).select(list(keys)).to_struct_array())
+        samples.append(DuplicatedKey(key, len(rows), texts[:ROWS_SHOWN]))
+    return len(several), samples
+
+
+READ_BYTES_MAX = 256 << 20
+"""Size of a table's files up to which one process reads them where Spark could."""
+
+
+def check_memory(table_name: str, what: str, byte_count: int, local: LocalOptions) -> None:
+    """Raise LocalEngineError if ``byte_count`` is more than the engine may hold."""
+    if byte_count > local.memory_bytes:
+        raise LocalEngineError(
+            f"table {table_name}: {what} would take more than the {local.memory_bytes:,} bytes that the "
+            "local engine may hold: take several parts, allow more with LocalOptions(memory_bytes=…), or use "
+            "Spark"
+        )
+
+
+def check_read_bytes(table_name: str, byte_count: int, most: int) -> None:
+    """Raise LocalEngineError if more than ``most`` bytes of files would be read."""
+    if byte_count > most:
+        raise LocalEngineError(
+            f"table {table_name}: {byte_count:,} bytes of its files would be read, and more than {most:,} "
+            "are left to Spark"
+        )
+
+
+def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Table:
+    """Read the source.
+
+    Args:
+        table_name: for messages.
+        source: anything with the Arrow C stream interface.
+        local: its ``memory_bytes`` bound the source.
+
+    Raises:
+        RecordLayoutError: two columns differ at most in case, values of a column have no type of Hive, or it
+            is no Arrow data.
+        LocalEngineError: it needs more memory than allowed.
+    """
+    reader = arrow_reader(source, f"table {table_name}: the source")
+    names = [name.lower() for name in reader.schema.names]
+    doubled = repeated(names)
+    if doubled:
+        raise RecordLayoutError(
+            f"table {table_name}: the source has columns twice (case does not count): {', '.join(doubled)}"
+        )
+    for field in reader.schema:
+        refused = refusal(field.type)
+        if refused is not None:
+            raise RecordLayoutError(
+                f"table {table_name}: the source: column {field.name!r} ({refused[0]}): {refused[1]}"
+            )
+    batches = []
+    byte_count = 0
+    for batch in reader:
+        byte_count += batch.nbytes
+        check_memory(table_name, "the source", byte_count, local)
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema).rename_columns(names)
+
+
+def plain_batch(rows: pa.Table) -> pa.RecordBatch:
+    """The rows in one batch of plain arrays, without a copy if they are that already."""
+    return pa.record_batch([plain_array(column) for column in rows.columns], names=rows.column_names)
+
+
+def check_wall_clocks(table_name: str, what: str, types: Mapping[str, pa.DataType]) -> None:
+    """Raise LocalEngineError if columns hold instants: their wall clock depends on a session of Spark."""
+    instants = [name for name, kind in types.items() if _has_zone(kind)]
+    if instants:
+        raise LocalEngineError(
+            f"table {table_name}: {', '.join(instants)} of {what} holds instants, which only Spark shows in "
+            "the zone of its session; write them as wall clocks"
+        )
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind):
+        return kind.tz is not None
+    return any(_has_zone(kind.field(number).type) for number in range(kind.num_fields))

@@ -1,0 +1,319 @@
+"""Expressions and names of columns in a merge by Spark.
+
+Analyses conditions and assignments of a merge before anything runs: the columns they read, their types.
+
+Completes column names without ``source.`` or ``target.`` in conditions that users type.
+
+Sides: the source as a merge sees it, and the schemas of source and table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any
+
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, DataType, StructField, StructType
+
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.format.hive_type import parse_hive_type, spark_type
+from mutation_api.format.plain_array import repeated
+from mutation_api.merge.clauses import SOURCE, TARGET, text_of
+from mutation_api.merge.resolve import Analysis, Conjunct, Equality, ResolvedMerge
+from mutation_api.spark.jvm import analyzed_plan, jvm_of, spark_context, sql_parser
+from mutation_api.spark.plan import wall_clock_type
+from mutation_api.spark.versions import ANSI, data_type, lenient_part, spark_literal, unlogged_errors
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.row_type import quoted
+
+__all__ = [
+    "Expression",
+    "ExpressionAnalyser",
+    "Sides",
+    "SparkMerge",
+    "column_of",
+    "column_type",
+    "names_side",
+    "sides_of",
+    "with_sides",
+]
+
+
+Expression = Column | str
+"""A Column, or SQL text; both name columns as ``source.x`` and ``target.x``."""
+
+SparkMerge = ResolvedMerge[Expression, DataType]
+
+
+@dataclass(frozen=True)
+class ExpressionAnalyser:
+    """Resolves expressions over empty frames with the schemas of the two sides; runs no job.
+
+    ``table_name`` is for messages.
+    """
+
+    spark: SparkSession
+    table_name: str
+    source_schema: StructType
+    target_schema: StructType
+
+    @property
+    def source(self) -> Mapping[str, DataType]:
+        """Types of the source's columns by name."""
+        return {field.name: field.dataType for field in self.source_schema.fields}
+
+    @property
+    def target(self) -> Mapping[str, DataType]:
+        """Types of the table's columns by name."""
+        return {field.name: field.dataType for field in self.target_schema.fields}
+
+    def source_column(self, name: str) -> Expression:
+        """The Column of the source."""
+        return sf.col(quoted(SOURCE, name))
+
+    def literal(self, value: pa.Scalar) -> Expression:
+        """The Column of a value."""
+        return spark_literal(value)
+
+    def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> Expression:
+        """The condition that the key columns of both sides are equal."""
+        pairs = [(sf.col(quoted(SOURCE, key)), sf.col(quoted(TARGET, key))) for key in keys]
+        return reduce(lambda a, b: a & b, (s.eqNullSafe(t) if null_safe else s == t for s, t in pairs))
+
+    @cached_property
+    def _empty(self) -> dict[str, DataFrame]:
+        schemas = {SOURCE: self.source_schema, TARGET: self.target_schema}
+        return {side: self.spark.createDataFrame([], schemas[side]).alias(side) for side in schemas}
+
+    def analyse(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis[DataType]:
+        """Resolve ``expression`` over the columns of ``sides``; ``what`` names it in messages.
+
+        Raises:
+            RecordLayoutError: it cannot be resolved, or is not deterministic (a repeated task would then
+                write different rows).
+        """
+        resolved = self._resolved(expression, sides, what)
+        data_type = resolved.schema.fields[0].dataType
+        plan = analyzed_plan(resolved)
+        if not plan.deterministic():
+            raise RecordLayoutError(
+                f"table {self.table_name}: {what} {text_of(expression)!r} gives another value each time it "
+                "is evaluated, so a repeated task would write different rows. Make it a column of the "
+                "source, and materialise the source"
+            )
+        self._refuse_lenient(plan, expression, what)
+        read = _referenced_columns(plan.references())
+        return Analysis(data_type, *(frozenset(n for s, n in read if s == side) for side in (SOURCE, TARGET)))
+
+    def _refuse_lenient(self, plan: Any, expression: Expression, what: str) -> None:
+        """Refuse a Column that would give NULL where other versions of Spark raise an error."""
+        part = lenient_part(self.spark, plan.projectList().apply(0))
+        if part is not None:
+            raise ConfigurationError(
+                f"table {self.table_name}: {what} {text_of(expression)!r}: {part} was made while Spark's "
+                "ANSI rules were off, so it gives NULL or another number where they raise an error. Give the "
+                f"expression as SQL text, or set {ANSI} in the session before the Column is made: true for "
+                "ANSI rules, false if NULL is meant"
+            )
+
+    def condition(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis[DataType]:
+        """Like :meth:`analyse`; the expression must be boolean."""
+        found = self.analyse(expression, sides, what)
+        if not isinstance(found.data_type, BooleanType):
+            raise RecordLayoutError(
+                f"table {self.table_name}: {what} {text_of(expression)!r} must be boolean, found "
+                f"{found.data_type.simpleString()}"
+            )
+        return found
+
+    def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct[Expression]]:
+        """The parts of a condition that are joined by AND, as Spark resolves them."""
+        plan = analyzed_plan(self._resolved(condition, sides, what))
+        child = plan.projectList().apply(0)
+        jvm = jvm_of(spark_context(self.spark))
+        by_user = jvm.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
+        parts = _parts(child.child() if _kind(child) == "Alias" else child)
+        return [_conjunct(part, by_user) for part in parts]
+
+    def _resolved(self, expression: Expression, sides: Sequence[str], what: str) -> DataFrame:
+        try:
+            with unlogged_errors():
+                # In brackets no name may stand behind the expression, for which a slip would be taken.
+                column = sf.expr(f"({expression}\n)") if isinstance(expression, str) else expression
+                resolved = self._frame(sides).select(column)
+                resolved.schema  # noqa: B018  (reading the type resolves the Column)
+        except (AnalysisException, ParseException) as error:
+            raise RecordLayoutError(
+                f"table {self.table_name}: {what} {text_of(expression)!r} cannot be resolved over "
+                f"{' and '.join(map(self._described, sides))}: {str(error).strip().splitlines()[0]}"
+            ) from error
+        self._check_sides(column, sides, f"{what} {text_of(expression)!r}")
+        return resolved
+
+    def _check_sides(self, column: Column, sides: Sequence[str], what: str) -> None:
+        """Where it is evaluated the sides are structs: a column without its side is unknown there."""
+        try:
+            with unlogged_errors():
+                self._structs.select(column).schema  # noqa: B018  (reading the type resolves the Column)
+        except AnalysisException as error:
+            either = " or ".join(f"{side}.x" for side in sides)
+            raise RecordLayoutError(
+                f"table {self.table_name}: {what}: name each column with its side, {either}: "
+                f"{str(error).strip().splitlines()[0]}"
+            ) from error
+
+    @cached_property
+    def _structs(self) -> DataFrame:
+        schemas = {SOURCE: self.source_schema, TARGET: self.target_schema}
+        schema = StructType([StructField(side, schemas[side]) for side in schemas])
+        return self.spark.createDataFrame([], schema)
+
+    def _frame(self, sides: Sequence[str]) -> DataFrame:
+        frames = [self._empty[side] for side in sides]
+        return frames[0] if len(frames) == 1 else frames[0].crossJoin(frames[1])
+
+    def _described(self, side: str) -> str:
+        return f"{side} ({', '.join(self.source if side == SOURCE else self.target)})"
+
+
+def column_of(expression: Expression) -> Column:
+    """The expression as a Column."""
+    return sf.expr(expression) if isinstance(expression, str) else expression
+
+
+_NULL_SAFE = {"EqualTo": False, "EqualNullSafe": True}
+
+
+def _parts(expression: Any) -> Iterator[Any]:
+    if _kind(expression) == "And":
+        yield from _parts(expression.left())
+        yield from _parts(expression.right())
+    else:
+        yield expression
+
+
+def _conjunct(expression: Any, by_user: Any) -> Conjunct[Expression]:
+    read = _referenced_columns(expression.references())
+    columns = {side: frozenset(n for s, n in read if s == side) for side in (SOURCE, TARGET)}
+    equality = None
+    if _kind(expression) in _NULL_SAFE:
+        compared = dict(
+            filter(None, (_compared(e, by_user) for e in (expression.left(), expression.right())))
+        )
+        if compared.keys() == {SOURCE, TARGET}:
+            equality = Equality(compared[SOURCE], compared[TARGET], _NULL_SAFE[_kind(expression)])
+    return Conjunct(str(expression.sql()), columns[SOURCE], columns[TARGET], equality)
+
+
+def _compared(expression: Any, by_user: Any) -> tuple[str, str] | None:
+    """(side, column) of a column, even inside a cast that Spark adds to compare it."""
+    while _kind(expression) == "Cast" and expression.getTagValue(by_user).isEmpty():
+        expression = expression.child()
+    if _kind(expression) != "AttributeReference":
+        return None
+    return str(expression.qualifier().last()), str(expression.name()).lower()
+
+
+def _kind(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())
+
+
+def _referenced_columns(references: Any) -> list[tuple[str, str]]:
+    """(side, column) of Spark's AttributeSet."""
+    found = []
+    attributes = references.toSeq()
+    for i in range(attributes.size()):
+        attribute = attributes.apply(i)
+        found.append((str(attribute.qualifier().last()), str(attribute.name()).lower()))
+    return found
+
+
+def with_sides(spark: SparkSession, condition: str, sides: Mapping[str, str]) -> str:
+    """The condition with ``source.`` or ``target.`` before the columns that have neither.
+
+    ``op = 'D'`` becomes ``source.op = 'D'``. Literals, functions and the bodies of lambdas stay, because
+    Spark's own parser finds the columns.
+
+    Args:
+        spark: the session.
+        condition: SQL.
+        sides: the side of each column, by its name in lower case.
+
+    Raises:
+        ConfigurationError: the condition is not a SQL expression.
+    """
+    positions = {at: sides[name] for name, at in _names(spark, condition) if name in sides}
+    for at, side in sorted(positions.items(), reverse=True):
+        if not condition[at:].lower().startswith((f"{SOURCE}.", f"{TARGET}.")):
+            condition = f"{condition[:at]}{side}.{condition[at:]}"
+    return condition
+
+
+def sides_of(columns: Mapping[str, frozenset[str]], sides: Sequence[str]) -> dict[str, str]:
+    """The side of each column that one of ``sides`` alone has; ``columns`` are those of each side."""
+    return {
+        name: side
+        for side in sides
+        for name in columns[side].difference(*(columns[other] for other in sides if other != side))
+    }
+
+
+def names_side(spark: SparkSession, condition: str, side: str) -> bool:
+    """Whether the condition names a column with ``side``. Raises ConfigurationError as :func:`with_sides`."""
+    return any(name == side for name, _ in _names(spark, condition))
+
+
+def _names(spark: SparkSession, condition: str) -> list[tuple[str, int]]:
+    """(first part in lower case, its position) of each column name in the text."""
+    try:
+        return list(_unresolved_names(sql_parser(spark).parseExpression(condition)))
+    except ParseException as error:
+        reason = " ".join(str(error).split("\n\n")[0].split())
+        raise ConfigurationError(f"{condition!r} is not a SQL condition: {reason}") from error
+
+
+def _unresolved_names(expression: Any) -> Iterator[tuple[str, int]]:
+    if expression.getClass().getSimpleName() == "UnresolvedAttribute":
+        yield str(expression.nameParts().head()).lower(), int(expression.origin().startIndex().get())
+    children = expression.children()
+    for i in range(children.size()):
+        yield from _unresolved_names(children.apply(i))
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The source with lower-case names and wall-clock timestamps, and the schemas of both sides."""
+
+    source: DataFrame
+    source_schema: StructType
+    target_schema: StructType
+
+    @classmethod
+    def of(cls, table: AcidTable, source: DataFrame) -> Sides:
+        """Describe both sides. Raises RecordLayoutError: two columns of the source differ at most in case."""
+        names = [f.name.lower() for f in source.schema.fields]
+        doubled = repeated(names)
+        if doubled:
+            raise RecordLayoutError(
+                f"table {table.full_name}: the source has columns twice (case does not count): "
+                f"{', '.join(doubled)}"
+            )
+        columns = [
+            sf.col(quoted(f.name)).cast(wall_clock_type(f.dataType)).alias(f.name.lower())
+            if wall_clock_type(f.dataType) != f.dataType
+            else sf.col(quoted(f.name)).alias(f.name.lower())
+            for f in source.schema.fields
+        ]
+        plain = source.select(*columns)
+        target = [StructField(c.name, column_type(c)) for c in table.all_columns]
+        return cls(plain, plain.schema, StructType(target))
+
+
+def column_type(column: AcidColumn) -> DataType:
+    """Spark's type of a column of the table."""
+    return data_type(spark_type(parse_hive_type(column.type)))

@@ -1,0 +1,373 @@
+"""What happens to each row in a merge by Spark.
+
+Assignment of values to columns: converted as Hive stores them, or refused with row key and column.
+
+The outcome of a matched row, as Spark columns: its clause, new values, kind and partition.
+
+Reduces several source rows that act on one row to one of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from mutation_api.errors import RecordLayoutError
+from mutation_api.format.hive_type import parse_hive_type, spark_type
+from mutation_api.merge.clauses import (
+    SOURCE,
+    TARGET,
+    Action,
+    Clause,
+    FirstBy,
+    Match,
+    MergeOptions,
+    altered_keys_error,
+)
+from mutation_api.merge.resolve import check_type, converted
+from mutation_api.merge.spark_expressions import Expression, SparkMerge, column_of, column_type
+from mutation_api.spark.frame_table import arrow_type_of
+from mutation_api.spark.plan import wall_clock_type
+from mutation_api.spark.versions import ArrowColumn, computed
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.partition import null_text_of, partition_names
+from mutation_api.table.row_type import quoted
+
+__all__ = [
+    "CLAUSE",
+    "DELETED",
+    "INSERTED",
+    "MOVED",
+    "NEW",
+    "UNCHANGED",
+    "UPDATED",
+    "ColumnConverter",
+    "altered_key",
+    "any_of",
+    "check_spark_type",
+    "comparable",
+    "differs",
+    "first_holding",
+    "inserted_key",
+    "is_stored_unchanged",
+    "json_text",
+    "keep_first",
+    "key_text",
+    "kind_of",
+    "order_of",
+    "partition_of",
+    "stored",
+    "with_new_row",
+]
+
+
+_CUT = ("char", "varchar")
+"""Spark uses strings for these types, so values may need a conversion although the Spark types are equal."""
+
+
+@dataclass(frozen=True)
+class ColumnConverter:
+    """The function that converts values to the column's type in tasks.
+
+    ``null_text`` is that of a partition column, see :func:`~mutation_api.table.partition.null_text_of`.
+    """
+
+    table_name: str
+    column: AcidColumn
+    null_text: str | None = None
+
+    def __call__(self, values: pa.Array, keys: pa.Array) -> pa.Array:
+        """Convert n values; ``keys`` names their n source rows.
+
+        Raises RecordValueError: a value does not fit.
+        """
+        return converted(
+            self.table_name,
+            self.column,
+            values,
+            lambda row: str(keys[row].as_py()),
+            null_text=self.null_text,
+        )
+
+
+def stored(
+    table: AcidTable,
+    column: AcidColumn,
+    value: Column,
+    found: DataType,
+    *,
+    where: Column,
+    key: Column,
+    keeps_empty: bool = False,
+) -> Column | ArrowColumn:
+    """``value`` as the column will store it, null where ``where`` is not true.
+
+    Args:
+        table: the column's.
+        column: the column that gets the value.
+        value: the assigned value.
+        found: its type.
+        where: the rows that need it. Values of other rows are ignored, so they cannot be refused.
+        key: text that names a row in messages.
+        keeps_empty: keep '' in a string partition column, which stores NULL for it.
+
+    Raises:
+        RecordLayoutError: values of this type can never be stored in the column. A value that does not fit
+            raises RecordValueError in the job.
+    """
+    wall_clock = wall_clock_type(found)
+    check_spark_type(table.full_name, column, wall_clock)
+    masked = sf.when(where, value if wall_clock == found else value.cast(wall_clock))
+    if is_stored_unchanged(column, found):
+        is_text_of_partition = column.type == "string" and null_text_of(table, column.name) is not None
+        return sf.when(masked != "", masked) if is_text_of_partition and not keeps_empty else masked
+    wanted = spark_type(parse_hive_type(column.type))
+    convert = ColumnConverter(table.full_name, column, null_text_of(table, column.name))
+    return ArrowColumn(convert, wanted, (masked, key))
+
+
+def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
+    """Whether the column stores every value of Spark's type ``found`` unchanged; '' of a partition apart."""
+    return column_type(column) == wall_clock_type(found) and not any(kind in column.type for kind in _CUT)
+
+
+def check_spark_type(table_name: str, column: AcidColumn, found: DataType) -> None:
+    """Raise RecordLayoutError if no value of a type of Spark's can be stored in the column."""
+    shown = found.simpleString()
+    try:
+        arrow = arrow_type_of(found)
+    except TypeError as error:
+        raise RecordLayoutError(
+            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
+            f"cast it in the source ({error})"
+        ) from error
+    check_type(table_name, column, arrow, shown)
+
+
+def differs(column: AcidColumn, old: str, new: str) -> Column:
+    """Whether the structs named ``old`` and ``new`` differ in a column; NULL equals NULL."""
+    kind = column_type(column)
+    before, after = (comparable(sf.col(quoted(side, column.name)), kind) for side in (old, new))
+    return ~after.eqNullSafe(before)
+
+
+def any_of(conditions: Iterable[Column]) -> Column:
+    """Whether at least one of the conditions is true; false without conditions."""
+    return reduce(lambda a, b: a | b, conditions, sf.lit(False))
+
+
+def comparable(value: Column, data_type: DataType) -> Column:
+    """The value in a form that Spark can compare: maps, nested ones included, become sorted entries."""
+    if "map<" not in data_type.simpleString():
+        return value
+    match data_type:
+        case MapType():
+            item_type = data_type.valueType
+            entries = sf.transform(
+                sf.map_entries(value),
+                lambda e: sf.struct(e["key"].alias("key"), comparable(e["value"], item_type).alias("value")),
+            )
+            return sf.sort_array(entries)
+        case ArrayType():
+            element_type = data_type.elementType
+            return sf.transform(value, lambda e: comparable(e, element_type))
+        case StructType():
+            fields = [comparable(value[f.name], f.dataType).alias(f.name) for f in data_type.fields]
+            return sf.when(value.isNotNull(), sf.struct(*fields))
+        case _:
+            return value
+
+
+CLAUSE, NEW = "__clause", "__new"
+"""Columns that these functions read: the number of the row's clause, and the struct of its new values."""
+
+INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = "inserted", "updated", "deleted", "moved", "unchanged"
+"""Outcomes of a row: fields of MergeCounts."""
+
+
+def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
+    """Number of the first clause that holds for the row; null if none does."""
+    has_source, has_target = sf.col(SOURCE).isNotNull(), sf.col(TARGET).isNotNull()
+    is_match = {
+        Match.MATCHED: has_source & has_target,
+        Match.NOT_MATCHED: ~has_target,
+        Match.NOT_MATCHED_BY_SOURCE: ~has_source,
+    }
+    chain = [
+        sf.when(
+            is_match[c.match] if c.condition is None else is_match[c.match] & column_of(c.condition),
+            sf.lit(number),
+        )
+        for number, c in enumerate(clauses)
+    ]
+    # coalesce stops at the first: a condition is not evaluated for rows of an earlier clause.
+    return sf.coalesce(*chain)
+
+
+def with_new_row(rows: DataFrame, table: AcidTable, resolved: SparkMerge) -> DataFrame:
+    """Add NEW, a struct of the row as it will be stored; all columns of a delete are null."""
+    key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET))
+    converted: dict[str, ArrowColumn] = {}
+    columns = []
+    for column in table.all_columns:
+        branches = []
+        for branch in _branches(table, column, resolved, key):
+            if isinstance(branch, ArrowColumn):
+                name = f"__converted{len(converted)}"
+                converted[name] = branch
+                branches.append(sf.col(name))
+            else:
+                branches.append(branch)
+        columns.append(_first_of(column, branches).alias(column.name))
+    if converted:
+        rows = computed(rows, {**{name: sf.col(quoted(name)) for name in rows.columns}, **converted})
+    return rows.withColumn(NEW, sf.struct(*columns)).drop(*converted)
+
+
+def _first_of(column: AcidColumn, branches: Sequence[Column]) -> Column:
+    wanted = column_type(column)
+    return sf.coalesce(*[branch.cast(wanted) for branch in branches], sf.lit(None).cast(wanted))
+
+
+def _branches(
+    table: AcidTable, column: AcidColumn, resolved: SparkMerge, key: Column
+) -> Iterator[Column | ArrowColumn]:
+    """The new values of a column, each null where another clause decides."""
+    # An empty text as key is refused where partitions get their names: see partition_of.
+    keeps_empty = column.name in (resolved.keys or ())
+    shared: list[int] = []  # clauses that take the source's column unchanged: one conversion for all
+    for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
+        here = sf.col(CLAUSE) == number
+        if clause.action is Action.UPDATE and column.name not in values:
+            yield sf.when(here, sf.col(quoted(TARGET, column.name)))
+        elif column.name in values and clause.takes_all:
+            shared.append(number)
+        elif column.name in values:
+            value, found = values[column.name]
+            yield stored(table, column, column_of(value), found, where=here, key=key, keeps_empty=keeps_empty)
+    if shared:
+        value, found = resolved.values[shared[0]][column.name]
+        where = sf.col(CLAUSE).isin(*shared)
+        yield stored(table, column, column_of(value), found, where=where, key=key, keeps_empty=keeps_empty)
+
+
+def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Column:
+    """The outcome of the row: a field of MergeCounts."""
+    numbers: dict[Action, list[int]] = {action: [] for action in Action}
+    for number, clause in enumerate(resolved.clauses):
+        numbers[clause.action].append(number)
+    clause_number = sf.col(CLAUSE)
+    kind = sf.when(clause_number.isin(*numbers[Action.INSERT]), INSERTED)
+    kind = kind.when(clause_number.isin(*numbers[Action.DELETE]), DELETED)
+    if not numbers[Action.UPDATE]:
+        return kind
+    assigned = {name for values in resolved.values for name in values}
+    compared = assigned & table.placing_columns if options.write_unchanged else assigned
+    changes = {c.name: differs(c, TARGET, NEW) for c in table.all_columns if c.name in compared}
+    moved = [changed for name, changed in changes.items() if name in table.placing_columns]
+    kind = kind.when(any_of(moved), MOVED)
+    if not options.write_unchanged:
+        kind = kind.when(~any_of(list(changes.values())), UNCHANGED)
+    return kind.otherwise(UPDATED)
+
+
+def inserted_key(resolved: SparkMerge, options: MergeOptions) -> Column:
+    """JSON text of an inserted key as it will be stored; null if a NULL in it makes it equal to no other."""
+    nothing = sf.lit(None).cast("string")
+    if resolved.keys is None:
+        return nothing
+    parts = [sf.col(quoted(NEW, key)) for key in resolved.keys]
+    inserts = [i for i, c in enumerate(resolved.clauses) if c.action is Action.INSERT]
+    counts = sf.col(CLAUSE).isin(*inserts)
+    if not options.null_safe:
+        counts = reduce(lambda a, p: a & p.isNotNull(), parts, counts)
+    return sf.when(
+        counts, json_text(sf.struct(*[p.alias(k) for p, k in zip(parts, resolved.keys, strict=True)]))
+    )
+
+
+def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
+    """JSON text of an inserted key that is stored as another one (rounded, cut), before and after.
+
+    Such a key was matched unconverted, and its stored form may be the key of an existing row. None: no key of
+    the merge can change.
+    """
+    types = {c.name: c for c in table.all_columns}
+    keys = set(resolved.keys or ())
+    found = []
+    for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
+        for name in sorted(keys & values.keys()) if clause.action is Action.INSERT else ():
+            value, data_type = values[name]
+            if is_stored_unchanged(types[name], data_type):
+                continue
+            before, after = column_of(value), sf.col(quoted(NEW, name))
+            is_other = (sf.col(CLAUSE) == number) & ~before.eqNullSafe(after)
+            text = json_text(
+                sf.struct(sf.lit(name).alias("column"), before.alias("key"), after.alias("stored"))
+            )
+            found.append(sf.when(is_other, text))
+    return sf.coalesce(*found) if found else None
+
+
+def partition_of(table: AcidTable, where: Column, keys: Collection[str]) -> Column | ArrowColumn:
+    """Name of the partition of a new row; null for other rows. An empty text as key is refused."""
+    if not table.partition_keys:
+        return sf.when(where, sf.lit(""))
+    values = sf.struct(*[sf.col(quoted(NEW, k)).alias(k) for k in table.partition_key_names])
+    texts = tuple(key.name for key in table.partition_keys if key.type == "string" and key.name in keys)
+    return ArrowColumn(_PartitionNames(table, texts), "string", (sf.when(where, values),))
+
+
+@dataclass(frozen=True)
+class _PartitionNames:
+    """The function that runs in tasks: structs of partition values in, names of partitions out."""
+
+    table: AcidTable
+    text_keys: tuple[str, ...]
+
+    def __call__(self, rows: pa.Array) -> pa.Array:
+        wanted = rows.is_valid()
+        present = rows.filter(wanted)
+        columns = {f.name: present.field(i) for i, f in enumerate(rows.type)}
+        for name in self.text_keys:
+            if "" in pc.unique(columns[name]).to_pylist():
+                altered = json.dumps({"column": name, "key": "", "stored": None})
+                raise altered_keys_error(self.table.full_name, [altered])
+        found = partition_names(self.table, columns).cast(pa.string())
+        return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), wanted, found)
+
+
+def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Column:
+    """JSON text that names a row in messages: its key columns, or the whole row of the side that exists."""
+    if keys is None:
+        return sf.coalesce(json_text(source), json_text(target))
+    of_source = sf.struct(*[source[k].alias(k) for k in keys])
+    return sf.when(source.isNotNull(), json_text(of_source)).otherwise(json_text(target))
+
+
+def json_text(value: Column) -> Column:
+    """JSON text of a struct, including its nulls."""
+    return sf.to_json(value, {"ignoreNullFields": "false"})
+
+
+def keep_first(
+    rows: DataFrame, group: Sequence[str | Column], order: Sequence[Column], where: Column
+) -> DataFrame:
+    """Among the rows for which ``where`` is true, keep the first of each group. All others stay."""
+    # The others are spread by their content; as one group they would all go to one task.
+    spread = sf.when(~where, sf.xxhash64(sf.to_json(SOURCE)))
+    rank = sf.row_number().over(Window.partitionBy(where, spread, *group).orderBy(*order))
+    return rows.withColumn("__rank", rank).where(~where | (sf.col("__rank") == 1)).drop("__rank")
+
+
+def order_of(first: FirstBy) -> list[Column]:
+    """The order's columns and, for ties, a hash of the source row's content."""
+    return [*map(column_of, first.columns), sf.xxhash64(sf.to_json(SOURCE))]

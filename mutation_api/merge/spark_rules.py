@@ -1,0 +1,105 @@
+"""merge_by_rules: a merge described by rules; Spark reads their conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from mutation_api.merge.clauses import SOURCE, TARGET, MergeRules, first_by, parsed_order, rule_clauses
+from mutation_api.merge.spark_expressions import Expression, names_side, with_sides
+from mutation_api.merge.spark_merge import MergeInto, merge_into
+from mutation_api.write.staged_writer import LookingTransaction
+
+__all__ = ["merge_by_rules"]
+
+
+def merge_by_rules(
+    transaction: LookingTransaction,
+    table_name: str,
+    *,
+    source: DataFrame,
+    on: Sequence[str],
+    rules: MergeRules,
+    null_safe: bool = False,
+    missing_columns: str = "null",
+    write_unchanged: bool = False,
+    prune_buckets: bool = True,
+) -> MergeInto:
+    """Describe a merge by rules; ``merge()`` or ``dry_run()`` of what this returns ends it.
+
+    Args:
+        transaction: begun; the table is one of its sinks.
+        table_name: ``database.table``.
+        source: the rows to merge.
+        on: key columns, which both sides have.
+        rules: what happens to rows.
+        null_safe: see :func:`~mutation_api.merge.spark_merge.merge_into`.
+        missing_columns: likewise.
+        write_unchanged: likewise.
+        prune_buckets: likewise.
+
+    Raises:
+        ConfigurationError: a condition or an order is no SQL, rules contradict one another, or an option
+            makes no sense.
+    """
+    table = transaction.table(table_name)
+    target = (*table.column_names, *table.partition_key_names)
+    conditions = _SqlConditions(source.sparkSession, tuple(source.columns), target)
+    orders = [conditions.order(text) for text in rules.first_by]
+    merge = merge_into(
+        transaction,
+        table.full_name,
+        source=source,
+        on=on,
+        null_safe=null_safe,
+        on_duplicate=first_by(*orders) if orders else "error",
+        missing_columns=missing_columns,
+        write_unchanged=write_unchanged,
+        prune_buckets=prune_buckets,
+    )
+    merge.clauses += rule_clauses(rules, conditions)
+    return merge
+
+
+@dataclass(frozen=True)
+class _SqlConditions:
+    """Conditions as SQL with the side before each column; what both sides have is the source's.
+
+    A :class:`~mutation_api.merge.clauses.RuleConditions`.
+    """
+
+    spark: SparkSession
+    source: Sequence[str]
+    target: Sequence[str]
+
+    def of_both(self, text: str) -> Expression:
+        return with_sides(self.spark, text, {**self._all(TARGET), **self._all(SOURCE)})
+
+    def of_source(self, text: str) -> Expression:
+        return with_sides(self.spark, text, self._all(SOURCE))
+
+    def of_target(self, text: str) -> Expression:
+        return with_sides(self.spark, text, self._all(TARGET))
+
+    def reads_target(self, text: str) -> bool:
+        sides = {**self._all(TARGET), **self._all(SOURCE)}
+        return names_side(self.spark, with_sides(self.spark, text, sides), TARGET)
+
+    def unless(self, gone: Expression, wanted: Expression | None) -> Expression:
+        stays = f"NOT coalesce(({gone}), false)"
+        return stays if wanted is None else f"({wanted}) AND {stays}"
+
+    def order(self, text: str) -> Column:
+        """``updated DESC NULLS LAST`` as a Column; Spark's parser would take DESC for a name."""
+        found = parsed_order(text)
+        column = sf.expr(with_sides(self.spark, found.value, self._all(SOURCE)))
+        order, nulls = "desc" if found.is_descending else "asc", "last" if found.nulls_last else "first"
+        sort: Callable[[], Column] = getattr(column, f"{order}_nulls_{nulls}")
+        return sort()
+
+    def _all(self, side: str) -> Mapping[str, str]:
+        names = self.source if side == SOURCE else self.target
+        return {name.lower(): side for name in names}

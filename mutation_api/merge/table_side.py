@@ -1,0 +1,442 @@
+"""Target rows of a merge, and columns that are read late.
+
+Reads the rows of the table that a merge needs, several splits side by side.
+
+Columns that are read only of rows in which no other column differs. Pure, but for the given reader.
+
+An update that changes nothing is not written, so every column that it assigns is compared with the row's old
+value. Most updates change a number, and texts cost most of the time to read. So numbers are compared first,
+and the other columns are read in a second pass, of the rows that are still undecided.
+
+TableSide: what a merge reads of the table, in as few passes as its clauses allow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.errors import DirectoryStateError
+from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.merge.acting import UNCHANGED, UPDATED, Acting, AnyMerge
+from mutation_api.merge.clauses import Action, Match, MergeOptions
+from mutation_api.merge.differences import SourceKeys, differs
+from mutation_api.merge.evaluator import Evaluator, target_types
+from mutation_api.merge.key_columns import exact_rows, in_one_unit
+from mutation_api.merge.resolve import Alternatives
+from mutation_api.merge.source_rows import check_memory
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.read.key_groups import KeyGroups, group_keys
+from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.read.read_ahead import read_in_turn
+from mutation_api.read.snapshot_reader import split_rows
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.write.local_plan import LocalOptions
+from mutation_api.write.staged_writer import LookingTransaction, OpenTransaction
+
+__all__ = ["KeyedSplits", "TableSide", "TargetRows", "late_columns", "settled"]
+
+
+BATCH_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class KeyedSplits:
+    """Splits that may hold wanted rows, and the keys that say which rows are, with their columns' names."""
+
+    splits: Sequence[SnapshotSplit]
+    groups: KeyGroups
+    key_names: Sequence[str]
+
+    @property
+    def byte_count(self) -> int:
+        """Size of the files, which are read in part."""
+        return sum(split.byte_count for split in self.splits)
+
+
+@dataclass(frozen=True)
+class TargetRows:
+    """Reads rows of one table in a transaction's snapshot.
+
+    Attributes:
+        transaction: begun; the table is one of its sinks.
+        table: its descriptor.
+        columns: names of the columns to read, in table order.
+        prune_buckets: leave out buckets to which no key hashes.
+        threads: number of splits that are decoded at a time.
+    """
+
+    transaction: OpenTransaction
+    table: AcidTable
+    columns: Sequence[str]
+    prune_buckets: bool
+    threads: int
+
+    def keyed(
+        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool, excludes: bool = False
+    ) -> KeyedSplits:
+        """Find the splits that may hold rows with one of the keys, or with none.
+
+        Args:
+            keys: a column for each key column, in the types of the table.
+            partitions: names of the partitions that count; '' for an unpartitioned table.
+            null_safe: whether NULL equals NULL.
+            excludes: whether the rows that have none of the keys are wanted.
+        """
+        table = self.table
+        groups = group_keys(
+            table,
+            keys,
+            partitions,
+            null_safe=null_safe,
+            excludes=excludes,
+            prunes_buckets=self.prune_buckets,
+        )
+        return self._planned(partitions, groups, keys.column_names)
+
+    def all_rows(self, partitions: Sequence[str]) -> KeyedSplits:
+        """All splits of some partitions, and all of their rows.
+
+        Args:
+            partitions: as of :meth:`keyed`.
+        """
+        groups = KeyGroups(None, False, dict.fromkeys(partitions, (0, 0)), False, {}, self.table.num_buckets)
+        return self._planned(partitions, groups, ())
+
+    def _planned(self, partitions: Sequence[str], groups: KeyGroups, key_names: Sequence[str]) -> KeyedSplits:
+        table = self.table
+        locations = {
+            name: table.partition_location(name) for name in partitions if groups.has_partition(name)
+        }
+        known = self.transaction.partitions(table.full_name) if table.partition_keys else ()
+        splits = plan_partitions(
+            table,
+            locations,
+            self.transaction.valid_ids(table.full_name),
+            self.transaction.valid_txn_list,
+            is_whole_table=2 * len(locations) >= len(known),
+        )
+        wanted = tuple(split for split in splits if groups.has_split(split))
+        return KeyedSplits(wanted, groups, key_names)
+
+    def read(self, keyed: KeyedSplits) -> Iterator[pa.RecordBatch]:
+        """The wanted rows, split by split; their columns include ROW__ID, see :func:`split_rows`.
+
+        A column of timestamps has nanoseconds in some batches if values there need it.
+        """
+        table, groups = self.table, keyed.groups
+        valid_ids = self.transaction.valid_ids(table.full_name)
+        wanted = set(self.columns)
+        columns = [column for column in table.all_columns if column.name in wanted]
+        keys_have_clocks = any("timestamp" in c.type for c in columns if c.name in keyed.key_names)
+
+        def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+            is_checked = groups.checks_placement(split)
+
+            def rows(form: TimestampForm) -> Iterator[pa.RecordBatch]:
+                options = ReadOptions(form, batch_rows=BATCH_ROWS)
+                return split_rows(
+                    table, split, valid_ids, columns, options, groups, checks_placement=is_checked
+                )
+
+            return exact_rows(rows, table, keys_have_clocks)
+
+        with contextlib.closing(read_in_turn(keyed.splits, read, threads=self.threads)) as found:
+            for _, rows in found:
+                self.transaction.check()
+                yield rows
+
+
+Indices = NDArray[np.int64]
+
+
+def late_columns(table: AcidTable, plan: AnyMerge) -> frozenset[str]:
+    """Names of the columns that can wait.
+
+    None if no other column may tell that a row changes, or rows without a source row are updated, too.
+    """
+    if any((c.match, c.action) == (Match.NOT_MATCHED_BY_SOURCE, Action.UPDATE) for c in plan.clauses):
+        return frozenset()
+    types = target_types(table)
+    late = frozenset(name for name in plan.compared_alone if not pa.types.is_primitive(types[name]))
+    return late if plan.compared_alone - late else frozenset()
+
+
+def settled(
+    table_name: str,
+    found: Sequence[Acting],
+    late: frozenset[str],
+    keys: Sequence[str],
+    read: Callable[[pa.Table], pa.RecordBatch],
+) -> list[Acting]:
+    """Compare the late columns of the updates that seem to change nothing.
+
+    Args:
+        table_name: ``database.table``, for messages.
+        found: rows on which clauses act; those of updates were compared without ``late``.
+        late: as :func:`late_columns` gives them.
+        keys: names of the key columns.
+        read: returns ROW__ID and the late columns of all rows that have one of some distinct keys.
+
+    Raises:
+        DirectoryStateError: a row that was read is not found again.
+    """
+    undecided = [np.flatnonzero(each.kinds == UNCHANGED) if late else np.zeros(0, np.int64) for each in found]
+    parts = [each.take(rows) for each, rows in zip(found, undecided, strict=True) if len(rows)]
+    if not parts:
+        return list(found)
+    wanted = pa.concat_arrays([part.row_ids for part in parts])
+    stored = read(_distinct_keys(parts, keys))
+    positions = _positions(table_name, wanted, stored.column(ROW_ID_COLUMN))
+    settled_parts = []
+    for each, rows in zip(found, undecided, strict=True):
+        old = stored.take(pa.array(positions[: len(rows)]))
+        positions = positions[len(rows) :]
+        settled_parts.append(_compared(each, rows, old, late) if len(rows) else each)
+    return settled_parts
+
+
+def _distinct_keys(parts: Sequence[Acting], keys: Sequence[str]) -> pa.Table:
+    columns = {key: pa.concat_arrays([(part.rows.target or {})[key] for part in parts]) for key in keys}
+    return pa.table(columns).group_by(list(keys)).aggregate([])
+
+
+def _positions(table_name: str, wanted: pa.StructArray, stored: pa.StructArray) -> Indices:
+    """Where each wanted ROW__ID is among the stored ones."""
+    names = [field.name for field in wanted.type]
+    rows = pa.RecordBatch.from_arrays(wanted.flatten(), names)
+    ids = SourceKeys(rows, np.zeros(len(wanted), np.bool_), null_safe=True)
+    pairs = ids.pairs(stored.flatten())
+    found = len(np.unique(pairs.source))
+    if found != len(wanted):
+        raise DirectoryStateError(
+            f"table {table_name}: of {len(wanted):,} rows that were read, {found:,} are found again: "
+            "files of the table were removed or replaced meanwhile; merge again"
+        )
+    positions = np.zeros(len(wanted), np.int64)
+    positions[pairs.source] = pairs.target
+    return positions
+
+
+def _compared(each: Acting, rows: Indices, old: pa.RecordBatch, late: frozenset[str]) -> Acting:
+    taken = pa.array(rows)
+    changed = np.zeros(len(rows), np.bool_)
+    for name in late:
+        if name in each.new:
+            changed |= differs(old.column(name), each.new[name].take(taken))
+    kinds = each.kinds.copy()
+    kinds[rows[changed]] = UPDATED
+    return dataclasses.replace(each, kinds=kinds)
+
+
+_SMALL_SPLIT_BYTES = 1 << 18
+_BYTES_PER_SOUGHT_ROW = 1 << 16
+"""With a row to find in so many bytes, :meth:`~mutation_api.orc.read.orc_input.OrcInput.read_rows` seeks."""
+
+
+@dataclass(frozen=True)
+class TableSide:
+    """Rows with a key of the source, and rows without.
+
+    Attributes:
+        transaction: begun; the table is one of its sinks.
+        table: its descriptor.
+        source_bytes: size of the source's rows, which are in memory, too.
+        keys: the source's keys.
+        plan: the checked clauses.
+        evaluator: evaluates their conditions on partitions.
+        options: of the merge.
+        local: memory and threads.
+        shows_rows: whether old values of all compared columns are wanted.
+        act: gives the acting ones among rows of the table that the source lacks.
+    """
+
+    transaction: LookingTransaction
+    table: AcidTable
+    source_bytes: int
+    keys: SourceKeys
+    plan: AnyMerge
+    evaluator: Evaluator
+    options: MergeOptions
+    local: LocalOptions
+    shows_rows: bool
+    act: Callable[[pa.RecordBatch], list[Acting]]
+
+    @property
+    def bytes_to_read(self) -> int:
+        """Size of the table's files that are read, in part."""
+        passes = (self._matching, self._rest) if self._whole is None else (self._whole,)
+        return sum(keyed.byte_count for keyed in passes if keyed is not None)
+
+    @cached_property
+    def late(self) -> frozenset[str]:
+        """Names of the columns that :meth:`matching` lacks; see :mod:`.table_side`."""
+        keyed = self._matching if self._whole is None else self._whole
+        if self.shows_rows or keyed is None or self._is_read_once(keyed):
+            return frozenset()
+        return late_columns(self.table, self.plan)
+
+    def _is_read_once(self, keyed: KeyedSplits) -> bool:
+        """Whether looking for the keys a second time takes longer than all columns of their rows.
+
+        So it is if the keys are so few that their rows are sought, and with many small files.
+        """
+        are_sought = keyed is self._matching and (
+            self.keys.distinct.num_rows * _BYTES_PER_SOUGHT_ROW <= keyed.byte_count
+        )
+        return are_sought or keyed.byte_count <= len(keyed.splits) * _SMALL_SPLIT_BYTES
+
+    def matching(self) -> pa.RecordBatch | None:
+        """The rows that have a key of the source; None if there are none.
+
+        Raises:
+            ConfigurationError: they need more memory than allowed.
+            Others: see :func:`mutation_api.read.snapshot_reader.split_rows`.
+        """
+        if self._whole is not None:
+            return self._both.matching
+        return None if self._matching is None else self._held(self._early_reader, self._matching)
+
+    def late_rows(self, keys: pa.Table) -> pa.RecordBatch:
+        """ROW__ID and the late columns of the rows that have one of the keys.
+
+        Raises: as :meth:`matching`.
+        """
+        reader = replace(self._reader, columns=(*keys.column_names, *self.late))
+        keyed = self._keyed(reader, keys, self.plan.matched_where, excludes=False)
+        rows = None if keyed is None else self._held(reader, keyed)
+        assert rows is not None  # they were read before
+        return rows
+
+    def others(self) -> Iterator[Acting]:
+        """The acting ones of the rows that have no key of the source.
+
+        Raises: as :meth:`matching`.
+        """
+        if self._whole is not None:
+            yield from self._both.others
+        elif self._rest is not None:
+            byte_count = self.source_bytes
+            for batch in self._reader.read(self._rest):
+                acting = self.act(batch)
+                byte_count += _held_bytes(acting)
+                self._check_memory("the rows of the table that the source lacks", byte_count)
+                yield from acting
+
+    # ---- passes
+
+    @cached_property
+    def _whole(self) -> KeyedSplits | None:
+        """All splits, if clauses act on both kinds of rows of the same partitions."""
+        matches = self.plan.matches
+        if Match.NOT_MATCHED_BY_SOURCE not in matches or len(matches) == 1 or not self.keys.distinct.num_rows:
+            return None
+        partitions = self._partitions(self.plan.by_source_where)
+        if not partitions or set(partitions) != set(self._partitions(self.plan.matched_where)):
+            return None
+        return self._reader.all_rows(partitions)
+
+    @cached_property
+    def _matching(self) -> KeyedSplits | None:
+        """Splits that may hold rows with a key of the source."""
+        if self.plan.matches == {Match.NOT_MATCHED_BY_SOURCE} or not self.keys.distinct.num_rows:
+            return None
+        return self._keyed(self._reader, self.keys.distinct, self.plan.matched_where, excludes=False)
+
+    @cached_property
+    def _rest(self) -> KeyedSplits | None:
+        """Splits that may hold other rows, if a clause acts on them."""
+        if Match.NOT_MATCHED_BY_SOURCE not in self.plan.matches:
+            return None
+        return self._keyed(self._reader, self.keys.distinct, self.plan.by_source_where, excludes=True)
+
+    @cached_property
+    def _both(self) -> _Both:
+        """Both kinds of rows, in one pass."""
+        assert self._whole is not None
+        keys = KeyFilter(self.keys.distinct, self.options.null_safe)
+        matching, others, byte_count = [], list[Acting](), self.source_bytes
+        for batch in self._early_reader.read(self._whole):
+            rows = keys.find([batch.column(name) for name in keys.names])
+            byte_count += batch.nbytes * len(rows) // batch.num_rows
+            matching.append(batch.take(pa.array(rows)))
+            if len(rows) < batch.num_rows:
+                rest = np.ones(batch.num_rows, np.bool_)
+                rest[rows] = False
+                acting = self.act(batch.filter(pa.array(rest)))
+                byte_count += _held_bytes(acting)
+                others += acting
+            self._check_memory("the source and the rows that the merge reads and changes", byte_count)
+        return _Both(self._joined(matching), others)
+
+    def _held(self, reader: TargetRows, keyed: KeyedSplits) -> pa.RecordBatch | None:
+        """All rows of some splits, in memory; None if there are none."""
+        batches, byte_count = [], self.source_bytes
+        for batch in reader.read(keyed):
+            byte_count += batch.nbytes
+            self._check_memory("the source and the rows of the table that it matches", byte_count)
+            batches.append(batch)
+        return self._joined(batches)
+
+    def _joined(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+        return pa.concat_batches(in_one_unit(self.table, batches)) if batches else None
+
+    def _check_memory(self, what: str, byte_count: int) -> None:
+        check_memory(self.table.full_name, what, byte_count, self.local)
+
+    # ---- readers
+
+    def _keyed(
+        self, reader: TargetRows, keys: pa.Table, where: Alternatives[Any], *, excludes: bool
+    ) -> KeyedSplits | None:
+        partitions = self._partitions(where)
+        if not partitions:
+            return None
+        return reader.keyed(keys, partitions, null_safe=self.options.null_safe, excludes=excludes)
+
+    @property
+    def _reader(self) -> TargetRows:
+        """Of all columns."""
+        return TargetRows(
+            self.transaction,
+            self.table,
+            self.plan.target_columns,
+            self.options.prune_buckets,
+            self.local.thread_count,
+        )
+
+    @property
+    def _early_reader(self) -> TargetRows:
+        columns = tuple(name for name in self.plan.target_columns if name not in self.late)
+        return replace(self._reader, columns=columns)
+
+    def _partitions(self, alternatives: Alternatives[Any]) -> list[str]:
+        """Names of the partitions whose rows may count; '' for an unpartitioned table."""
+        table = self.table
+        if not table.partition_keys:
+            return [""]
+        if not alternatives:
+            return []
+        names = [partition.name for partition in self.transaction.partitions(table.full_name)]
+        return self.evaluator.partitions(names, alternatives)
+
+
+@dataclass(frozen=True)
+class _Both:
+    """Rows of the table with a key of the source (None: none), and the acting ones of those without."""
+
+    matching: pa.RecordBatch | None
+    others: list[Acting]
+
+
+def _held_bytes(acting: list[Acting]) -> int:
+    return sum(column.nbytes for each in acting for column in (*each.new.values(), each.row_ids))

@@ -1,0 +1,1 @@
+"""Rows of a snapshot as Arrow batches, without Spark: which files count, scans, exports."""

@@ -1,0 +1,248 @@
+"""Files grouped by the keys that they may hold, and numbers of rows.
+
+KeyGroups: the keys of a keyed snapshot, by the partition in which their rows can lie. Pure.
+
+If the key determines the bucket, buckets to which no key hashes are not read. A merge would insert an
+overlooked row a second time. So if a bucket of a partition is not read, the rows of its other buckets must
+lie in the bucket of their hash (:mod:`mutation_api.table.bucket_resolver`).
+
+Numbers of rows by the footers of files; nothing else of them is read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.orc.format.tail import read_tail
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.read.partition_files import list_partition_files
+from mutation_api.read.partition_plan import SnapshotSplit
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.tree import Directories
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.bucket_resolver import BucketIdResolver, tells_bucket
+from mutation_api.table.partition import partition_scalars
+
+__all__ = ["KeyGroups", "count_events", "count_rows", "group_keys", "key_type"]
+
+
+_FILTERS_KEPT = 4
+
+
+class KeyGroups:
+    """Keys ordered by partition; made by :func:`group_keys` on the driver, used in workers.
+
+    Args:
+        keys: the data columns among the key columns, a row for each key. None if there are no such columns;
+            then all rows of the partitions in ``ranges`` are wanted.
+        null_safe: whether NULL equals NULL.
+        ranges: the indices start..stop-1 of a partition's keys, by its name; partitions without keys are
+            missing.
+        excludes: whether the rows that have none of the keys are wanted.
+        buckets: the buckets that can hold a key, by partition; partitions in which all can are missing.
+        num_buckets: the table's number of buckets.
+    """
+
+    def __init__(
+        self,
+        keys: pa.Table | None,
+        null_safe: bool,
+        ranges: Mapping[str, tuple[int, int]],
+        excludes: bool,
+        buckets: Mapping[str, frozenset[int]],
+        num_buckets: int,
+    ) -> None:
+        self._keys = keys
+        self._null_safe = null_safe
+        self._ranges = dict(ranges)
+        self._excludes = excludes
+        self._buckets = dict(buckets)
+        self._num_buckets = num_buckets
+        # Consecutive splits of a task, and the tasks of a process, mostly share their keys.
+        self._filter_of_range = functools.lru_cache(maxsize=_FILTERS_KEPT)(self._filter)
+
+    def __reduce__(self) -> tuple[Callable[..., KeyGroups], tuple[object, ...]]:
+        """Pickle without the cached filters."""
+        return KeyGroups, (
+            self._keys,
+            self._null_safe,
+            self._ranges,
+            self._excludes,
+            self._buckets,
+            self._num_buckets,
+        )
+
+    def has_partition(self, partition_name: str) -> bool:
+        """Whether a row of the partition can be wanted."""
+        if self._excludes:
+            return self._keys is not None or partition_name not in self._ranges
+        return partition_name in self._ranges
+
+    def has_split(self, split: SnapshotSplit) -> bool:
+        """Whether a row of the split can be wanted; its partition must pass :meth:`has_partition`."""
+        return not self.checks_placement(split) or split.bucket_id in self._buckets[split.partition_name]
+
+    def checks_placement(self, split: SnapshotSplit) -> bool:
+        """Whether the split's rows must lie in the bucket of their hash, since other buckets are not read.
+
+        Files that may hold rows of any bucket are always read.
+        """
+        return split.partition_name in self._buckets and split.is_of_bucket(self._num_buckets)
+
+    def filter_for(self, partition_name: str) -> KeyFilter | None:
+        """The filter for a partition that passes :meth:`has_partition`; None if all its rows are wanted."""
+        if self._keys is None or partition_name not in self._ranges:
+            return None
+        return self._filter_of_range(*self._ranges[partition_name])
+
+    def _filter(self, start: int, stop: int) -> KeyFilter:
+        assert self._keys is not None
+        return KeyFilter(self._keys.slice(start, stop - start), self._null_safe, self._excludes)
+
+
+def group_keys(
+    table: AcidTable,
+    keys: pa.Table,
+    partition_names: Sequence[str],
+    *,
+    null_safe: bool,
+    excludes: bool = False,
+    prunes_buckets: bool = True,
+) -> KeyGroups:
+    """Order keys by the partition in which rows with them can lie.
+
+    Args:
+        table: the table that is read.
+        keys: a column for each key column, in any case and order, in the types of ``arrow_type`` with
+            timestamps in microseconds.
+        partition_names: (escaped) names of the partitions to read; '' for an unpartitioned table.
+        null_safe: whether NULL equals NULL.
+        excludes: whether the rows that have none of the keys are wanted.
+        prunes_buckets: whether to leave out buckets to which no key hashes.
+
+    Raises:
+        RecordLayoutError: there is no key column, or one is not in the table, comes twice or has another
+            type.
+        RecordValueError: a key column cannot hold its value in a partition's name.
+    """
+    keys = KeyFilter(_checked(table, keys).combine_chunks(), null_safe).keys
+    data = [name for name in keys.column_names if name not in table.partition_key_names]
+    in_partition = [name for name in keys.column_names if name in table.partition_key_names]
+    if in_partition:
+        filter_ = KeyFilter(keys.select(in_partition), null_safe)
+        indices, codes = filter_.encode([_chunk(keys, name) for name in in_partition])
+        found, codes_of_found = filter_.encode(_partition_values(table, partition_names, filter_))
+        code_of_partition = {
+            partition_names[at]: code
+            for at, code in zip(found.tolist(), codes_of_found.tolist(), strict=True)
+        }
+    else:
+        indices, codes = np.arange(keys.num_rows), np.zeros(keys.num_rows, np.int64)
+        code_of_partition = dict.fromkeys(partition_names, 0) if keys.num_rows else {}
+    order = np.argsort(codes, kind="stable")
+    codes, indices = codes[order], indices[order]
+    ranges = {
+        name: (int(np.searchsorted(codes, code)), int(np.searchsorted(codes, code, side="right")))
+        for name, code in code_of_partition.items()
+    }
+    ordered = keys.select(data).take(pa.array(indices)).combine_chunks() if data else None
+    is_pruned = prunes_buckets and not excludes and tells_bucket(table, set(data))
+    return KeyGroups(
+        keys=ordered,
+        null_safe=null_safe,
+        ranges=ranges,
+        excludes=excludes,
+        buckets=_buckets(table, ordered, ranges) if is_pruned and ordered is not None else {},
+        num_buckets=table.num_buckets,
+    )
+
+
+def _buckets(
+    table: AcidTable, keys: pa.Table, ranges: Mapping[str, tuple[int, int]]
+) -> dict[str, frozenset[int]]:
+    """Buckets of the keys by partition, without partitions in which these are all buckets."""
+    try:
+        bucket_ids = np.asarray(BucketIdResolver(table).resolve(keys))
+    except RecordValueError:
+        # A key that the column cannot hold (a day of the year 10000) equals no row and has no bucket.
+        return {}
+    of_range = {
+        (start, stop): frozenset(np.unique(bucket_ids[start:stop]).tolist())
+        for start, stop in set(ranges.values())
+    }
+    return {
+        name: of_range[found] for name, found in ranges.items() if len(of_range[found]) < table.num_buckets
+    }
+
+
+def _partition_values(table: AcidTable, names: Sequence[str], keys: KeyFilter) -> list[pa.Array]:
+    """Values of the partitions, an array for each key column."""
+    scalars = [partition_scalars(table, name) for name in names]
+    types = {field.name: field.type for field in keys.keys.schema}
+    return [pa.array([each[name].as_py() for each in scalars], types[name]) for name in keys.names]
+
+
+def _checked(table: AcidTable, keys: pa.Table) -> pa.Table:
+    """The keys with names in lower case."""
+    names = [name.lower() for name in keys.column_names]
+    columns = {c.name: c for c in table.all_columns}
+    unknown = [name for name in names if name not in columns]
+    if unknown or not names or len(set(names)) < len(names):
+        raise RecordLayoutError(
+            f"table {table.full_name}: keys {unknown or names}: each must be a column of the table, named "
+            f"once; the columns are {', '.join(columns)}"
+        )
+    for name, found in zip(names, keys.schema.types, strict=True):
+        if found != key_type(columns[name]):
+            raise RecordLayoutError(
+                f"table {table.full_name}: keys of {name} {columns[name].type} have the Arrow type {found}: "
+                f"convert them to {key_type(columns[name])}"
+            )
+    return keys.rename_columns(names)
+
+
+def key_type(column: AcidColumn) -> pa.DataType:
+    """Arrow type that the keys of a column must have."""
+    return arrow_type(parse_hive_type(column.type), timestamp_unit="us")
+
+
+def _chunk(keys: pa.Table, name: str) -> pa.Array:
+    column = keys.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def count_rows(
+    directories: Directories,
+    table: AcidTable,
+    location: Location,
+    valid: ValidIdList,
+    valid_txns: ValidTxnList | None,
+) -> int:
+    """Rows of a partition that a snapshot sees: those in bases and deltas, less the deletes.
+
+    Every delete is of one row that is still in a file: writers lock what they delete, and a compaction that
+    drops a row drops its delete. Not for tables of Hive 2, whose deltas mix inserts and deletes.
+
+    Raises: see :func:`~mutation_api.read.partition_files.list_partition_files`;
+        CorruptFileError: a file is not an ORC file; OSError: it cannot be read.
+    """
+    files = list_partition_files(directories, table, location, valid, valid_txns)
+    deletes = [file for file in files if file.kind is EventFileKind.DELETE_DELTA]
+    return count_events(files) - 2 * count_events(deletes)
+
+
+def count_events(files: Iterable[EventFile]) -> int:
+    """Events of some files, or rows of plain ones: one request a file."""
+    return sum(
+        read_tail(storage_at(file.location), file.location).row_count if file.byte_count else 0
+        for file in files
+    )

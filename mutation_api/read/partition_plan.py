@@ -1,0 +1,231 @@
+"""Plans of a read: the partitions and the splits of a snapshot.
+
+SnapshotSplit: the files that one reader merges, and their text form for sending them to it.
+
+Plan what a snapshot reads of a table's partitions: which files make up each bucket.
+
+:func:`plan_splits` plans one partition, :func:`plan_partitions` many, listing their directories in parallel.
+A split is a small value with a text form: another process may read it (:mod:`.snapshot_reader`).
+Insert-only tables have neither events nor ROW__IDs: each of their files is a split.
+
+If Hive would silently lose or double rows, the plan is refused: delta buckets beyond the table's bucket
+count, original files whose rows events would match twice.
+
+Source: Hive's OrcInputFormat (split generation; 2.3, 3.1, 4.x).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.errors import DirectoryStateError
+from mutation_api.format.layout import AcidVersion
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.read.partition_files import list_partition_files
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.tree import Directories, directories_below, side_by_side
+from mutation_api.table.acid_table import AcidTable
+
+__all__ = ["SnapshotSplit", "plan_partitions", "plan_splits", "takes_deletes_of_all_buckets"]
+
+
+@dataclass(frozen=True)
+class SnapshotSplit:
+    """The files of one (partition, bucket) that one reader merges.
+
+    ``partition_name`` is the escaped name, '' for an unpartitioned table; ``bucket_id`` is -1 for plain files
+    without a bucket in their name.
+    """
+
+    partition_name: str
+    location: Location
+    bucket_id: int
+    files: tuple[EventFile, ...]
+
+    @property
+    def byte_count(self) -> int:
+        """Total size of its files."""
+        return sum(file.byte_count for file in self.files)
+
+    def is_of_bucket(self, num_buckets: int) -> bool:
+        """Whether the split should hold rows of exactly one of the table's buckets.
+
+        Plain files may hold any rows: they were loaded, or written before the table was transactional. So may
+        a bucket that the table no longer has.
+        """
+        has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in self.files)
+        return 0 <= self.bucket_id < num_buckets and not has_plain_files
+
+    def to_json(self) -> str:
+        """The split as one line of JSON."""
+        value = {
+            "partition_name": self.partition_name,
+            "location": str(self.location),
+            "bucket_id": self.bucket_id,
+            "files": [_file_to_json(file, self.location) for file in self.files],
+        }
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> SnapshotSplit:
+        """Inverse of :meth:`to_json`. Raises DirectoryStateError, naming the text."""
+        try:
+            value = json.loads(text)
+            location = Location.parse(value.pop("location"))
+            files = tuple(_file_from_json(each, location) for each in value.pop("files"))
+            return cls(**value, location=location, files=files)
+        except (ValueError, TypeError, KeyError, AttributeError, OSError, RecursionError) as error:
+            raise DirectoryStateError(f"not a snapshot split: {text[:200]!r} ({error})") from error
+
+
+def _file_to_json(file: EventFile, root: Location) -> dict[str, object]:
+    """A file as JSON, with its path below the partition: full locations would make the text long."""
+    name = file.location.relative_to(root)
+    ids = [file.first, file.last, file.statement_id]
+    return {
+        "name": name,
+        "kind": file.kind.value,
+        "bucket_id": file.bucket_id,
+        "ids": ids,
+        "length": file.length,
+        "bytes": file.byte_count,
+    }
+
+
+def _file_from_json(value: Mapping[str, Any], root: Location) -> EventFile:
+    first, last, statement_id = value["ids"]
+    kind = EventFileKind(value["kind"])
+    return EventFile(
+        root / value["name"],
+        kind,
+        value["bucket_id"],
+        first,
+        last,
+        statement_id,
+        value["length"],
+        value["bytes"],
+    )
+
+
+def takes_deletes_of_all_buckets(table: AcidTable) -> bool:
+    """Whether the deletes of a split's rows may lie in files of any bucket."""
+    return table.version.scatters_deletes and not table.is_bucketed
+
+
+def plan_splits(
+    table: AcidTable,
+    partition_name: str,
+    location: Location,
+    valid: ValidIdList,
+    valid_txns: ValidTxnList | None = None,
+    directories: Directories | None = None,
+) -> list[SnapshotSplit]:
+    """What a snapshot reads of one partition: one split for each bucket with files, by bucket id.
+
+    Lists directories; opens no files other than side files.
+
+    Args:
+        table: its version and bucket count are used.
+        partition_name: escaped name, '' for an unpartitioned table.
+        location: the partition's location; a missing directory is a partition without rows.
+        valid: the ids the snapshot sees: the table's write ids, in v1 transactions.
+        valid_txns: the transactions it sees; needed with Hive 4, whose compacted directories name theirs.
+        directories: lists directories; None for the storage itself.
+
+    Raises:
+        DirectoryStateError: Hive would fail on the directory, or lose or double rows.
+    """
+    directories = directories or storage_at(location)
+    files = list_partition_files(directories, table, location, valid, valid_txns)
+    if not table.version.has_row_ids:
+        return [SnapshotSplit(partition_name, location, f.bucket_id, (f,)) for f in files]
+    buckets: dict[int, list[EventFile]] = defaultdict(list)
+    for file in files:
+        buckets[file.bucket_id].append(file)
+    if takes_deletes_of_all_buckets(table):
+        deletes = [f for f in files if f.kind is EventFileKind.DELETE_DELTA]
+        for bucket_id, found in buckets.items():
+            found += [f for f in deletes if f.bucket_id != bucket_id]
+    for bucket_id, found in buckets.items():
+        _check_bucket(table, location, bucket_id, found)
+    return [
+        SnapshotSplit(partition_name, location, bucket_id, group)
+        for bucket_id, found in sorted(buckets.items())
+        for group in _groups(found, table.version)
+    ]
+
+
+def plan_partitions(
+    table: AcidTable,
+    locations: Mapping[str, Location],
+    valid: ValidIdList,
+    valid_txns: ValidTxnList | None,
+    *,
+    is_whole_table: bool,
+) -> list[SnapshotSplit]:
+    """What a snapshot reads of several partitions; errors as for :func:`plan_splits`.
+
+    Args:
+        table: the partitions' table.
+        locations: locations of the partitions by name; '' for an unpartitioned table.
+        valid: as for :func:`plan_splits`.
+        valid_txns: as for :func:`plan_splits`.
+        is_whole_table: these are all partitions, so everything below the table's location may be listed.
+
+    Returns:
+        Splits by partition, in the order given.
+    """
+    listed: Iterable[Location] = locations.values()
+    if is_whole_table:
+        listed = [table.location if each.is_within(table.location) else each for each in listed]
+    directories = directories_below(listed)
+
+    def plan(partition: tuple[str, Location]) -> list[SnapshotSplit]:
+        name, location = partition
+        return plan_splits(table, name, location, valid, valid_txns, directories)
+
+    threads = storage_at(table.location).threads
+    return [split for splits in side_by_side(plan, locations.items(), threads) for split in splits]
+
+
+def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: Sequence[EventFile]) -> None:
+    originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]
+    has_base = bool(originals) or any(f.kind is EventFileKind.BASE for f in files)
+    events = [f for f in files if f.kind in (EventFileKind.DELTA, EventFileKind.DELETE_DELTA)]
+    if events and bucket_id >= table.num_buckets and not has_base and not table.version.splits_updates:
+        raise DirectoryStateError(
+            f"table {table.full_name}: {events[0].location} belongs to bucket {bucket_id}, but the table has "
+            f"{table.num_buckets} buckets, so Hive 2.3 never reads the file: its rows are silently lost. If "
+            "it had more buckets once, ALTER TABLE … CLUSTERED BY (…) INTO … BUCKETS brings them back"
+        )
+    merged = [f for f in events if f.kind is EventFileKind.DELETE_DELTA or not table.version.splits_updates]
+    if not merged or table.version.numbers_files_through:
+        return
+    misplaced = [f for f in originals if f.location.parent != location]
+    if misplaced or len(originals) > 1:
+        raise DirectoryStateError(
+            f"table {table.full_name}: {(misplaced or originals[1:])[0].location} is one of {len(originals)} "
+            f"original file(s) of bucket {bucket_id}, and {merged[0].location} has events for that bucket; "
+            "Hive 2.3 doubles or loses rows if a bucket has several original files or one in a subdirectory: "
+            "let Hive compact the table before it is changed"
+        )
+
+
+def _groups(files: Sequence[EventFile], version: AcidVersion) -> Iterator[tuple[EventFile, ...]]:
+    """Groups of files that are merged with each other.
+
+    If original files of one bucket have the same ROW__IDs, each file is read alone; :func:`_check_bucket` has
+    checked that no events apply to them.
+    """
+    originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]
+    alone = originals if len(originals) > 1 and not version.numbers_files_through else []
+    yield from ((f,) for f in alone)
+    rest = tuple(f for f in files if f not in alone)
+    if any(f.kind is not EventFileKind.DELETE_DELTA for f in rest):
+        yield rest

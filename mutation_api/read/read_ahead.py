@@ -1,0 +1,167 @@
+"""Read splits in order, several at a time.
+
+If each read is a request to another machine, a small split mostly waits: for the ends of its files, and for
+their stripes. So the next small splits are read ahead while others are being returned. If the reader may use
+several threads, the next splits are read ahead wherever they lie: most of the work is decoding, for which
+pyarrow lets other threads run.
+
+What was read ahead and not returned yet is bounded. So of large splits only the first is read on when the
+others have filled their share.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from mutation_api.read.partition_plan import SnapshotSplit
+from mutation_api.storage.connect import reading_threads, storage_at
+
+__all__ = ["WAITING_BYTES_DEFAULT", "read_in_turn"]
+
+SMALL_BYTES = 1024 * 1024
+"""Maximal size of the files of a split that counts as small."""
+AHEAD_BYTES = 8 * 1024 * 1024
+"""Maximal size of the files of all small splits that are read ahead."""
+AHEAD_SPLITS = 64
+SPLITS_PER_THREAD = 2
+"""So that no thread waits while what the others have read is being returned."""
+WAITING_BYTES_DEFAULT = 128 * 1024 * 1024
+
+_Read = Callable[[SnapshotSplit], Iterator[pa.RecordBatch]]
+
+
+@dataclass(eq=False)
+class _Turn:
+    """A split in the queue, and what was read of it. ``is_ahead``: by a thread of the pool."""
+
+    split: SnapshotSplit
+    is_ahead: bool
+    is_small: bool
+    batches: deque[pa.RecordBatch] = field(default_factory=deque)
+    is_done: bool = False
+    error: BaseException | None = None
+
+
+def read_in_turn(
+    splits: Iterable[SnapshotSplit],
+    read: _Read,
+    *,
+    threads: int = 1,
+    waiting_bytes: int | None = WAITING_BYTES_DEFAULT,
+) -> Generator[tuple[SnapshotSplit, pa.RecordBatch], None, None]:
+    """The batches of splits, in the order of the splits.
+
+    Args:
+        splits: the splits to read.
+        read: returns the batches of one split; also called in other threads.
+        threads: how many splits are decoded at a time; 1: only small ones of remote storages are read ahead.
+        waiting_bytes: bound of the batches read ahead; None: none, for a caller who keeps all of them anyway.
+    """
+    queue = _Queue(splits, read, threads, waiting_bytes)
+    try:
+        while (turn := queue.next_turn()) is not None:
+            batches = queue.batches_of(turn) if turn.is_ahead else read(turn.split)
+            for batch in batches:
+                yield turn.split, batch
+    finally:
+        queue.stop()
+
+
+class _Queue:
+    """The next splits, and the threads that read them."""
+
+    def __init__(
+        self, splits: Iterable[SnapshotSplit], read: _Read, threads: int, waiting_bytes: int | None
+    ) -> None:
+        self._rest = iter(splits)
+        self._read = read
+        self._threads = threads
+        self._limit = waiting_bytes
+        self._turns: deque[_Turn] = deque()
+        self._pool: ThreadPoolExecutor | None = None
+        self._changed = threading.Condition()
+        self._first: _Turn | None = None
+        self._waiting_bytes = 0
+        self._is_stopped = False
+
+    def next_turn(self) -> _Turn | None:
+        """The split whose turn it is; those behind it are being read. None if there is none."""
+        while self._has_room() and (split := next(self._rest, None)) is not None:
+            self._turns.append(self._begun(split))
+        turn = self._turns.popleft() if self._turns else None
+        with self._changed:
+            self._first = turn
+            self._changed.notify_all()
+        return turn
+
+    def batches_of(self, turn: _Turn) -> Iterator[pa.RecordBatch]:
+        """What a thread reads of a split, until its end or error."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: turn.batches or turn.is_done)
+                if not turn.batches:
+                    if turn.error is not None:
+                        raise turn.error
+                    return
+                batch = turn.batches.popleft()
+                self._waiting_bytes -= batch.nbytes
+                self._changed.notify_all()
+            yield batch
+
+    def stop(self) -> None:
+        """End the threads."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _has_room(self) -> bool:
+        ahead = [turn for turn in self._turns if turn.is_ahead]
+        return (
+            len(self._turns) < AHEAD_SPLITS
+            and sum(turn.split.byte_count for turn in ahead if turn.is_small) < AHEAD_BYTES
+            and sum(not turn.is_small for turn in ahead) < SPLITS_PER_THREAD * self._threads
+        )
+
+    def _begun(self, split: SnapshotSplit) -> _Turn:
+        requests = reading_threads(storage_at(split.location))
+        is_small = requests > 1 and 0 < split.byte_count <= SMALL_BYTES
+        turn = _Turn(split, is_small or self._threads > 1, is_small)
+        if turn.is_ahead:
+            self._pool = self._pool or ThreadPoolExecutor(max(requests, self._threads))
+            self._pool.submit(self._run, turn)
+        return turn
+
+    def _run(self, turn: _Turn) -> None:
+        error = None
+        try:
+            for batch in self._read(turn.split):
+                if not self._put(turn, batch):
+                    break
+        except BaseException as caught:  # raised in its turn
+            error = caught
+        with self._changed:
+            turn.error, turn.is_done = error, True
+            self._changed.notify_all()
+
+    def _put(self, turn: _Turn, batch: pa.RecordBatch) -> bool:
+        """Wait until there is room; False if nobody wants the batch any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_stopped or self._fits(turn, batch))
+            if self._is_stopped:
+                return False
+            turn.batches.append(batch)
+            self._waiting_bytes += batch.nbytes
+            self._changed.notify_all()
+        return True
+
+    def _fits(self, turn: _Turn, batch: pa.RecordBatch) -> bool:
+        is_next = turn is self._first and not turn.batches
+        return is_next or self._limit is None or self._waiting_bytes + batch.nbytes <= self._limit

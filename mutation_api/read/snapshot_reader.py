@@ -1,0 +1,246 @@
+"""Rows of a snapshot, by bucket and by split.
+
+Read a snapshot of a table: the visible rows of each (partition, bucket) with their ROW__ID.
+
+:mod:`.partition_plan` says which files make up each bucket. :func:`read_split` merges them
+(:mod:`.file_merge`), and returns the visible rows as batches of the table's columns. Insert-only tables have
+neither events nor ROW__IDs: their files are read one after the other.
+
+The rows of a split with partition columns, and with the partition in ROW__ID.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.errors import RecordLayoutError
+from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.layout import AcidVersion
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
+from mutation_api.orc.read.event_file import EventChunk
+from mutation_api.orc.read.event_reader import read_events
+from mutation_api.orc.read.file_columns import Wanted
+from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.read.file_merge import merge_files
+from mutation_api.read.key_groups import KeyGroups
+from mutation_api.read.partition_plan import SnapshotSplit, takes_deletes_of_all_buckets
+from mutation_api.storage.connect import storage_at
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.bucket_resolver import Placement
+from mutation_api.table.partition import partition_scalars
+from mutation_api.table.row_type import named_data_columns
+
+__all__ = ["full_row_id_type", "read_split", "row_id_type", "snapshot_schema", "split_rows"]
+
+
+_ROW_ID_TYPES = {
+    version: pa.struct(
+        [(version.transaction_field, pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())]
+    )
+    for version in AcidVersion
+}
+
+
+def row_id_type(version: AcidVersion) -> pa.StructType:
+    """Arrow type of ROW__ID, with Hive's field names in lower case."""
+    return _ROW_ID_TYPES[version]
+
+
+def snapshot_schema(
+    version: AcidVersion,
+    columns: Sequence[AcidColumn],
+    *,
+    row_ids: bool = True,
+    options: ReadOptions | None = None,
+) -> pa.Schema:
+    """Schema of the batches of :func:`read_split`."""
+    form = (options or ReadOptions()).timestamp_form
+    return _snapshot_schema(version, tuple(columns), row_ids, form)
+
+
+@functools.lru_cache
+def _snapshot_schema(
+    version: AcidVersion, columns: tuple[AcidColumn, ...], row_ids: bool, form: TimestampForm
+) -> pa.Schema:
+    # Cached: parsing types for each of many small groups took a seventh of the time of reading them.
+    fields = [pa.field(c.name, column_type(parse_hive_type(c.type), form)) for c in columns]
+    return pa.schema(([pa.field(ROW_ID_COLUMN, row_id_type(version))] if row_ids else []) + fields)
+
+
+def read_split(
+    table: AcidTable,
+    split: SnapshotSplit,
+    valid: ValidIdList,
+    columns: Sequence[str] | None = None,
+    row_ids: bool = True,
+    options: ReadOptions | None = None,
+    only: KeyFilter | None = None,
+    *,
+    checks_placement: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The visible rows of a split, ordered by ROW__ID.
+
+    Args:
+        table: the table the split was planned for.
+        split: the split to read.
+        valid: the list with which the split was planned.
+        columns: names of data columns, any case; None for all, () for none (then ``row_ids`` must be true).
+        row_ids: whether the first column is ``ROW__ID``; insert-only tables have none.
+        options: form of timestamps and size of batches.
+        only: return only rows with these keys. Its columns are data columns, in lower case; they need not be
+            among ``columns``. The other columns are read only from stripes with such a row.
+        checks_placement: refuse rows that do not lie in the bucket that their key hashes to, also among
+            rows that are read but not returned; only if ``only`` has the bucket columns.
+
+    Yields:
+        Batches of ``snapshot_schema(…)``, of at most ``options.batch_rows`` rows, none empty.
+
+    Raises:
+        RecordLayoutError: the table does not have a column, nothing is to be read, ROW__IDs of an insert-only
+            table are wanted, or keys have another type than their column.
+        CorruptFileError: a file is damaged, not an ACID file, or unsorted.
+        TableNotMutableError: a column has another type than when a file was written, and is not converted.
+        DirectoryStateError: a file is gone, or holds events that it must not hold, or misplaced rows.
+        RecordValueError: a timestamp does not fit the wanted form.
+    """
+    version = table.version
+    selected = named_data_columns(table, columns)
+    if row_ids and not version.has_row_ids:
+        raise RecordLayoutError(
+            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}: leave it "
+            "out (row_ids=False)"
+        )
+    if not selected and not row_ids:
+        raise RecordLayoutError(
+            f"table {table.full_name}: nothing to read: neither columns nor ROW__ID are selected"
+        )
+    options = dataclasses.replace(
+        options or ReadOptions(), prints_shortest_numbers=table.prints_shortest_numbers
+    )
+    if only is not None:
+        _check_keys(table, only, options)
+    placement = Placement(table, split.partition_name, split.bucket_id) if checks_placement else None
+    wanted = Wanted(
+        table.columns,
+        selected,
+        options,
+        only,
+        placement,
+        row_ids,
+        table.full_name,
+        table.matches_columns_by_position,
+    )
+    schema = snapshot_schema(version, selected, row_ids=row_ids, options=options)
+    for rows in _rows(table, split, valid, wanted):
+        yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)
+
+
+def _check_keys(table: AcidTable, only: KeyFilter, options: ReadOptions) -> None:
+    columns = named_data_columns(table, only.names)
+    for column, given in zip(columns, only.keys.schema, strict=True):
+        expected = column_type(parse_hive_type(column.type), options.timestamp_form)
+        if given.name != column.name or given.type != expected:
+            raise RecordLayoutError(
+                f"table {table.full_name}: keys {given.name} {given.type} do not fit column {column.name} "
+                f"{column.type}: give them as {expected}"
+            )
+
+
+def _rows(table: AcidTable, split: SnapshotSplit, valid: ValidIdList, wanted: Wanted) -> Iterator[EventChunk]:
+    storage = storage_at(split.location)
+    version = table.version
+    if not version.has_row_ids:
+        for file in split.files:
+            for stripe in read_events(storage, file, wanted, version=version):
+                if len(stripe.chunk.keys):
+                    yield stripe.chunk.complete()
+        return
+    any_bucket = takes_deletes_of_all_buckets(table)
+    yield from merge_files(storage, split.files, valid, wanted, version, any_bucket=any_bucket)
+
+
+def _batches(
+    chunk: EventChunk, schema: pa.Schema, *, row_ids: bool, batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    arrays = [chunk.rows[name] for name in schema.names[1 if row_ids else 0 :]]
+    if row_ids:
+        keys = chunk.keys
+        fields = [pa.array(values) for values in (keys.original_txn, keys.bucket, keys.row_id)]
+        arrays.insert(0, pa.StructArray.from_arrays(fields, fields=list(schema.field(0).type)))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    for start in range(0, batch.num_rows, batch_rows):
+        yield batch.slice(start, batch_rows)
+
+
+def full_row_id_type(table: AcidTable) -> pa.StructType:
+    """Arrow type of ROW__ID in the table's rows: in a partitioned table with the field ``partition``."""
+    partition = [pa.field(PARTITION_FIELD, pa.string())] if table.partition_keys else []
+    return pa.struct([*row_id_type(table.version), *partition])
+
+
+def split_rows(
+    table: AcidTable,
+    split: SnapshotSplit,
+    valid_ids: ValidIdList,
+    columns: Sequence[AcidColumn],
+    options: ReadOptions,
+    groups: KeyGroups | None = None,
+    *,
+    row_ids: bool = True,
+    checks_placement: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The visible rows of a split.
+
+    Args:
+        table: the table the split was planned for.
+        split: the split to read.
+        valid_ids: the list with which it was planned.
+        columns: data and partition columns, in the wanted order.
+        options: form of timestamps and size of batches.
+        groups: return only the rows that these keys select; its partition passes ``has_partition``.
+        row_ids: whether ROW__ID is returned; an insert-only table has none.
+        checks_placement: see :func:`~read_split`.
+
+    Yields:
+        Batches, none empty: ROW__ID if wanted, then the columns. In a partitioned table ROW__ID has the field
+        ``partition``.
+
+    Raises:
+        RecordValueError: a partition's text cannot be parsed as its column's type. Others as ``read_split``.
+    """
+    data = [c.name for c in columns if c.name not in table.partition_key_names]
+    has_row_ids = table.version.has_row_ids and (row_ids or not data)
+    # Without ROW__ID and requested columns, one column is read to count the rows.
+    read = data or ([] if has_row_ids else [table.column_names[0]])
+    values = partition_scalars(table, split.partition_name, columns)
+    only = None if groups is None else groups.filter_for(split.partition_name)
+    for batch in read_split(
+        table,
+        split,
+        valid_ids,
+        read,
+        has_row_ids,
+        options,
+        only,
+        checks_placement=checks_placement,
+    ):
+        arrays = {name: batch.column(name) for name in data}
+        arrays |= {name: pa.repeat(value, batch.num_rows) for name, value in values.items()}
+        found = {c.name: arrays[c.name] for c in columns}
+        if has_row_ids and row_ids:
+            found = {ROW_ID_COLUMN: _row_ids(table, split, batch), **found}
+        yield pa.RecordBatch.from_pydict(found)
+
+
+def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> pa.StructArray:
+    row_ids = batch.column(ROW_ID_COLUMN)
+    if not table.partition_keys:
+        return row_ids
+    partition = pa.repeat(pa.scalar(split.partition_name, pa.string()), len(row_ids))
+    return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=list(full_row_id_type(table)))

@@ -1,0 +1,188 @@
+"""Views of a table for scans: partition values, planned files, and optional packages.
+
+TableView: what a reader sees of one table: its descriptor, locations of its partitions, and valid ids.
+
+:func:`open_table` makes one of a transaction or a snapshot that a client opened,
+:func:`mutation_api.read.directory_scan.open_directory` makes one of a directory without a metastore. Readers
+treat both alike.
+
+Values of partitions: conditions on them, and the values of the partition columns in a partition's rows.
+
+PlannedFiles: the files that a scan reads, and which of their rows count.
+
+Packages that only some forms of rows need; imported when such a form is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
+from mutation_api.errors import ConfigurationError
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable, SnapshotView
+from mutation_api.table.partition import parse_partition_name
+from mutation_api.table.partition_value import partition_value, stored_partition_value
+
+__all__ = [
+    "PartitionCondition",
+    "PlannedFiles",
+    "TableView",
+    "matching_partitions",
+    "open_table",
+    "optional_package",
+    "table_bytes",
+]
+
+
+def _nothing() -> None:
+    """The check of files that nobody protects."""
+
+
+@dataclass(frozen=True)
+class TableView:
+    """What a reader sees of one table.
+
+    Attributes:
+        table: its descriptor.
+        locations: those of the partitions by (escaped) name. The only name in a table without partition keys
+            is ''.
+        valid_ids: visible ids in its files: write ids, in version 1 transaction ids.
+        valid_txns: visible transactions. They determine which compactions have committed.
+        check: raises if whoever protects the files does so no more; see ``SnapshotView.check``.
+    """
+
+    table: AcidTable
+    locations: Mapping[str, Location]
+    valid_ids: ValidIdList
+    valid_txns: ValidTxnList
+    check: Callable[[], None] = field(default=_nothing, compare=False)
+
+
+def open_table(view: SnapshotView, table_name: str) -> TableView:
+    """The view that a transaction or an open snapshot has of one of its tables.
+
+    Read while the snapshot or transaction is open: its lock protects the files only so long.
+
+    Args:
+        view: the result of ``client.open_snapshot("db.table")``, or a begun transaction that declared the
+            table.
+        table_name: ``database.table``.
+
+    Raises:
+        ConfigurationError: the table was not declared.
+        TransactionStateError: the snapshot or transaction is not open.
+    """
+    table = view.table(table_name)
+    names = [p.name for p in view.partitions(table_name)] if table.partition_keys else [""]
+    return TableView(
+        table,
+        {name: table.partition_location(name) for name in names},
+        view.valid_ids(table.full_name),
+        view.valid_txn_list,
+        view.check,
+    )
+
+
+def table_bytes(view: TableView) -> int:
+    """Size of the files in which the visible rows are. Lists directories; raises as a scan of the view."""
+    splits = plan_partitions(view.table, view.locations, view.valid_ids, view.valid_txns, is_whole_table=True)
+    return sum(split.byte_count for split in splits)
+
+
+PartitionCondition = tuple[str, object]
+"""A partition column (in any case) and the value it must have."""
+
+
+def matching_partitions(
+    table: AcidTable, names: Iterable[str], conditions: Sequence[PartitionCondition]
+) -> list[str]:
+    """The partitions for which all conditions hold.
+
+    Args:
+        table: table of the partitions.
+        names: escaped names of the partitions.
+        conditions: all must hold, also if several are on one column. A text is parsed as the column's type,
+            as Hive does (``("hr", "1")`` finds ``hr=01``). Any other value is compared as it is, with the
+            type that :func:`~mutation_api.table.partition_value.partition_value` returns. None, '' and the
+            name of the default partition mean the default partition.
+
+    Raises:
+        ConfigurationError: the table lacks the partition column.
+        RecordValueError: a text cannot be parsed as the column's type.
+    """
+    types = [parse_hive_type(key.type) for key in table.partition_keys]
+    wanted = [_typed(table, *condition) for condition in conditions]
+
+    def matches(name: str) -> bool:
+        texts = parse_partition_name(name)
+        return all(
+            stored_partition_value(texts[at], types[at], table.null_partition_text) == value
+            for at, value in wanted
+        )
+
+    return [name for name in names if matches(name)]
+
+
+def _typed(table: AcidTable, name: str, value: object) -> tuple[int, object]:
+    """Index of the partition column of a condition, and its typed value."""
+    try:
+        at = table.partition_key_names.index(name.strip().lower())
+    except ValueError:
+        raise ConfigurationError(
+            f"where_partition {name}={value}: table {table.full_name} has the partition columns "
+            f"{', '.join(table.partition_key_names) or '(none)'}"
+        ) from None
+    hive_type = parse_hive_type(table.partition_keys[at].type)
+    if isinstance(value, str):
+        value = partition_value(value, hive_type, table.null_partition_text)
+    return at, value
+
+
+@dataclass(frozen=True)
+class PlannedFiles:
+    """The files of a scan by partition and bucket, as they were listed.
+
+    Attributes:
+        splits: the files.
+        valid_ids: the ids whose rows count.
+    """
+
+    splits: tuple[SnapshotSplit, ...]
+    valid_ids: ValidIdList
+
+    def have_rows_of(self, others: PlannedFiles) -> bool:
+        """Whether a scan finds the same rows as one of others: in the same files, which count whole."""
+        files = [file for split in self.splits for file in split.files]
+        return self.splits == others.splits and all(
+            _counts_whole(file, each.valid_ids) for each in (self, others) for file in files
+        )
+
+
+def _counts_whole(file: EventFile, valid_ids: ValidIdList) -> bool:
+    is_base = file.kind in (EventFileKind.BASE, EventFileKind.ORIGINAL)
+    return is_base or valid_ids.range_validity(file.first, file.last) is RangeValidity.ALL
+
+
+def optional_package(name: str, what: str) -> ModuleType:
+    """An installed package, which is also an extra of ours.
+
+    Args:
+        name: the package, ``polars``.
+        what: who needs it, for the message: ``to_polars()``.
+
+    Raises:
+        ConfigurationError: it is not installed; the message says what to install.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigurationError(
+            f"{what} needs the package {name}: pip install hive-mutation-api[{name}] ({error})"
+        ) from error

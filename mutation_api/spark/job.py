@@ -1,0 +1,354 @@
+"""Apply a change set as a DataFrame in an open transaction.
+
+Looks up the ROW__IDs of updates and deletes in the transaction's snapshot, before anything is written.
+
+Hive silently writes an update of a row that does not exist as a new row, and ignores a delete of one. This
+check finds both. It costs another evaluation of the changes and a scan of the touched partitions' ROW__IDs.
+
+Collects a DataFrame whose rows are surely few; others stay where they are.
+
+apply_changes: writes a DataFrame of changes as staged files of one table, under an open transaction.
+
+Spark may repeat a task or run it twice at once. So each attempt writes to its own hidden directory and
+returns manifests. Spark passes the results of the winning attempts to the driver, which removes the other
+attempts' files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from mutation_api.errors import ConfigurationError, MutationError
+from mutation_api.format.event import ROW_ID_COLUMN, Operation
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.frame_table import counted_by_rows
+from mutation_api.spark.jvm import estimated_bytes, is_deterministic, plan_kinds, spark_context
+from mutation_api.spark.plan import ChangePlan, plan_changes
+from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.tasks import ChangeWriter
+from mutation_api.spark.versions import collected
+from mutation_api.spark.worker_errors import translated_worker_errors
+from mutation_api.table.acid_table import AcidTable, AcidTableSerializer, WriterOptions
+from mutation_api.transaction.manifest import DeltaManifest
+from mutation_api.write.address import (
+    BUCKET_PROPERTY,
+    OPERATION,
+    PARTITION,
+    ROW_NUMBER,
+    TXN,
+    UNKNOWN_ROWS_SHOWN,
+    UnknownRow,
+    unknown_rows_error,
+)
+from mutation_api.write.forecast import ApplySummary
+from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
+from mutation_api.write.staged_writer import (
+    OpenTransaction,
+    check_known_partitions,
+    check_partitions_exist,
+    check_sink,
+    raise_if_lost,
+    remove_losing_attempts,
+    remove_writer,
+    table_roots,
+)
+
+__all__ = [
+    "FEW_BYTES",
+    "FEW_BYTES_DEFAULT",
+    "apply_changes",
+    "collected_if_few",
+    "few_bytes",
+    "is_few",
+    "is_read_alone",
+    "touched_partitions",
+    "verify_changed_row_ids",
+]
+
+
+IDENTITY = (PARTITION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
+"""Columns that identify a row of a table."""
+
+
+def touched_partitions(addresses: DataFrame) -> list[str]:
+    """Names of the partitions in which the changes update or delete rows, sorted."""
+    names = _existing_rows(addresses).select(PARTITION).distinct().collect()
+    return sorted(row[0] for row in names)
+
+
+def verify_changed_row_ids(table: AcidTable, addresses: DataFrame, snapshot: DataFrame) -> None:
+    """Check that every update and delete names a row of the snapshot.
+
+    Args:
+        table: the table, for messages.
+        addresses: ADDRESS_COLUMNS of the changes.
+        snapshot: at least the column ROW__ID of the touched partitions.
+
+    Raises:
+        RowIdNotFoundError: some do not; the message names the first few, with partition and bucket.
+    """
+    partition = sf.col(f"{ROW_ID_COLUMN}.partition") if table.partition_keys else sf.lit("")
+    known = snapshot.select(
+        partition.alias(PARTITION),
+        sf.col(f"{ROW_ID_COLUMN}.{table.version.transaction_field}").alias(TXN),
+        sf.col(f"{ROW_ID_COLUMN}.bucketid").alias(BUCKET_PROPERTY),
+        sf.col(f"{ROW_ID_COLUMN}.rowid").alias(ROW_NUMBER),
+    )
+    missing = (
+        _existing_rows(addresses)
+        .select(*IDENTITY, OPERATION)
+        .join(known, list(IDENTITY), "left_anti")
+        .take(UNKNOWN_ROWS_SHOWN)
+    )
+    if missing:
+        raise unknown_rows_error(table, [UnknownRow(*row) for row in missing])
+
+
+def _existing_rows(addresses: DataFrame) -> DataFrame:
+    return addresses.where(sf.col(OPERATION) != int(Operation.INSERT))
+
+
+FEW_BYTES = "spark.hive.mutation.fewBytes"
+"""Setting of the session: changes of at most this estimated size are handled by the driver; 0: none are."""
+FEW_BYTES_DEFAULT = 16 << 20
+
+BOUNDED = frozenset(
+    (
+        "Aggregate",
+        "Filter",
+        "GlobalLimit",
+        "InMemoryRelation",
+        "LocalLimit",
+        "LocalRelation",
+        "LogicalRelation",
+        "Project",
+        "Range",
+        "Repartition",
+        "RepartitionByExpression",
+        "Sort",
+        "SubqueryAlias",
+        "Union",
+        "Window",
+    )
+)
+"""Nodes of a plan that give no more rows than their input, or of whose rows Spark knows the size."""
+
+READING = frozenset(
+    ("Filter", "InMemoryRelation", "LocalRelation", "LogicalRelation", "Project", "SubqueryAlias", "Union")
+)
+"""Those of them that handle each row by itself; a limit may take other rows each time."""
+
+
+def few_bytes(spark: SparkSession) -> int:
+    """The session's limit.
+
+    Raises:
+        ConfigurationError: it is not a number of bytes.
+    """
+    text = str(spark.conf.get(FEW_BYTES, str(FEW_BYTES_DEFAULT)))
+    if not text.isdecimal():
+        raise ConfigurationError(f"{FEW_BYTES}={text!r}: expected a number of bytes; 0 turns it off")
+    return int(text)
+
+
+def is_few(frame: DataFrame) -> bool:
+    """Whether the rows are surely within the session's limit; evaluates nothing.
+
+    Spark estimates the size of a DataFrame by the files or values at its beginning. It does not know how many
+    rows a join, ``explode`` or Python gives: those may be many.
+    """
+    limit = few_bytes(frame.sparkSession)
+    return limit > 0 and plan_kinds(frame) <= BOUNDED and estimated_bytes(frame) <= limit
+
+
+def is_read_alone(frame: DataFrame) -> bool:
+    """Whether rows are read and projected, and no more.
+
+    Then it costs less to evaluate them again than to keep them, and they are the same.
+    """
+    return plan_kinds(frame) <= READING and is_deterministic(frame)
+
+
+def collected_if_few(frame: DataFrame) -> pa.Table | None:
+    """The rows of a DataFrame for which :func:`is_few` holds; None if they are more bytes than estimated."""
+    rows = collected(frame)
+    return rows if rows.nbytes <= few_bytes(frame.sparkSession) else None
+
+
+logger = logging.getLogger(__name__)
+
+
+def apply_changes(
+    transaction: OpenTransaction,
+    table_name: str,
+    changes: DataFrame,
+    *,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+    num_partitions: int | None = None,
+    insert_files: int | None = None,
+    verify_row_ids: bool = False,
+    options: WriterOptions | None = None,
+) -> ApplySummary:
+    """Write inserts, updates and deletes of one table. The commit of the transaction makes them visible.
+
+    ``changes`` has, in any order and case,
+
+    * the operation: 'insert', 'update' or 'delete', in any case;
+    * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as
+      ``snapshot`` reads it, with or without its field ``partition``. It is ignored for inserts, where it may
+      be null; a change set of inserts may lack the column;
+    * the table's columns, including partition columns. An update has the whole new row. A delete needs only
+      ROW__ID, and the partition columns if ROW__ID does not have the partition; a change set of deletes may
+      lack the other columns.
+
+    An update stays in its partition and bucket; to move a row, delete and insert it. A row may be changed
+    only once. Insert-only tables take only inserts.
+
+    If a task fails, Spark evaluates its share of ``changes`` again. So materialise a non-deterministic
+    DataFrame (rand(), a source that moves on) first: cache, checkpoint, a table. The same holds for
+    ``verify_row_ids``, which evaluates the changes a second time.
+
+    If this raises, nothing is kept for the table, and the transaction is still open: abort it, or apply
+    again.
+
+    Args:
+        transaction: begun; the table must be one of its sinks.
+        table_name: ``database.table``. A transaction takes one change set for each of its tables.
+        changes: any DataFrame; this call evaluates it.
+        operation_column: name of the operation column.
+        num_partitions: number of writing tasks. By default the session's shuffle partitions, at most four for
+            each core, or two if closing files waits (HDFS); changes that are surely few
+            (``spark.hive.mutation.fewBytes``) are written by the driver.
+        insert_files: for unbucketed tables, the number of files over which the inserts of a partition are
+            spread, by a hash of their content. By default one for each writing task, in a partitioned table
+            at most INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
+        verify_row_ids: look up every ROW__ID of updates and deletes in the snapshot, before anything is
+            written.
+        options: stripe size and compression of the files, memory for sorting.
+
+    Returns:
+        What was written.
+
+    Raises:
+        TransactionStateError: the transaction has not begun, the table is a source, or it already has its
+            changes in this transaction.
+        RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: the
+            change set is wrong; the message names rows.
+        TableNotMutableError: an update or delete in an insert-only table.
+        ConfigurationError: ``insert_files`` is invalid.
+        LockLostError, TransactionAbortedError: the transaction was lost; the Spark job has been cancelled.
+        WorkerError: the Spark job failed for another reason.
+    """
+    table = transaction.table(table_name)
+    check_sink(table)
+    with transaction.changing(table.full_name):
+        transaction.check()
+        context = spark_context(changes.sparkSession)
+        plan_for = functools.partial(
+            plan_changes,
+            table,
+            changes,
+            transaction.valid_ids(table.full_name),
+            insert_files=insert_files,
+            operation_column=operation_column,
+        )
+        by_driver = num_partitions is None and is_few(changes)
+        plan = plan_for(num_partitions=1 if by_driver else num_partitions)
+        writer_id = uuid.uuid4().hex
+        text = AcidTableSerializer.encode(table)
+        storage = worker_settings(context, table_roots(table))
+        writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
+        started = time.monotonic()
+        try:
+            with _cancelled_when_lost(transaction, context, writer_id):
+                if verify_row_ids:
+                    _verify(transaction, table, plan.addresses())
+                verified = time.monotonic()
+                manifests = _written_by_driver(table, plan, writer) if by_driver else None
+                if manifests is None:
+                    plan = plan_for(num_partitions=num_partitions) if by_driver else plan
+                    manifests = _run(table, plan, writer)
+            remove_losing_attempts(table, writer_id, manifests)
+            check_partitions_exist(transaction, table, manifests)
+            transaction.add_manifests(table.full_name, writer_id, manifests)
+        except BaseException:
+            remove_writer(table, writer_id)
+            raise
+    return ApplySummary.from_manifests(
+        table.full_name,
+        table.required_txn_id(),
+        manifests,
+        verify_seconds=verified - started if verify_row_ids else 0.0,
+        write_seconds=time.monotonic() - verified,
+    )
+
+
+@contextlib.contextmanager
+def _cancelled_when_lost(transaction: OpenTransaction, context: SparkContext, tag: str) -> Iterator[None]:
+    """Tag the jobs of the block; cancel them when the transaction is lost or the user interrupts.
+
+    If the block fails and the transaction is lost, the loss is raised, since it caused the failure.
+    """
+
+    def cancel(_: Exception) -> None:
+        context.cancelJobsWithTag(tag)
+
+    transaction.on_lost(cancel)
+    context.addJobTag(tag)
+    try:
+        yield
+    except KeyboardInterrupt:
+        context.cancelJobsWithTag(tag)
+        raise
+    except MutationError as error:
+        raise_if_lost(transaction, error)
+        raise
+    finally:
+        context.removeJobTag(tag)
+
+
+def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame) -> None:
+    with translated_worker_errors(f"table {table.full_name}: looking up the ROW__IDs of the changes"):
+        names = touched_partitions(addresses)
+        if not names:
+            return
+        check_known_partitions(transaction, table, names)
+        known = snapshot(
+            transaction,
+            table.full_name,
+            columns=[],
+            partitions=names if table.partition_keys else None,
+            spark=addresses.sparkSession,
+        )
+        verify_changed_row_ids(table, addresses, known)
+
+
+def _written_by_driver(
+    table: AcidTable, plan: ChangePlan, writer: ChangeWriter
+) -> tuple[DeltaManifest, ...] | None:
+    """Few rows take longer to distribute than to write. None if they are more bytes than estimated."""
+    with translated_worker_errors(_what(table)):
+        rows = collected_if_few(plan.changes)
+    if rows is None:
+        return None
+    return writer.write(plan.pieces_of(rows, writer.options.sort_memory_bytes))
+
+
+def _run(table: AcidTable, plan: ChangePlan, writer: ChangeWriter) -> tuple[DeltaManifest, ...]:
+    with translated_worker_errors(_what(table)), counted_by_rows(plan.changes.sparkSession):
+        lines = plan.split(writer.options.sort_memory_bytes).mapPartitions(writer.__call__).collect()
+    return tuple(DeltaManifest.from_json(line) for line in lines)
+
+
+def _what(table: AcidTable) -> str:
+    return f"table {table.full_name}, transaction {table.txn_id}: writing the changes"

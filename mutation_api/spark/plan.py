@@ -1,0 +1,332 @@
+"""The plan of a job, and the forecast of what it writes.
+
+Turns a DataFrame of changes into pieces that tasks can write: match the columns, address, shuffle.
+
+The shuffle is the last step, directly before the writer. Anything between them (a join, distinct, union) may
+spread one group over tasks, and so may an order by range or a rebalance. The number of tasks is fixed,
+because adaptive execution would coalesce them to one if the groups are skewed.
+
+forecast_changes: what apply_changes would write of a DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields, replace
+
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from pyspark import RDD
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.format.event import Operation
+from mutation_api.spark.frame_table import arrow_type_of
+from mutation_api.spark.jvm import raw_bytes, spark_context
+from mutation_api.spark.tasks import CHANGES, SPLIT_DDL, TASK, ChangeSplitter, to_tasks
+from mutation_api.spark.versions import spark_literal
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable, AcidTableSerializer
+from mutation_api.table.row_type import quoted
+from mutation_api.write.address import (
+    ADDRESS_COLUMNS,
+    BUCKET,
+    OPERATION,
+    PARTITION,
+    ChangeAddresser,
+    ChangeFields,
+)
+from mutation_api.write.classify import ADDRESS_TYPE, ChangeClassifier
+from mutation_api.write.forecast import SAMPLE_ROWS, Forecast, GroupCount, Trial, forecast, write_trial
+from mutation_api.write.layout import (
+    OPERATION_COLUMN_DEFAULT,
+    ChangeLayout,
+    DefaultColumns,
+    GivenColumn,
+    match_columns,
+    writer_count,
+)
+
+__all__ = [
+    "TASKS_PER_CORE",
+    "TASKS_PER_CORE_IF_CLOSING_WAITS",
+    "ChangePlan",
+    "default_num_partitions",
+    "forecast_changes",
+    "given_columns",
+    "plan_changes",
+    "wall_clock_type",
+]
+
+
+TASKS_PER_CORE = 4
+TASKS_PER_CORE_IF_CLOSING_WAITS = 2
+"""For a storage on which each task waits for its last files to close; see :attr:`Storage.closing_waits`."""
+
+SPLIT_PARTS = 4
+"""One part in SPLIT_PARTS of the sorting memory holds changes split at once: there are up to three copies."""
+
+_ADDRESS_FIELDS = [
+    StructField(name, from_arrow_type(field.type))
+    for name, field in zip(ADDRESS_COLUMNS, ADDRESS_TYPE, strict=True)
+]
+"""Spark's form of :data:`mutation_api.write.classify.ADDRESS_TYPE`."""
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """A change set whose columns were matched with its table's; no job was run.
+
+    The data columns of deletes are null, because they are not read. A TIMESTAMP is the wall clock that it
+    shows in the session's time zone, as Hive stores it.
+    """
+
+    changes: DataFrame
+    """Columns for ``addresser``, under names that Spark can handle."""
+    addresser: ChangeAddresser
+    tasks: int
+    """Number of writing tasks."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the data columns, in table order."""
+        return self.addresser.fields.columns
+
+    def addressed(self) -> DataFrame:
+        """ADDRESS_COLUMNS and the data columns of each change; no shuffle.
+
+        Escaped partition name, bucket id, operation code, and the ROW__ID: original txn, bucket field, row
+        id. Wrong addresses are found when this is evaluated; see ChangeClassifier.
+        """
+        data = self.changes.schema.fields[self.addresser.fields.addressing :]
+        schema = StructType([*_ADDRESS_FIELDS, *data])
+        return self.changes.mapInArrow(self.addresser.__call__, schema).toDF(*ADDRESS_COLUMNS, *self.columns)
+
+    def addresses(self) -> DataFrame:
+        """ADDRESS_COLUMNS of each change. Only the columns from which they follow are evaluated."""
+        fields = self.addresser.fields
+        wanted = [c for c in self.columns if c in self.addresser.classifier.table.bucket_columns]
+        names = self.changes.columns
+        kept = [names[fields.addressing + self.columns.index(column)] for column in wanted]
+        changes = self.changes.select(*names[: fields.addressing], *kept)
+        addresser = replace(self.addresser, fields=replace(fields, columns=tuple(wanted)))
+        return ChangePlan(changes, addresser, self.tasks).addressed().select(*ADDRESS_COLUMNS)
+
+    def split(self, sort_memory_bytes: int) -> RDD[bytes]:
+        """The changes in pieces. One task gets all changes of a (partition, bucket); see ChangeSplitter."""
+        pieces = self.changes.mapInArrow(self._splitter(sort_memory_bytes).__call__, SPLIT_DDL)
+        return raw_bytes(to_tasks(pieces, self.tasks, sf.col(TASK)).select(CHANGES))
+
+    def pieces_of(self, rows: pa.Table, sort_memory_bytes: int) -> Iterator[bytes]:
+        """The collected changes in pieces, as :meth:`split` gives them to the only task."""
+        for piece in self._splitter(sort_memory_bytes)(iter(rows.to_batches())):
+            yield from piece[CHANGES].to_pylist()
+
+    def _splitter(self, sort_memory_bytes: int) -> ChangeSplitter:
+        return ChangeSplitter(self.addresser, self.tasks, sort_memory_bytes // SPLIT_PARTS)
+
+
+def plan_changes(
+    table: AcidTable,
+    changes: DataFrame,
+    valid_ids: ValidIdList,
+    *,
+    num_partitions: int | None = None,
+    insert_files: int | None = None,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+) -> ChangePlan:
+    """Match the columns of a change set with the table's, and plan how it is addressed.
+
+    Args:
+        table: a bound descriptor.
+        changes: columns as :func:`mutation_api.spark.job.apply_changes` describes them.
+        valid_ids: the snapshot from which ROW__IDs may come; see ChangeClassifier.
+        num_partitions: number of writing tasks; see :func:`default_num_partitions`.
+        insert_files: see :func:`mutation_api.spark.job.apply_changes`.
+        operation_column: name of the operation column.
+
+    Raises:
+        ConfigurationError: ``insert_files`` for a bucketed table, or not in 1 to 4096.
+        RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit. No job was
+            run.
+    """
+    schema = changes.schema
+    layout = match_columns(table, given_columns(schema), operation_column)
+    tasks = num_partitions or default_num_partitions(changes.sparkSession, table.location)
+    writers = writer_count(table, tasks, insert_files)
+    defaults = DefaultColumns.of(table, layout.columns)
+    classifier = ChangeClassifier(
+        table,
+        valid_ids,
+        missing_columns=layout.missing(table),
+        defaulted_columns=layout.defaulted(table),
+        unknown_defaults=tuple(defaults.unknown.values()),
+        has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
+    )
+    partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
+    data_columns = tuple(c for c in table.column_names if c in layout.columns or c in defaults.values)
+    values = {name: _wall_clock(schema, given) for name, given in layout.columns.items()}
+    values |= {name: spark_literal(value) for name, value in defaults.values.items()}
+    is_written = ~sf.lower(sf.col(quoted(layout.operation))).eqNullSafe("delete")
+    parts = [
+        sf.col(quoted(layout.operation)),
+        *_row_id_parts(layout),
+        *(values[name] for name in partition_columns),
+        *([_writer(schema, layout, writers)] if writers else []),
+        *(sf.when(is_written, values[name]) for name in data_columns),
+    ]
+    # pyspark takes a dot in a column's name for a field of a struct, so columns travel under plain names.
+    plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))
+    fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writers), data_columns)
+    return ChangePlan(plain, ChangeAddresser(classifier, fields), tasks)
+
+
+def default_num_partitions(spark: SparkSession, written: Location | None = None) -> int:
+    """The session's ``spark.sql.shuffle.partitions``, limited to TASKS_PER_CORE for each core.
+
+    If files are ``written`` to a storage on which closing waits, TASKS_PER_CORE_IF_CLOSING_WAITS is the
+    limit. The cores are counted now, before the job runs: on a cluster with changing numbers of executors
+    give the number yourself.
+    """
+    configured = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    waits = written is not None and storage_at(written).closing_waits
+    most = TASKS_PER_CORE_IF_CLOSING_WAITS if waits else TASKS_PER_CORE
+    return max(1, min(configured, most * spark_context(spark).defaultParallelism))
+
+
+def given_columns(schema: StructType) -> tuple[GivenColumn, ...]:
+    """The columns of a DataFrame of changes."""
+    return tuple(_given(field) for field in schema.fields)
+
+
+def _given(field: StructField) -> GivenColumn:
+    spark_type = wall_clock_type(field.dataType)
+    try:
+        arrow, reason = arrow_type_of(spark_type), ""
+    except TypeError as error:
+        arrow, reason = None, str(error)
+    return GivenColumn(field.name, arrow, spark_type.simpleString(), reason)
+
+
+def wall_clock_type(spark_type: DataType) -> DataType:
+    """The type with TIMESTAMP_NTZ for every TIMESTAMP; a cast to it takes the session's wall clock."""
+    match spark_type:
+        case TimestampType():
+            return TimestampNTZType()
+        case ArrayType():
+            return ArrayType(wall_clock_type(spark_type.elementType), spark_type.containsNull)
+        case MapType():
+            key, value = wall_clock_type(spark_type.keyType), wall_clock_type(spark_type.valueType)
+            return MapType(key, value, spark_type.valueContainsNull)
+        case StructType():
+            return StructType(
+                [StructField(f.name, wall_clock_type(f.dataType), f.nullable) for f in spark_type.fields]
+            )
+        case _:
+            return spark_type
+
+
+def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Column:
+    """A bucket id for each row, which depends only on its content.
+
+    If a retried task sent a row elsewhere, it would be written twice or not at all. Hence a random or running
+    number is refused. The hash is Spark's own and is computed in the JVM.
+    """
+    contents = [_hashable(schema[name]) for name in layout.columns.values()]
+    if not contents:  # only deletes, which have only ROW__ID
+        return sf.lit(0)
+    return sf.pmod(sf.xxhash64(*contents), sf.lit(writer_count)).cast("int")
+
+
+def _hashable(field: StructField) -> Column:
+    """The column, or its text if it contains a map, since Spark refuses to hash maps."""
+    column = sf.col(quoted(field.name))
+    return sf.to_json(sf.struct(column)) if "map<" in field.dataType.simpleString() else column
+
+
+def _row_id_parts(layout: ChangeLayout) -> list[Column]:
+    """The parts of ROW__ID, in the order of ``row_id_fields``; all null if it is null."""
+    if layout.row_id is None:
+        return []
+    source = quoted(layout.row_id)
+    return [sf.col(f"{source}.{quoted(name)}") for name in layout.row_id_fields.values()]
+
+
+def _wall_clock(schema: StructType, name: str) -> Column:
+    found = schema[name].dataType
+    wanted = wall_clock_type(found)
+    column = sf.col(quoted(name))
+    return column if wanted == found else column.cast(wanted)
+
+
+_TRIAL_FIELDS = tuple(each.name for each in fields(Trial))
+_TRIAL_DDL = ", ".join(f"{name} long" for name in _TRIAL_FIELDS)
+
+
+def forecast_changes(
+    table: AcidTable,
+    changes: DataFrame,
+    valid_ids: ValidIdList,
+    *,
+    num_partitions: int | None = None,
+    insert_files: int | None = None,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+) -> Forecast:
+    """Count what :func:`mutation_api.spark.job.apply_changes` would write with these arguments.
+
+    It evaluates the changes once without their values, and a sample of them with values. Only temporary files
+    are written.
+
+    Raises: as :func:`~plan_changes`; for wrong changes what the writer raises, as far as addresses and
+        sample show it.
+    """
+    plan = plan_changes(
+        table,
+        changes,
+        valid_ids,
+        num_partitions=num_partitions,
+        insert_files=insert_files,
+        operation_column=operation_column,
+    )
+    groups = _groups(plan.addresses())
+    has_new_rows = any(group.new_rows for group in groups)
+    return forecast(table, groups, _trials(table, plan.addressed()) if has_new_rows else ())
+
+
+def _groups(addresses: DataFrame) -> tuple[GroupCount, ...]:
+    counts = [sf.count_if(sf.col(OPERATION) == int(operation)) for operation in Operation]
+    rows = addresses.groupBy(PARTITION, BUCKET).agg(*counts).collect()
+    return tuple(GroupCount(name or None, *counts) for name, *counts in sorted(map(tuple, rows)))
+
+
+def _trials(table: AcidTable, addressed: DataFrame) -> tuple[Trial, ...]:
+    sample = addressed.where(sf.col(OPERATION) != int(Operation.DELETE)).limit(SAMPLE_ROWS)
+    writer = _TrialWriter(AcidTableSerializer.encode(table))
+    return tuple(Trial(*row) for row in sample.mapInArrow(writer.__call__, _TRIAL_DDL).collect())
+
+
+@dataclass(frozen=True)
+class _TrialWriter:
+    """Writes the first rows of a task and returns their bytes. It travels to the workers."""
+
+    table_text: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = AcidTableSerializer.decode(self.table_text)
+        is_measured = False
+        for batch in batches:  # to the end, because the sender waits for it
+            if batch.num_rows and not is_measured:
+                is_measured = True
+                facts = [pa.array([fact], pa.int64()) for fact in astuple(write_trial(table, batch))]
+                yield pa.record_batch(facts, names=list(_TRIAL_FIELDS))

@@ -1,1 +1,0 @@
-"""The job that reads: a snapshot becomes a DataFrame."""

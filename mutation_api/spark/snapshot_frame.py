@@ -1,0 +1,374 @@
+"""A snapshot as a DataFrame: all rows, or rows by key.
+
+Searches each bucket of a table for the keys that hash to it, in one task.
+
+A merge uses it if its source has more keys than the driver collects. The keys are shuffled to their buckets.
+Rows of the table are not shuffled; only those that have a key leave their task.
+
+snapshot: the rows that a transaction sees, with their ROW__ID, as a DataFrame.
+
+The driver lists directories and decides which files make up each (partition, bucket). Tasks merge them with
+:mod:`mutation_api.read.snapshot_reader`. Refused: Spark's own ORC reader, which fails on ACID files unless
+all six event columns are read, and does not merge.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark.sql.functions as sf
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from mutation_api.errors import ConfigurationError, RecordLayoutError, listed
+from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.plain_array import struct_fields
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.read.key_groups import group_keys, key_type
+from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.spark.credentials import worker_settings
+from mutation_api.spark.jvm import given_or_active, spark_context
+from mutation_api.spark.tasks import TASKS_PER_CORE, SplitReader, read_splits, snapshot_ddl, to_tasks
+from mutation_api.spark.versions import ArrowColumn, computed
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerializer, SnapshotView
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.table.row_type import named_columns, quoted
+
+__all__ = [
+    "BATCH_ROWS_DEFAULT",
+    "KEYS_PER_PASS",
+    "key_passes",
+    "search_buckets",
+    "snapshot",
+    "snapshot_by_bucket",
+]
+
+
+KEYS_PER_PASS = 1_000_000
+"""Number of keys that a task holds at a time. With more keys it reads its buckets several times."""
+
+_BUCKET = "__bucket"
+
+
+def search_buckets(
+    table: AcidTable,
+    splits: Sequence[SnapshotSplit],
+    reader: SplitReader,
+    keys: DataFrame,
+    *,
+    null_safe: bool,
+    keys_per_pass: int = KEYS_PER_PASS,
+) -> DataFrame:
+    """The rows of the splits that have one of the keys, each once, in the form of a snapshot.
+
+    Args:
+        table: its bucket columns are among the keys.
+        splits: of the table's buckets, without plain files.
+        reader: reads them.
+        keys: columns under the table's names (lower case), in its Spark types; not distinct.
+        null_safe: whether NULL is a key like any other; otherwise keys with a NULL are left out.
+        keys_per_pass: bounds the memory of a task, except for keys with equal values in the bucket columns.
+    """
+    names = keys.columns
+    given = keys if null_safe else keys.na.drop()
+    text = AcidTableSerializer.encode(table)
+    bucket = ArrowColumn(_BucketOf(text, tuple(names)), "int", (sf.struct(*map(_field, names)),))
+    placed = computed(given, {_BUCKET: bucket, **{name: _field(name) for name in names}})
+    by_bucket: dict[int, list[str]] = {}
+    for split in splits:
+        by_bucket.setdefault(split.bucket_id, []).append(split.to_json())
+    search = _BucketSearch(text, by_bucket, reader, null_safe, keys_per_pass)
+    tasks = min(table.num_buckets, TASKS_PER_CORE * spark_context(keys.sparkSession).defaultParallelism)
+    order = [_BUCKET, *(quoted(name.lower()) for name in table.bucket_columns)]
+    in_order = to_tasks(placed, tasks, sf.col(_BUCKET) % tasks).sortWithinPartitions(*order)
+    return in_order.mapInArrow(search, snapshot_ddl(table, reader.columns))
+
+
+def _field(name: str) -> Column:
+    return sf.col(quoted(name))
+
+
+@dataclass(frozen=True)
+class _BucketOf:
+    """The function that runs in tasks: the buckets to which the key columns with these names hash."""
+
+    table_text: str
+    names: tuple[str, ...]
+
+    def __call__(self, keys: pa.Array) -> pa.Array:
+        columns = pa.record_batch(struct_fields(keys), names=list(self.names))
+        return BucketIdResolver(AcidTableSerializer.decode(self.table_text)).resolve(columns)
+
+
+@dataclass(frozen=True)
+class _BucketSearch:
+    """The function that runs in tasks: it takes keys ordered by bucket and yields batches of rows."""
+
+    table_text: str
+    splits: Mapping[int, Sequence[str]]
+    reader: SplitReader
+    null_safe: bool
+    keys_per_pass: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = AcidTableSerializer.decode(self.table_text)
+        types = {c.name: key_type(c) for c in table.all_columns}
+        bucket_columns = [name.lower() for name in table.bucket_columns]
+        for bucket_id, found in key_passes(batches, bucket_columns, self.keys_per_pass):
+            keys = found.cast(pa.schema([(name, types[name]) for name in found.column_names]))
+            here = [SnapshotSplit.from_json(text) for text in self.splits.get(bucket_id, ())]
+            names = list(dict.fromkeys(split.partition_name for split in here))
+            groups = group_keys(table, keys, names, null_safe=self.null_safe, prunes_buckets=False)
+            wanted = [split for split in here if groups.has_partition(split.partition_name)]
+            yield from self.reader.in_turn(table, wanted, groups, checks_placement=lambda _: True)
+
+
+def key_passes(
+    batches: Iterator[pa.RecordBatch], bucket_columns: Sequence[str], limit: int
+) -> Iterator[tuple[int, pa.Table]]:
+    """Keys of one bucket at a time, at most about ``limit`` of them.
+
+    Rows with equal values in the bucket columns stay together, and so do equal keys.
+
+    Args:
+        batches: the bucket id, then the key columns; ordered by bucket id and the bucket columns.
+        bucket_columns: names of the bucket columns.
+        limit: a pass ends at the first new value of the bucket columns after this number of rows.
+
+    Yields:
+        The bucket id, and the key columns of a pass, which is never empty.
+    """
+    held: list[pa.RecordBatch] = []
+    for part in _parts_of_one_bucket(batches):
+        rest = part
+        if held and _bucket_id(held[0]) != _bucket_id(part):
+            yield _pass(held)
+            held = []
+        elif held and sum(batch.num_rows for batch in held) >= limit:
+            cut = _first_other(held[-1].slice(held[-1].num_rows - 1), part, bucket_columns)
+            held.append(part.slice(0, cut))
+            rest = part.slice(cut)
+            if rest.num_rows:
+                yield _pass(held)
+                held = []
+        if rest.num_rows:
+            held.append(rest)
+    if held:
+        yield _pass(held)
+
+
+def _pass(held: list[pa.RecordBatch]) -> tuple[int, pa.Table]:
+    keys = pa.Table.from_batches(held).combine_chunks()
+    return _bucket_id(held[0]), keys.drop_columns(_BUCKET)
+
+
+def _bucket_id(batch: pa.RecordBatch) -> int:
+    return int(batch.column(_BUCKET)[0].as_py())
+
+
+def _parts_of_one_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        ids = batch.column(_BUCKET).to_numpy()
+        borders = [0, *(np.flatnonzero(np.diff(ids)) + 1).tolist(), batch.num_rows]
+        for start, stop in itertools.pairwise(borders):
+            if start < stop:
+                yield batch.slice(start, stop - start)
+
+
+def _first_other(last: pa.RecordBatch, part: pa.RecordBatch, names: Sequence[str]) -> int:
+    """Index of the first row of ``part`` that differs from ``last`` in a column; its length if none does."""
+    differs = np.zeros(part.num_rows, bool)
+    for name in names:
+        value, column = last.column(name)[0], part.column(name)
+        if value.is_valid:
+            differs |= pc.fill_null(pc.not_equal(column, value), True).to_numpy(zero_copy_only=False)
+        else:
+            differs |= column.is_valid().to_numpy(zero_copy_only=False)
+    return int(np.argmax(differs)) if differs.any() else part.num_rows
+
+
+BATCH_ROWS_DEFAULT = 16_384
+"""Rows of one Arrow batch from a Python worker to Spark."""
+
+
+def snapshot(
+    view: SnapshotView,
+    table_name: str,
+    *,
+    spark: SparkSession | None = None,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    keys: pa.Table | None = None,
+    null_safe_keys: bool = False,
+    without_keys: bool = False,
+    prune_buckets: bool = True,
+    truncate_nanoseconds: bool = False,
+    batch_rows: int = BATCH_ROWS_DEFAULT,
+) -> DataFrame:
+    """The rows of a table that a transaction or an open snapshot sees, with their ROW__ID.
+
+    Each evaluation of the DataFrame reads the files. So evaluate it while the view is open; afterwards the
+    cleaner may remove them. Directories are listed once, by this call.
+
+    Args:
+        view: a begun transaction with the table as source or sink, or the result of
+            ``client.open_snapshot("db.table")``, best in a ``with`` block, whose end releases its lock.
+        table_name: ``database.table``.
+        spark: the session; default: this thread's active one.
+        columns: names of data and partition columns, any case, in the wanted order; None for all. ``[]``
+            gives only ROW__ID and reads no other column; it is refused for an insert-only table.
+        partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
+        keys: return only rows whose values equal those of a row of this table. Its columns are key columns of
+            the table, any case, partition columns included, in the types of ``arrow_type(…,
+            timestamp_unit="us")``; they need not be among ``columns``. Partitions, buckets and stripes that
+            can hold none of the keys are not read; of the others the key columns are read first. NaN equals
+            NaN, -0.0 equals 0.0, NULL equals nothing.
+        null_safe_keys: whether NULL equals NULL.
+        without_keys: return the other rows instead, those that have none of the keys.
+        prune_buckets: if the keys include the bucket columns, do not read buckets to which no key hashes. The
+            rows of the other buckets are then checked: if one lies in a bucket other than its hash says,
+            DirectoryStateError is raised. False reads all buckets; so they are of a table that was altered.
+        truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
+            three. False refuses a value that has them, since written back it would be another one.
+        batch_rows: rows of one batch.
+
+    Returns:
+        ``ROW__ID`` struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``) and the
+        columns. In a partitioned table ROW__ID has a fourth field ``partition``, because an update or delete
+        needs the partition of its row. An insert-only table has no ROW__ID. timestamp columns are
+        timestamp_ntz, char and varchar are strings.
+
+    Raises:
+        ConfigurationError: the view is a client, or there is no session.
+        RecordLayoutError: the table lacks a column or partition, or keys have another type.
+        TableNotMutableError: Spark cannot hold a column (uniontype); name the others in ``columns``.
+        DirectoryStateError: see :func:`mutation_api.read.partition_plan.plan_splits`.
+        ClientError: the view does not have the table, is not open, or has lost its lock.
+        CorruptFileError, DirectoryStateError, RecordValueError: when the frame is evaluated. Then it is
+            pyspark's exception, whose text ends with ours; within
+            :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it is ours itself.
+    """
+    _check_view(view, table_name)
+    session = given_or_active(spark)
+    table = view.table(table_name)
+    wanted = _select(table, columns)
+    valid_ids = view.valid_ids(table.full_name)
+    locations = known = _locations(table, view, partitions)
+    groups = None
+    if keys is not None:
+        names = list(locations)
+        groups = group_keys(
+            table,
+            keys,
+            names,
+            null_safe=null_safe_keys,
+            excludes=without_keys,
+            prunes_buckets=prune_buckets,
+        )
+        locations = {name: each for name, each in locations.items() if groups.has_partition(name)}
+    splits = plan_partitions(
+        table,
+        locations,
+        valid_ids,
+        view.valid_txn_list,
+        is_whole_table=partitions is None and 2 * len(locations) >= len(known),
+    )
+    if groups is not None:
+        splits = [split for split in splits if groups.has_split(split)]
+    reader = SplitReader(
+        valid_ids,
+        wanted,
+        ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
+        worker_settings(spark_context(session), (table.location, *locations.values())),
+    )
+    return read_splits(session, table, splits, reader, groups)
+
+
+def snapshot_by_bucket(
+    transaction: SnapshotView,
+    table_name: str,
+    keys: DataFrame,
+    *,
+    columns: Sequence[str] | None = None,
+    partitions: Sequence[str] | None = None,
+    null_safe_keys: bool = False,
+) -> DataFrame:
+    """The rows of a table that have one of very many keys, and perhaps some others.
+
+    Only the keys are shuffled, each to the task that searches its bucket; rows of the table are not. Every
+    row that is read is checked to lie in the bucket of its hash. Plain files (loaded, or written before the
+    table was transactional) are read as a whole.
+
+    Args:
+        transaction: like the view of :func:`snapshot`.
+        table_name: a table whose buckets the keys determine
+            (:func:`mutation_api.table.bucket_resolver.tells_bucket`).
+        keys: key columns of the table under its names, in its Spark types; not distinct.
+        columns: see :func:`snapshot`.
+        partitions: see :func:`snapshot`.
+        null_safe_keys: see :func:`snapshot`.
+
+    Returns:
+        As :func:`snapshot`.
+
+    Raises:
+        As :func:`snapshot`; its evaluation also RecordValueError for a key that its column cannot hold.
+    """
+    transaction.check()
+    table = transaction.table(table_name)
+    valid_ids = transaction.valid_ids(table.full_name)
+    locations = _locations(table, transaction, partitions)
+    splits = plan_partitions(
+        table, locations, valid_ids, transaction.valid_txn_list, is_whole_table=partitions is None
+    )
+    placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
+    others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
+    options = ReadOptions(TimestampForm.MICROSECONDS)
+    storage = worker_settings(spark_context(keys.sparkSession), (table.location, *locations.values()))
+    reader = SplitReader(valid_ids, _select(table, columns), options, storage)
+    found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
+    return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
+
+
+def _check_view(view: SnapshotView, table_name: str) -> None:
+    if hasattr(view, "open_snapshot"):
+        raise ConfigurationError(
+            f"a client is not a snapshot: use with client.open_snapshot({table_name!r}) as view: "
+            f"snapshot(view, {table_name!r})"
+        )
+    view.check()
+
+
+def _select(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    columns = named_columns(table, names)
+    if not columns and not table.version.has_row_ids:
+        raise RecordLayoutError(
+            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}, so name a column; "
+            f"the columns are {', '.join(c.name for c in named_columns(table, None))}"
+        )
+    return columns
+
+
+def _locations(
+    table: AcidTable, view: SnapshotView, partitions: Sequence[str] | None
+) -> Mapping[str, Location]:
+    """Locations by partition name."""
+    if not table.partition_keys:
+        if partitions is not None:
+            raise RecordLayoutError(f"table {table.full_name} is not partitioned; leave partitions out")
+        return {"": table.location}
+    known = {p.name: table.partition_location(p.name) for p in view.partitions(table.full_name)}
+    if partitions is None:
+        return known
+    unknown = sorted(set(partitions) - set(known))
+    if unknown:
+        raise RecordLayoutError(
+            f"table {table.full_name}: this snapshot has no partition {listed(unknown)}; it has "
+            f"{len(known)} partitions, such as {', '.join(sorted(known)[:3]) or 'none'}"
+        )
+    return {name: known[name] for name in dict.fromkeys(partitions)}

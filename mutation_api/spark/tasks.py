@@ -1,0 +1,355 @@
+"""What Spark's tasks run: they read splits, and split, sort and write change sets.
+
+ChangeSplitter: cuts the changes of a task into pieces, each for one writing task.
+
+Pieces travel through Spark's shuffle as bytes, an Arrow stream each. So Spark moves a few large values and
+does not convert every row from Arrow to its own form and back.
+
+ChangeWriter: the work of one task. It sorts addressed changes, which come in any order, and writes them.
+
+Python sorts and not Spark, whose sort of rows by four columns took half of the job: see DESIGN.md.
+
+Sends each row of a DataFrame to a task of a given number.
+
+Every version of Spark shuffles by the hash of a column, which is the same for equal values, but leaves some
+of eight tasks without rows and gives others three times as many. So a task's number is replaced by a number
+whose hash leads to that task.
+
+Source: Spark's HashPartitioning (Murmur3 of the value with seed 42, modulo the number of tasks) and
+Murmur3_x86_32.hashInt.
+
+Reads splits of a snapshot in Spark's tasks: the rows that leave a worker, and the splits of each task.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyspark.sql.functions as sf
+from numpy.typing import NDArray
+from pyspark import Broadcast, TaskContext
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.errors import MutationError
+from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.hive_type import parse_hive_type, spark_type
+from mutation_api.orc.read.column_reader import ReadOptions
+from mutation_api.read.key_groups import KeyGroups
+from mutation_api.read.partition_plan import SnapshotSplit
+from mutation_api.read.read_ahead import read_in_turn
+from mutation_api.read.snapshot_reader import split_rows
+from mutation_api.spark.jvm import spark_context
+from mutation_api.storage.connect import configure_storage
+from mutation_api.storage.hadoop_settings import HadoopSettings
+from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerializer, WriterOptions
+from mutation_api.transaction.manifest import DeltaManifest
+from mutation_api.write.address import ChangeAddresser, with_names_once
+from mutation_api.write.batch_sorter import BatchSorter, give_back
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.writing_order import (
+    ADDRESSED_ROWS_MAX,
+    WritingOrder,
+    joined_batches,
+    split_by_writer,
+    write_batch,
+)
+
+__all__ = [
+    "CHANGES",
+    "SPLIT_DDL",
+    "TASK",
+    "TASKS_PER_CORE",
+    "ChangeSplitter",
+    "ChangeWriter",
+    "SplitReader",
+    "batches_in",
+    "numbers_for",
+    "read_splits",
+    "snapshot_ddl",
+    "to_tasks",
+]
+
+
+TASK = "task"
+CHANGES = "changes"
+SPLIT_DDL = f"{TASK} int, {CHANGES} binary"
+
+
+@dataclass(frozen=True)
+class ChangeSplitter:
+    """Addresses changes, and splits them by the task that writes their (partition, bucket).
+
+    Args:
+        addresser: gives each change its address.
+        tasks: number of writing tasks.
+        memory_bytes: size of changes that are split at once; meanwhile there are copies of them. Many tasks
+            and little memory make small pieces.
+    """
+
+    addresser: ChangeAddresser
+    tasks: int
+    memory_bytes: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield pairs of a task's number and a piece for it.
+
+        Raises: as :meth:`mutation_api.write.classify.ChangeClassifier.classify`.
+        """
+        addressed = self.addresser(joined_batches(batches, self.memory_bytes, ADDRESSED_ROWS_MAX))
+        try:
+            for rows in joined_batches(addressed, self.memory_bytes):
+                yield from self._split(rows)
+        finally:
+            give_back()
+
+    def _split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for task, piece in split_by_writer(with_names_once(rows), self.tasks):
+            yield pa.record_batch(
+                [pa.array([task], pa.int32()), pa.array([_stream_of(with_names_once(piece))])],
+                [TASK, CHANGES],
+            )
+
+
+def batches_in(piece: bytes) -> Iterator[pa.RecordBatch]:
+    """The changes in a piece."""
+    with pa.ipc.open_stream(pa.py_buffer(piece)) as stream:
+        yield from stream
+
+
+def _stream_of(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ChangeWriter:
+    """Sorts addressed changes, passes them to a coordinator, and yields the manifests as JSON.
+
+    It travels to the workers, so it holds the table as text, and the driver's storage settings.
+    """
+
+    table_text: str
+    writer_id: str
+    options: WriterOptions
+    storage: HadoopSettings
+
+    def __call__(self, pieces: Iterable[bytes]) -> Iterator[str]:
+        """Write all changes of one task; returns a line of JSON for each file.
+
+        Everything that may fail happens before the first yield.
+        """
+        configure_storage(self.storage)
+        return (manifest.to_json() for manifest in self.write(pieces))
+
+    def write(self, pieces: Iterable[bytes]) -> tuple[DeltaManifest, ...]:
+        """Write all changes of one task; returns what was written.
+
+        Raises: as :meth:`mutation_api.write.coordinator.MutatorCoordinator.insert` and its other methods.
+        """
+        table = AcidTableSerializer.decode(self.table_text)
+        coordinator = MutatorCoordinator(
+            table, writer_id=self.writer_id, attempt_id=_attempt_id(), options=self.options
+        )
+        try:
+            for batch in self.in_order(table.full_name, pieces):
+                write_batch(coordinator, batch)
+            return coordinator.close()
+        except BaseException:
+            _abort_quietly(coordinator)
+            raise
+        finally:
+            give_back()
+
+    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        """All changes of a task, in the order in which they are written."""
+        memory_bytes, folder = self.options.sort_memory_bytes, _local_folder()
+        with BatchSorter(table_name, WritingOrder(), memory_bytes, folder) as sorter:
+            for piece in pieces:
+                for batch in batches_in(piece):
+                    sorter.add(batch)
+            yield from sorter.in_order()
+
+
+def _attempt_id() -> str:
+    context = TaskContext.get()
+    if context is None:
+        return "0"
+    # The attempt id alone is unique in the job; the partition's number is for people who read the directory.
+    return f"{context.partitionId()}-{context.taskAttemptId()}"
+
+
+def _local_folder() -> str | None:
+    """One of the folders that Spark gives its workers, chosen by partition; None outside of Spark."""
+    folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if folder]
+    context = TaskContext.get()
+    return folders[context.partitionId() % len(folders)] if folders and context is not None else None
+
+
+def _abort_quietly(coordinator: MutatorCoordinator) -> None:
+    try:
+        coordinator.abort()
+    except (MutationError, OSError):
+        logger.exception("aborting the coordinator failed; the driver removes its files")
+
+
+_SEED = 42
+_TRIED_AT_ONCE = 1 << 12
+
+
+def to_tasks(frame: DataFrame, tasks: int, task: Column) -> DataFrame:
+    """Shuffle rows, each to the task whose number it names.
+
+    Args:
+        frame: the rows.
+        tasks: number of tasks; adaptive execution keeps it.
+        task: int from 0 to ``tasks - 1``.
+    """
+    numbers = sf.array(*[sf.lit(number) for number in numbers_for(tasks)])
+    return frame.repartition(tasks, sf.element_at(numbers, task + 1))
+
+
+@functools.cache
+def numbers_for(tasks: int) -> tuple[int, ...]:
+    """For each of ``tasks`` tasks the least number that Spark's shuffle sends there."""
+    found = np.full(tasks, -1, np.int64)
+    start = 0
+    while (found < 0).any():
+        tried = np.arange(start, start + max(_TRIED_AT_ONCE, tasks), dtype=np.int64)
+        task, first = np.unique(_hashes(tried) % tasks, return_index=True)
+        is_new = found[task] < 0
+        found[task[is_new]] = tried[first[is_new]]
+        start += len(tried)
+    return tuple(found.tolist())
+
+
+def _hashes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Spark's Murmur3 of ints, signed."""
+    mixed = _rotated(numbers.astype(np.uint32) * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    hashed = _rotated(mixed ^ np.uint32(_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    hashed ^= np.uint32(4)
+    hashed = (hashed ^ (hashed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    hashed = (hashed ^ (hashed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return (hashed ^ (hashed >> np.uint32(16))).view(np.int32).astype(np.int64)
+
+
+def _rotated(words: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
+    return (words << np.uint32(by)) | (words >> np.uint32(32 - by))
+
+
+TASKS_PER_CORE = 16
+"""Maximum number of reading tasks. They share the splits, because starting a task costs time, too."""
+
+
+def read_splits(
+    spark: SparkSession,
+    table: AcidTable,
+    splits: Sequence[SnapshotSplit],
+    reader: SplitReader,
+    groups: KeyGroups | None = None,
+) -> DataFrame:
+    """The rows of the splits that the keys select, in the form of :func:`~.snapshot_frame.snapshot`."""
+    ddl = snapshot_ddl(table, reader.columns)
+    if not splits:
+        # The condition lets Spark know, without a job, that there are no rows.
+        return spark.createDataFrame([], ddl).where("false")
+    rows = _NumberedSplits(
+        table_text=AcidTableSerializer.encode(table),
+        splits=tuple(split.to_json() for split in splits),
+        reader=reader,
+        # A broadcast, because each of many tasks has a copy of the function. Only Spark removes it, when the
+        # DataFrame is gone: until then it may be evaluated again.
+        keys=None if groups is None else spark_context(spark).broadcast(groups),
+    )
+    return _numbers(spark, len(splits)).mapInArrow(rows, ddl)
+
+
+@dataclass(frozen=True)
+class _NumberedSplits:
+    """The function that runs in tasks: it takes batches of splits' numbers and yields batches of rows."""
+
+    table_text: str
+    splits: tuple[str, ...]
+    reader: SplitReader
+    keys: Broadcast[KeyGroups] | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = AcidTableSerializer.decode(self.table_text)
+        groups = None if self.keys is None else self.keys.value
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        splits = (SnapshotSplit.from_json(self.splits[number]) for number in numbers)
+        is_checked = functools.partial(_is_checked, groups)
+        yield from self.reader.in_turn(table, splits, groups, checks_placement=is_checked)
+
+
+def _is_checked(groups: KeyGroups | None, split: SnapshotSplit) -> bool:
+    return groups is not None and groups.checks_placement(split)
+
+
+@dataclass(frozen=True)
+class SplitReader:
+    """Reads splits in a worker, with the driver's storage settings."""
+
+    valid_ids: ValidIdList
+    columns: tuple[AcidColumn, ...]
+    options: ReadOptions
+    storage: HadoopSettings
+
+    def in_turn(
+        self,
+        table: AcidTable,
+        splits: Iterable[SnapshotSplit],
+        groups: KeyGroups | None,
+        *,
+        checks_placement: Callable[[SnapshotSplit], bool],
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of splits, in their order, in the form of :func:`~.snapshot_frame.snapshot`."""
+        configure_storage(self.storage)
+
+        def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+            return split_rows(
+                table,
+                split,
+                self.valid_ids,
+                self.columns,
+                self.options,
+                groups,
+                checks_placement=checks_placement(split),
+            )
+
+        yield from (batch for _, batch in read_in_turn(splits, read))
+
+
+def _numbers(spark: SparkSession, count: int) -> DataFrame:
+    """One row a split, spread over tasks.
+
+    The JVM generates these numbers; rows from Python would need another Python worker in each task.
+    """
+    tasks = max(1, min(count, TASKS_PER_CORE * spark_context(spark).defaultParallelism))
+    return spark.range(0, count, 1, tasks)
+
+
+def snapshot_ddl(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
+    """The DDL of the columns of :func:`~.snapshot_frame.snapshot`."""
+    fields = [f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns]
+    if table.version.has_row_ids:
+        fields.insert(0, f"`{ROW_ID_COLUMN}` {_row_id_ddl(table)}")
+    return ", ".join(fields)
+
+
+def _row_id_ddl(table: AcidTable) -> str:
+    """Spark's type of the table's ROW__ID."""
+    partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
+    return f"struct<{table.version.transaction_field}:bigint,bucketid:int,rowid:bigint{partition}>"

@@ -1,1 +1,0 @@
-"""The job that writes: a DataFrame of changes becomes staged files."""

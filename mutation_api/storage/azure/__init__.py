@@ -1,1 +1,0 @@
-"""Azure's blob storage and Data Lake Storage."""

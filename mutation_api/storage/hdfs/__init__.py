@@ -1,1 +1,0 @@
-"""HDFS, without a JVM."""

@@ -1,1 +1,0 @@
-"""S3 and the stores that speak its protocol."""

@@ -1,0 +1,275 @@
+"""Requests to S3, their repetition, and their errors.
+
+When a request to S3 is repeated, and after which pause.
+
+The client's own modes fail when a store is gone for a while. Its "standard" mode waits a twentieth of a
+second first, so eight attempts are over after three seconds; it stops repeating altogether when a hundred
+parallel requests have been repeated. Its "legacy" mode waits a random time without a lower bound. Here each
+pause is twice the one before, less up to half of it at random, so that many workers do not come back
+together: ten attempts take 20 to 41 seconds.
+
+Errors of the AWS client and of a store as OSError: with errno, one line of text, and the location.
+
+Requests to one bucket with keys that may expire.
+
+Each request is repeated with back-off as often as ``fs.s3a.attempts.maximum`` says (see ``repeating``).
+
+Keys may expire at any time. If the AWS client found them itself, it looks for them again when the store calls
+them expired. A profile or an environment that another program keeps fresh needs this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import boto3
+import botocore
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, IncompleteReadError
+from botocore.exceptions import ConnectionError as ClientConnectionError
+
+from mutation_api.storage.hadoop_settings import ClientOfProcess
+from mutation_api.storage.location import Location
+from mutation_api.storage.s3_settings import S3Settings
+
+__all__ = [
+    "BrokenAnswerError",
+    "ConflictError",
+    "ExpiredKeysError",
+    "OutOfRangeError",
+    "Repeating",
+    "S3Requests",
+    "UnknownConditionError",
+    "of_code",
+    "os_errors",
+]
+
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 16.0
+_PASSING_STATUS = (408, 429, 500, 502, 503, 504)
+_PASSING_CODES = (
+    "InternalError",
+    "RequestTimeout",
+    "SlowDown",
+    "ServiceUnavailable",
+    "RequestLimitExceeded",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequests",
+)
+
+
+class Repeating:
+    """The pauses between the AWS client's attempts; a handler of its event ``needs-retry``.
+
+    The client signs each repetition anew, with the keys valid at that time.
+    """
+
+    def __init__(self, attempts: int) -> None:
+        self._attempts = attempts
+
+    def pause_seconds(self, attempt: int) -> float:
+        """How long to wait after an attempt; the first attempt is 1."""
+        longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1))
+        return longest * random.uniform(0.5, 1.0)
+
+    def __call__(
+        self, attempts: int, response: tuple[Any, Any] | None, caught_exception: Exception | None, **_: Any
+    ) -> float | None:
+        """The pause after this answer, or after a failure to get one; None: do not repeat."""
+        if attempts >= self._attempts or not _is_passing(response, caught_exception):
+            return None
+        return self.pause_seconds(attempts)
+
+
+def _is_passing(response: tuple[Any, Any] | None, caught: Exception | None) -> bool:
+    if response is None:
+        return isinstance(caught, (ClientConnectionError, HTTPClientError, ConnectionError))
+    http, parsed = response
+    return http.status_code in _PASSING_STATUS or parsed.get("Error", {}).get("Code") in _PASSING_CODES
+
+
+_MISSING = ("404", "NoSuchKey", "NotFound", "NoSuchBucket")
+_NO_UPLOAD = ("NoSuchUpload", "404")
+_TAKEN = ("PreconditionFailed", "412")
+_BUSY = ("SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling", "TooManyRequests")
+_REFUSED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "400")
+"""The answer to a HEAD has only a status. With valid keys none of our HEADs is a bad request."""
+_EXPIRED_HINT = "the credentials for the store have expired; give new ones and run the job again"
+_CONFLICT = ("ConditionalRequestConflict", "409")
+_UNKNOWN_CONDITION = ("NotImplemented", "501", "InvalidArgument")
+
+
+class OutOfRangeError(OSError):
+    """The requested range lies behind the end."""
+
+
+class BrokenAnswerError(ConnectionError):
+    """The connection broke in the middle of an answer."""
+
+
+class ExpiredKeysError(PermissionError):
+    """The keys have expired."""
+
+
+class ConflictError(OSError):
+    """Another request writes the same key at this time; ours may be repeated."""
+
+
+class UnknownConditionError(OSError):
+    """The store does not know the condition."""
+
+
+@contextlib.contextmanager
+def os_errors(location: Location) -> Iterator[None]:
+    """Turn the client's errors into OSError with errno, one line of text and the location."""
+    try:
+        yield
+    except ClientError as error:
+        answer = error.response.get("Error", {})
+        request_id = error.response.get("ResponseMetadata", {}).get("RequestId", "")
+        text = f"{answer.get('Message') or error.operation_name} ({answer.get('Code')}, request {request_id})"
+        raise of_code(str(answer.get("Code", "")), text, location) from None
+    except BotoCoreError as error:
+        raise _of_client(error, location) from None
+    except json.JSONDecodeError as error:  # the store answers in XML
+        text = f"the provider of the store's keys does not answer in JSON: {error}"
+        raise PermissionError(errno.EACCES, text, str(location)) from None
+    except RuntimeError as error:
+        if "expired" not in str(error):  # the client's error for fetched keys that have expired already
+            raise
+        raise ExpiredKeysError(errno.EACCES, f"{error} ({_EXPIRED_HINT})", str(location)) from None
+
+
+def of_code(code: str, text: str, location: Location) -> OSError:
+    """The error that a store means by a code."""
+    kinds: list[tuple[Sequence[str], type[OSError], int]] = [
+        (_MISSING + _NO_UPLOAD, FileNotFoundError, errno.ENOENT),
+        (_TAKEN, FileExistsError, errno.EEXIST),
+        (_REFUSED, PermissionError, errno.EACCES),
+        (_EXPIRED, ExpiredKeysError, errno.EACCES),
+        (_BUSY, BlockingIOError, errno.EAGAIN),
+        (("InvalidRange", "416"), OutOfRangeError, errno.EINVAL),
+        (_CONFLICT, ConflictError, errno.EBUSY),
+        (_UNKNOWN_CONDITION, UnknownConditionError, errno.ENOTSUP),
+    ]
+    if code in _EXPIRED:
+        text = f"{text}: {_EXPIRED_HINT}"
+    for codes, kind, number in kinds:
+        if code in codes:
+            return kind(number, " ".join(text.split()), str(location))
+    return OSError(errno.EIO, " ".join(text.split()), str(location))
+
+
+def _of_client(error: BotoCoreError, location: Location) -> OSError:
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    if "Timeout" in name:
+        return TimeoutError(errno.ETIMEDOUT, text, str(location))
+    if "Credential" in name or "Profile" in name:
+        return PermissionError(errno.EACCES, text, str(location))
+    if "Connection" in name or "Endpoint" in name or "HTTPClient" in name:
+        return ConnectionError(errno.ECONNREFUSED, text, str(location))
+    return OSError(errno.EIO, text, str(location))
+
+
+_Answer = TypeVar("_Answer")
+
+_CONNECT_SECONDS = 10
+_READ_SECONDS = 60
+
+
+class S3Requests:
+    """Makes requests to one bucket; raises OSError. Safe to use from several threads, and after a fork."""
+
+    def __init__(self, bucket: str, settings: S3Settings, threads: int) -> None:
+        """Up to ``threads`` requests may run in parallel."""
+        self._bucket = bucket
+        self._settings = settings
+        self._client = ClientOfProcess(lambda: _client(settings, threads))
+
+    def ask(self, operation: str, location: Location, **arguments: Any) -> dict[str, Any]:
+        """One request."""
+
+        def request(client: Any) -> dict[str, Any]:
+            answer: dict[str, Any] = getattr(client, operation)(**self._common(), **arguments)
+            return answer
+
+        return self._with_good_keys(location, request)
+
+    def pages(self, operation: str, location: Location, **arguments: Any) -> Sequence[dict[str, Any]]:
+        """All pages of a listing."""
+
+        def pages(client: Any) -> Sequence[dict[str, Any]]:
+            paginator = client.get_paginator(operation)
+            return tuple(paginator.paginate(**self._common(), EncodingType="url", **arguments))
+
+        return self._with_good_keys(location, pages)
+
+    def content(self, location: Location, **arguments: Any) -> tuple[dict[str, Any], bytes]:
+        """Answer and bytes of an object; requested again if the connection breaks in the middle of them."""
+        repeating = Repeating(self._settings.attempts)
+        for attempt in range(1, self._settings.attempts):
+            try:
+                return self._content_at_once(location, arguments)
+            except BrokenAnswerError:
+                time.sleep(repeating.pause_seconds(attempt))
+        return self._content_at_once(location, arguments)
+
+    def _content_at_once(
+        self, location: Location, arguments: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], bytes]:
+        answer = self.ask("get_object", location, **arguments)
+        try:
+            return answer, answer["Body"].read()
+        except (HTTPClientError, IncompleteReadError) as error:
+            text = f"the connection broke in the middle of an answer: {' '.join(str(error).split())}"
+            raise BrokenAnswerError(errno.ECONNRESET, text, str(location)) from None
+
+    def _with_good_keys(self, location: Location, request: Callable[[Any], _Answer]) -> _Answer:
+        """Make a request; if the keys have expired, once more with a client that looks for them again."""
+        with os_errors(location):
+            client = self._client.get()
+        try:
+            with os_errors(location):
+                return request(client)
+        except ExpiredKeysError:
+            if not self._settings.finds_keys_itself:
+                raise
+        self._client.forget(client)
+        with os_errors(location):
+            return request(self._client.get())
+
+    def _common(self) -> dict[str, str]:
+        payer = {"RequestPayer": "requester"} if self._settings.requester_pays else {}
+        return {"Bucket": self._bucket, **payer}
+
+
+def _client(settings: S3Settings, threads: int) -> Any:
+    config = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        max_pool_connections=max(threads, settings.max_connections),
+        retries={"mode": "standard", "total_max_attempts": 1},  # see repeating
+        s3={"addressing_style": "path" if settings.path_style else "auto"},
+        signature_version=botocore.UNSIGNED if settings.anonymous else None,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    session = boto3.session.Session(
+        aws_access_key_id=settings.access_key,
+        aws_secret_access_key=settings.secret_key,
+        aws_session_token=settings.session_token,
+        region_name=settings.region,
+    )
+    client = session.client("s3", endpoint_url=settings.endpoint, config=config)
+    client.meta.events.register("needs-retry.s3", Repeating(settings.attempts))
+    return client

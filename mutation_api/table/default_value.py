@@ -1,0 +1,147 @@
+"""The value of a DEFAULT constraint: a literal, a cast of one, the time or the user.
+
+Hive 3.1 takes nothing else; 4.1 takes every constant expression, of which the others are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.hive_type import INTEGER_KINDS, HiveType, MisfitError, UnfitTypeError, arrow_type
+from mutation_api.format.text_values import values_of_texts
+from mutation_api.table.hive_sql import parsed_sql
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr as Tree
+
+__all__ = ["default_value"]
+
+_CASTS = ("Cast", "TryCast")
+_TEXTS = ("string", "varchar", "char")
+_FLOATS = ("float", "double")
+_WHOLE = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|-?\.[0-9]+")
+
+
+def default_value(text: str, hive_type: HiveType, what: str, now: datetime, user: str) -> pa.Scalar:
+    """The value that Hive stores in rows that lack the column.
+
+    Args:
+        text: the constraint's SQL text.
+        hive_type: type of the column.
+        what: names the constraint in messages.
+        now: the local wall clock, for ``current_date`` and ``current_timestamp``.
+        user: for ``current_user``; '' if nobody knows.
+
+    Returns:
+        A scalar of ``arrow_type(hive_type, timestamp_unit="us")``.
+
+    Raises:
+        ConfigurationError: only Hive can evaluate it.
+    """
+    tree = parsed_sql(text, what)
+    kind = hive_type.kind
+    try:
+        value = _value(tree, hive_type, now, user)
+        if isinstance(value, str) and kind not in _TEXTS:
+            found = values_of_texts(pa.array([value]), hive_type)
+        else:
+            found = pa.array(
+                [value], pa.string() if kind in _TEXTS else arrow_type(hive_type, timestamp_unit="us")
+            )
+        return convert_to_column(found, hive_type, column=what, timestamp_unit="us")[0]
+    except _UNFIT as error:
+        raise ConfigurationError(
+            f"{what} cannot be evaluated here, so give the column a value in each row: {error}"
+        ) from error
+
+
+class _UnknownError(Exception):
+    """Only Hive knows the value."""
+
+
+_UNFIT = (
+    _UnknownError,
+    MisfitError,
+    UnfitTypeError,
+    RecordLayoutError,
+    RecordValueError,
+    pa.ArrowException,
+    ArithmeticError,
+    ValueError,
+    TypeError,
+)
+
+
+def _value(tree: Tree, hive_type: HiveType, now: datetime, user: str) -> Any:
+    kind, name = hive_type.kind, type(tree).__name__
+    if name == "Paren":
+        return _value(tree.this, hive_type, now, user)
+    if name in _CASTS:
+        _check_target(tree, hive_type)
+        return _value(tree.this, hive_type, now, user)
+    if name == "Null":
+        return None
+    if name == "Boolean" and kind == "boolean":
+        return bool(tree.this)
+    if name == "CurrentDate" and kind == "date":
+        return now.date()
+    if name == "CurrentTimestamp" and kind == "timestamp":
+        return now
+    if name == "CurrentUser" and kind in _TEXTS and user:
+        return user
+    sign = ""
+    if name == "Neg" and not tree.this.args.get("is_string"):
+        tree, sign = tree.this, "-"
+    if type(tree).__name__ != "Literal":
+        raise _UnknownError(f"{tree.sql(dialect='hive')} is not a literal")
+    return _literal(sign + str(tree.this), bool(tree.is_string), hive_type)
+
+
+def _check_target(tree: Tree, hive_type: HiveType) -> None:
+    """A cast must be to the column's type, as Hive wants it, and be the only one of its kind.
+
+    sqlglot makes casts of ``5L`` and ``date '…'``, and forgets the lengths of char(n) and varchar(n), so a
+    text may be cast once alone.
+    """
+    kind, target = hive_type.kind, tree.args["to"]
+    inner = tree.this
+    while type(inner).__name__ == "Paren":
+        inner = inner.this
+    found, given = target.this.name, [int(each.name) for each in target.expressions]
+    if kind in _TEXTS:
+        is_same = found == "TEXT" and type(inner).__name__ not in _CASTS
+    elif kind == "decimal":
+        is_same = found == "DECIMAL" and (given or [10, 0]) == [hive_type.precision, hive_type.scale]
+    else:
+        is_same = found == kind.upper()
+    if not is_same:
+        raise _UnknownError(f"{tree.sql(dialect='hive')} is not only a cast of a literal to {hive_type.text}")
+
+
+def _literal(text: str, is_string: bool, hive_type: HiveType) -> Any:
+    """A text is cut as Hive's cast does; the type of a number is the column's, which Hive has checked."""
+    kind = hive_type.kind
+    is_number = kind in ("decimal", *_FLOATS, *INTEGER_KINDS)
+    if kind in _TEXTS:
+        if not is_string:
+            if not _WHOLE.fullmatch(text) or abs(int(text)) >= 2**63:
+                raise _UnknownError(f"Hive releases differ in the text of {text}")
+            text = str(int(text))
+        return text[: hive_type.length] if hive_type.length else text
+    if kind == "binary" or not (is_string or is_number):
+        raise _UnknownError(f"{text!r} is no literal of type {hive_type.text}")
+    if is_number and not _NUMBER.fullmatch(text):
+        raise _UnknownError(f"{text!r} is not a number")
+    if kind in INTEGER_KINDS:
+        return int(text)
+    if kind in _FLOATS:
+        return float(text)
+    return Decimal(text) if kind == "decimal" else text

@@ -1,0 +1,341 @@
+"""Arrow expressions over rows: their type, the columns that they read, their values.
+
+Columns of a struct are named by a path: ``pc.field("source", "price")``. An expression is resolved over the
+columns that it names and no others, so other columns cost nothing and may have any type.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import lazy_loader
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.errors import RecordLayoutError, listed
+from mutation_api.table.expression_parts import (
+    Path,
+    expression_text,
+    has_fatal_literal,
+    named_paths,
+    with_small_integers,
+    with_typed_sets,
+)
+
+acero = lazy_loader.load("pyarrow.acero", suppress_warning=True)  # it imports pandas, if that is installed
+
+__all__ = [
+    "Path",
+    "bindable",
+    "checked_expression",
+    "columns_read",
+    "evaluate",
+    "evaluate_each",
+    "is_too_narrow",
+    "named_column",
+    "paths_read",
+    "result_type",
+]
+
+_BY_NUMBER = "non-name field_refs"
+"""How Arrow says that it cannot pickle a column that is named by its number."""
+_TOO_NARROW = ("Precision is not great enough", "Decimal precision out of range")
+"""How Arrow says that it finds no common type for a decimal and another number."""
+_UNKNOWN = re.compile(
+    r"No match for FieldRef\.(?:Name\((?P<name>.*)\)"
+    r"|Nested\(FieldRef\.Name\((?P<struct>.*)\) FieldRef\.Name\((?P<field>.*)\)\)) in "
+)
+"""How Arrow says that there is no such column, or no such field of a struct column."""
+_TOGETHER = 50
+"""Expressions evaluated at a time."""
+_DIGITS = 38
+"""Of Hive's widest decimal."""
+_OTHER_TYPE = re.compile(
+    r"Function '(?:equal|not_equal|(?:less|greater)(?:_equal)?)' has no kernel|Array type doesn't match"
+)
+"""How Arrow says that it does not compare these types."""
+
+
+def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.DataType:
+    """The type of an expression's values over rows of ``schema``.
+
+    Raises:
+        RecordLayoutError: a column is missing or named by its number, or a function does not take these
+            types; ``what`` names the expression.
+    """
+    named = _named(expression, schema, what)
+    with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        if has_fatal_literal(expression):
+            raise RecordLayoutError(
+                f"{what} {expression_text(expression)} holds a NULL of type large_string or large_binary, "
+                "with which pyarrow ends the process: write is_null(), or pa.scalar(None, pa.string())"
+            )
+    try:
+        return _values([expression], _narrowed(schema, named).empty_table())[0].type
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowKeyError) as error:
+        names = listed([".".join(path) for path in _paths(schema)])
+        text, reason = expression_text(expression), _reason(str(error), schema)
+        raise RecordLayoutError(f"{what} {text} cannot be resolved over {names}: {reason}") from error
+
+
+def checked_expression(given: object, what: str) -> pc.Expression:
+    """What the caller gave, if it is an expression.
+
+    Raises:
+        RecordLayoutError: it is something else; the message says what to give.
+    """
+    if isinstance(given, pc.Expression):
+        return given
+    kind = type(given)
+    also = "; for Polars' pl.col write pc.field" if kind.__module__.startswith("polars") else ""
+    raise RecordLayoutError(
+        f"{what} is of type {kind.__module__}.{kind.__qualname__}: give an Arrow expression, such as "
+        f'pc.field("x") > 1, or the name of a column{also}'
+    )
+
+
+def named_column(text: str, names: Sequence[str], what: str) -> str:
+    """The column that a text names in any case; ``names`` are in lower case.
+
+    Raises:
+        RecordLayoutError: there is none, as when the text is a condition; ``what`` says whose text it is.
+    """
+    if text.lower() not in names:
+        raise RecordLayoutError(
+            f"{what} {text!r}: a text is the name of a column, one of {', '.join(names)}; anything else is "
+            'an Arrow expression, such as pc.field("x") > 1, or pc.scalar("…") for a text itself'
+        )
+    return text.lower()
+
+
+def paths_read(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[Path]:
+    """The columns that an expression reads; of struct columns the fields. It resolves over ``schema``.
+
+    Raises:
+        RecordLayoutError: it names columns by their number; ``what`` names the expression.
+    """
+    named = _named(expression, schema, what)
+    whole = {path for path in named if len(path) == 1 and pa.types.is_struct(schema.field(path[0]).type)}
+    if not whole:
+        return frozenset(path[:2] for path in named)
+    # A function may take a struct and read one field of it: what it reads cannot be resolved without it.
+    narrow = _narrowed(schema, named)
+    fields = {path for path in _paths(narrow) if path[:1] in whole}
+    read = {path for path in fields if not _resolves(expression, _without(narrow, path))}
+    return frozenset({path[:2] for path in named - whole} | read)
+
+
+def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[str]:
+    """The columns that an expression reads, as a whole or in part. It resolves over ``schema``.
+
+    Raises:
+        RecordLayoutError: it names columns by their number; ``what`` names the expression.
+    """
+    return frozenset(path[0] for path in _named(expression, schema, what))
+
+
+def bindable(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """The expression in a form that Arrow binds to rows of ``schema`` by itself, if there is one."""
+    if _may_cut_sets(schema):
+        expression = with_typed_sets(expression, schema)
+    try:
+        _projected([expression], schema.empty_table())
+    except pa.ArrowInvalid as error:
+        return with_small_integers(expression) if is_too_narrow(error) else expression
+    return expression
+
+
+def is_too_narrow(error: pa.ArrowInvalid) -> bool:
+    """Whether Arrow finds no common type for a decimal and another number; :func:`evaluate` may."""
+    return any(text in str(error) for text in _TOO_NARROW)
+
+
+def evaluate(expression: pc.Expression, rows: pa.Table) -> pa.Array:
+    """The values of an expression, one for each row; it resolves over the rows' schema.
+
+    Raises:
+        pa.ArrowInvalid: a value has none (a division by zero, an overflow, a text that is no number).
+    """
+    return _values([expression], rows)[0].combine_chunks()
+
+
+def evaluate_each(expressions: Mapping[str, pc.Expression], rows: pa.Table) -> dict[str, pa.Array]:
+    """The values of some expressions by their names; see :func:`evaluate`.
+
+    Some at a time, over the columns that these name: Arrow looks through all columns for each name.
+    """
+    found: dict[str, pa.Array] = {}
+    names = [*expressions]
+    for first in range(0, len(names), _TOGETHER):
+        part = [expressions[name] for name in names[first : first + _TOGETHER]]
+        read = rows if len(names) <= _TOGETHER else _narrow_rows(rows, part)
+        values = [each.combine_chunks() for each in _values(part, read)]
+        found.update(zip(names[first : first + _TOGETHER], values, strict=True))
+    return found
+
+
+def _narrow_rows(rows: pa.Table, expressions: Iterable[pc.Expression]) -> pa.Table:
+    """The rows with the columns, and fields of structs, that some expressions name."""
+    named = frozenset[Path]().union(*(_named(each, rows.schema, "a value") for each in expressions))
+    schema = _narrowed(rows.schema, named)
+    return pa.table([_narrow_column(rows, field) for field in schema], schema=schema)
+
+
+def _narrow_column(rows: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows)
+    column = rows.column(field.name)
+    if column.type == field.type:
+        return column
+    whole = column.combine_chunks()
+    return pa.StructArray.from_arrays(
+        [whole.field(each.name) for each in field.type], fields=[*field.type], mask=whole.is_null()
+    )
+
+
+def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:
+    """Evaluated as Arrow does; where it finds no common type of a decimal and a number, in wider types."""
+    if _may_cut_sets(rows.schema):
+        expressions = [with_typed_sets(expression, rows.schema) for expression in expressions]
+    try:
+        return _projected(expressions, rows)
+    except pa.ArrowInvalid as error:
+        if not is_too_narrow(error):
+            raise
+        first = error
+    small = [with_small_integers(expression) for expression in expressions]
+    try:
+        return _projected(small, rows)
+    except pa.ArrowInvalid:
+        pass
+    wide = pa.schema([field.with_type(_wide(field.type)) for field in rows.schema])
+    try:
+        found = _projected(small, rows.cast(wide))
+    except pa.ArrowInvalid:
+        raise first from None
+    return [each.cast(_narrow(each.type)) for each in found]
+
+
+def _may_cut_sets(fields: Iterable[pa.Field]) -> bool:
+    """Whether there is a column to whose type a set's values are cut, also within structs."""
+    return any(
+        pa.types.is_decimal(field.type)
+        or pa.types.is_floating(field.type)
+        or pa.types.is_date(field.type)
+        or pa.types.is_boolean(field.type)
+        or (pa.types.is_struct(field.type) and _may_cut_sets(field.type))
+        for field in fields
+    )
+
+
+def _wide(data_type: pa.DataType) -> pa.DataType:
+    """The type with twice the digits for decimals, also within structs."""
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_wide(field.type)) for field in data_type])
+    if pa.types.is_decimal128(data_type):
+        return pa.decimal256(data_type.precision, data_type.scale)
+    return data_type
+
+
+def _narrow(data_type: pa.DataType) -> pa.DataType:
+    """The type of a result; the cast to it raises ArrowInvalid if a value has too many digits."""
+    if pa.types.is_decimal256(data_type) and data_type.scale <= _DIGITS:
+        return pa.decimal128(_DIGITS, data_type.scale)
+    return data_type
+
+
+def _projected(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:
+    names = [str(at) for at in range(len(expressions))]
+    plan = [
+        acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),
+        acero.Declaration("project", acero.ProjectNodeOptions([*expressions], names)),
+    ]
+    found: list[pa.ChunkedArray] = acero.Declaration.from_sequence(plan).to_table(use_threads=False).columns
+    return found
+
+
+def _named(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[Path]:
+    """The columns that an expression names; those of which Arrow cannot tell may be all."""
+    try:
+        return named_paths(expression)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        if _BY_NUMBER in str(error):
+            raise RecordLayoutError(
+                f"{what} {expression_text(expression)} names a column by its number: use its name"
+            ) from error
+        return frozenset(_paths(schema))
+
+
+def _narrowed(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
+    """The columns of a schema that some paths name, of structs the fields; at least one column."""
+    fields: dict[str, dict[str, pa.Field] | None] = {}
+    for name, *rest in sorted(paths):
+        at = schema.get_field_index(name)
+        if at < 0:
+            continue
+        whole = schema.field(at)
+        if not rest or not pa.types.is_struct(whole.type):
+            fields[name] = None
+        elif (chosen := fields.setdefault(name, {})) is not None and whole.type.get_field_index(rest[0]) >= 0:
+            chosen[rest[0]] = whole.type.field(rest[0])
+    if not fields:  # a table without columns has no rows
+        return pa.schema([("", pa.null())])
+    return pa.schema(
+        [
+            schema.field(name) if chosen is None else pa.field(name, pa.struct([*chosen.values()]))
+            for name, chosen in fields.items()
+        ]
+    )
+
+
+def _reason(message: str, schema: pa.Schema) -> str:
+    """Why an expression cannot be resolved, from Arrow's message, and what to write instead."""
+    first = message.splitlines()[0]
+    unknown = _UNKNOWN.match(first)
+    if unknown is not None:
+        path = tuple(filter(None, unknown.group("struct", "field", "name")))
+        meant = [known for known in _paths(schema) if known[-1].lower() == path[-1].lower()]
+        written = " or ".join(f"pc.field({', '.join(map(_quoted, known))})" for known in meant)
+        return f"there is no column {'.'.join(path)}" + (f", write {written}" if meant else "")
+    if _OTHER_TYPE.match(first):
+        example = 'datetime.date(2024, 5, 1) or Decimal("1.50")'
+        return f"{first}: a value must have the column's type, as {example}"
+    return first
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _resolves(expression: pc.Expression, schema: pa.Schema) -> bool:
+    try:
+        _values([expression], schema.empty_table())
+    except (pa.ArrowInvalid, pa.ArrowKeyError):
+        return False
+    return True
+
+
+def _paths(schema: pa.Schema) -> Iterator[Path]:
+    for field in schema:
+        if pa.types.is_struct(field.type):
+            yield from ((field.name, child.name) for child in field.type)
+        else:
+            yield (field.name,)
+
+
+def _without(schema: pa.Schema, path: Path) -> pa.Schema:
+    """The schema with a column, or a field of a struct column, under another name."""
+    at = schema.get_field_index(path[0])
+    field = schema.field(at)
+    if len(path) == 1:
+        return schema.set(at, field.with_name(_other_name(schema.names)))
+    names = [child.name for child in field.type]
+    children = [c.with_name(_other_name(names)) if c.name == path[1] else c for c in field.type]
+    return schema.set(at, pa.field(field.name, pa.struct(children)))
+
+
+def _other_name(names: Sequence[str]) -> str:
+    """A name that is none of these."""
+    return f"{max(names, key=len)}_"

@@ -1,0 +1,406 @@
+"""Parts of Arrow expressions, and strings padded as Hive's CHAR compares them.
+
+The parts of an Arrow expression: which columns it names, and its literals.
+
+Arrow shows an expression's parts only in the form in which it pickles one: an IPC file with one row. The
+schema's metadata list the parts in order (``field_ref``, ``nested_field_ref`` before as many ``field_ref``,
+``literal`` and ``options`` with the number of the column that holds them, ``call``, ``end``).
+
+Source: Serialize in Arrow's compute/expression.cc; ArrowSchema of Arrow's C data interface, which gives all
+metadata where ``Schema.metadata`` gives the last of each key.
+
+Texts with blanks at their end that an Arrow expression compares with char columns.
+
+A char is read without the blanks at its end, so Arrow finds it unequal to every such text, while Hive's
+releases differ in what they find. Such a comparison is refused; an answer would be a guess.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from functools import reduce
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.errors import RecordLayoutError
+from mutation_api.format.hive_type import HiveType, parse_hive_type
+
+__all__ = [
+    "Path",
+    "char_paths",
+    "check_no_padded_texts",
+    "exact_values",
+    "expression_text",
+    "folded",
+    "has_fatal_literal",
+    "named_paths",
+    "with_small_integers",
+    "with_typed_sets",
+]
+
+
+T = TypeVar("T")
+Path = tuple[str, ...]
+"""A column's name, or for a field of a struct column both names."""
+
+_FIELD, _NESTED, _LITERAL, _OPTIONS = b"field_ref", b"nested_field_ref", b"literal", b"options"
+_DIGITS = 76
+"""Of Arrow's widest decimal."""
+_EXACT = Context(prec=_DIGITS)
+_SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
+
+
+class _ArrowSchema(ctypes.Structure):
+    """The beginning of the structure of that name."""
+
+    _fields_ = (("format", ctypes.c_void_p), ("name", ctypes.c_void_p), ("metadata", ctypes.c_void_p))
+
+
+def named_paths(expression: pc.Expression) -> frozenset[Path]:
+    """The columns and fields that an expression names, whether they exist or not.
+
+    Raises:
+        pa.ArrowNotImplementedError: it names one by its number, or holds a value that Arrow cannot pickle.
+    """
+    parts = iter(_metadata(_pickled(expression).schema))
+    paths = set()
+    for key, value in parts:
+        if key == _NESTED:
+            names = [next(parts)[1] for _ in range(int(value))]
+            paths.add(tuple(name.decode() for name in names))
+        elif key == _FIELD:
+            paths.add((value.decode(),))
+    return frozenset(paths)
+
+
+def folded(
+    expression: pc.Expression,
+    of_field: Callable[[Path], T],
+    of_literal: Callable[[pa.Array], T],
+    of_call: Callable[[str, Sequence[T], pa.Array | None], T],
+) -> T:
+    """What the parts of an expression amount to, from the innermost outwards, however deep it is.
+
+    Args:
+        expression: any.
+        of_field: what a column amounts to.
+        of_literal: what a literal does; it is the only value of an array.
+        of_call: what a function does: its name, what its arguments amount to, and the values of a set.
+
+    Raises: as :func:`named_paths`.
+    """
+    pickled = _pickled(expression)
+    entries = iter(_metadata(pickled.schema))
+    calls: list[tuple[str, list[T]]] = [("", [])]
+    sets: list[pa.Array | None] = [None]
+    for key, value in entries:
+        found = calls[-1][1]
+        if key == _NESTED:
+            found.append(of_field(tuple(next(entries)[1].decode() for _ in range(int(value)))))
+        elif key == _FIELD:
+            found.append(of_field((value.decode(),)))
+        elif key == _LITERAL:
+            found.append(of_literal(pickled.column(int(value))))
+        elif key == _OPTIONS:
+            options = pickled.column(int(value))
+            if options.type.get_field_index("value_set") >= 0:
+                sets[-1] = options.field("value_set").flatten()
+        elif key == b"end":
+            name, arguments = calls.pop()
+            calls[-1][1].append(of_call(name, arguments, sets.pop()))
+        else:
+            calls.append((value.decode(), []))
+            sets.append(None)
+    return calls[0][1][0]
+
+
+def expression_text(expression: pc.Expression) -> str:
+    """The expression for a message; bytes that are no UTF-8, which its own text cannot hold, are left out."""
+    try:
+        return str(expression)
+    except UnicodeDecodeError as error:
+        return bytes(error.object).decode(errors="replace")
+
+
+def has_fatal_literal(expression: pc.Expression) -> bool:
+    """Whether it holds a NULL of type large_string or large_binary, with which pyarrow 26 ends the process.
+
+    Raises:
+        pa.ArrowNotImplementedError, pa.ArrowInvalid: it holds a value that Arrow cannot pickle.
+    """
+    pickled = _pickled(expression)
+    return any(
+        pa.types.is_large_string(column.type) or pa.types.is_large_binary(column.type)
+        for column in pickled.columns
+        if column.null_count
+    )
+
+
+def with_small_integers(expression: pc.Expression) -> pc.Expression:
+    """The same expression, in which each whole number has the smallest type that holds it.
+
+    Arrow finds the common type of a decimal and a literal as if the literal had that type, but casts it from
+    the type it has, for which the common type is too narrow (seen up to 26).
+    """
+    pickled = _pickled(expression)
+    changes = {
+        at: _small(pickled.column(at))
+        for at in (int(value) for key, value in _metadata(pickled.schema) if key == _LITERAL)
+    }
+    return _rebuilt(expression, pickled, changes)
+
+
+def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
+    """The same expression, in which ``isin`` of a column finds what equals one of the values.
+
+    Whole numbers and decimals get the column's type: Arrow casts the values or the column, and fails for a
+    value that the other type does not hold, which equals none. Others it cuts to the column's type (0.0014 to
+    0.001 of a decimal, noon to the date, 2 to true), so those that are cut are left out. Zeros of floats get
+    their negative, too: Arrow compares the bits, where Hive's and its own ``=`` take -0.0 and 0.0 for equal.
+    """
+    pickled = _pickled(expression)
+    metadata = _metadata(pickled.schema)
+    changes = {}
+    for at, (key, value) in enumerate(metadata):
+        if (key, value) != (b"call", b"is_in"):
+            continue
+        path, options = _column_and_options(metadata[at + 1 :])
+        data_type = _type_at(schema, path)
+        if options is None or data_type is None:
+            continue
+        given = pickled.column(options)
+        values = found = given.field("value_set").flatten()
+        if _is_exact(data_type) and _is_exact(values.type) and data_type != values.type:
+            values = exact_values(values, data_type)
+        elif _is_cut(values.type, data_type):
+            values = _uncut(values, data_type)
+        if pa.types.is_floating(data_type) and (zeros := _zeros(values, data_type)) is not None:
+            values = zeros
+        if values is not found:
+            changes[options] = _with_value_set(given, values)
+    return _rebuilt(expression, pickled, changes)
+
+
+def exact_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """Those of some whole numbers or decimals that a type of such numbers holds, as that type, and nulls."""
+    scale = getattr(data_type, "scale", 0)
+    wide = values.cast(pa.decimal256(_DIGITS, max(scale, getattr(values.type, "scale", 0))))
+    cut = wide.cast(pa.decimal256(_DIGITS, scale), safe=False)
+    if pa.types.is_integer(data_type):
+        first, end = -(1 << data_type.bit_width - 1), 1 << data_type.bit_width - 1
+    else:
+        first, end = 1 - 10**data_type.precision, 10**data_type.precision
+    # The same types on both sides: Arrow finds no common type of such wide ones.
+    low, high = (pa.scalar(Decimal(each).scaleb(-scale, _EXACT)).cast(cut.type) for each in (first, end - 1))
+    parts = [pc.equal(cut.cast(wide.type), wide), pc.less_equal(cut, high), pc.greater_equal(cut, low)]
+    return cut.filter(pc.fill_null(reduce(pc.and_, parts), True)).cast(data_type)
+
+
+def _is_cut(given: pa.DataType, data_type: pa.DataType) -> bool:
+    """Whether Arrow's cast of a set's values to a column's type may lose a part of them."""
+    if pa.types.is_boolean(data_type):
+        return bool(given != data_type)
+    return bool(
+        (pa.types.is_decimal(data_type) and pa.types.is_floating(given))
+        or (pa.types.is_date(data_type) and pa.types.is_timestamp(given))
+    )
+
+
+def _uncut(values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    """The values that come back from the column's type as they were, in that type, and nulls.
+
+    All of them, if Arrow has no such casts: then it refuses the set, too.
+    """
+    try:
+        cut = values.cast(data_type, safe=False)
+        kept = pc.fill_null(pc.equal(cut.cast(values.type, safe=False), values), True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return values
+    return cut.filter(kept)
+
+
+def _zeros(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:
+    """Some numbers with both zeros; None if there is no zero among them."""
+    if not (_is_exact(values.type) or pa.types.is_floating(values.type)):
+        return None
+    floats = values if pa.types.is_floating(values.type) else values.cast(data_type, safe=False)
+    if not pc.any(pc.equal(floats, pa.scalar(0.0, floats.type))).as_py():
+        return None
+    return pa.concat_arrays([floats, pa.array([0.0, -0.0], floats.type)])
+
+
+def _is_exact(data_type: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(data_type) or pa.types.is_decimal(data_type))
+
+
+def _column_and_options(parts: Sequence[tuple[bytes, bytes]]) -> tuple[Path, int | None]:
+    """The column that a call takes and the number of its options; None if its argument is no column."""
+    key, value = parts[0]
+    length = int(value) if key == _NESTED else 0
+    names = parts[1 : 1 + length] if length else parts[:1]
+    following, number = parts[len(names) + bool(length)]
+    if key not in (_FIELD, _NESTED) or following != _OPTIONS:
+        return (), None
+    return tuple(name.decode() for _, name in names), int(number)
+
+
+def _type_at(schema: pa.Schema, path: Path) -> pa.DataType | None:
+    found: pa.Schema | pa.DataType = schema
+    for name in path:
+        if not isinstance(found, pa.Schema | pa.StructType) or found.get_field_index(name) < 0:
+            return None
+        found = found.field(name).type
+    return found if path and isinstance(found, pa.DataType) else None
+
+
+def _with_value_set(options: pa.StructArray, values: pa.Array) -> pa.StructArray:
+    lists = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    fields = [field.with_type(lists.type) if field.name == "value_set" else field for field in options.type]
+    arrays = [lists if field.name == "value_set" else options.field(field.name) for field in fields]
+    return pa.StructArray.from_arrays(arrays, fields=fields)
+
+
+def _rebuilt(
+    expression: pc.Expression, pickled: pa.RecordBatch, changes: Mapping[int, pa.Array]
+) -> pc.Expression:
+    """The expression with other literals and options, by the numbers of their columns."""
+    if not changes:
+        return expression
+    columns = [changes.get(at, column) for at, column in enumerate(pickled.columns)]
+    fields = [field.with_type(column.type) for field, column in zip(pickled.schema, columns, strict=True)]
+    schema = pa.schema(fields).with_metadata(pa.KeyValueMetadata(_metadata(pickled.schema)))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    rebuild, _ = expression.__reduce__()
+    rebuilt: pc.Expression = rebuild(sink.getvalue())
+    return rebuilt
+
+
+def _pickled(expression: pc.Expression) -> pa.RecordBatch:
+    _, (buffer,) = expression.__reduce__()
+    return pa.ipc.open_file(pa.BufferReader(buffer)).get_batch(0)
+
+
+def _small(column: pa.Array) -> pa.Array:
+    if not pa.types.is_integer(column.type) or column.null_count:
+        return column
+    value = column[0].as_py()
+    for small in _SMALL_INTEGERS:
+        if small.bit_width < column.type.bit_width and -(1 << small.bit_width - 1) <= value < 1 << (
+            small.bit_width - 1
+        ):
+            return pa.array([value], small)
+    return column
+
+
+def _metadata(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
+    """All metadata of a schema, in order: a number of pairs, then keys and values behind their lengths."""
+    capsule = schema.__arrow_c_schema__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    address = _ArrowSchema.from_address(pointer(capsule, b"arrow_schema")).metadata
+    texts = _texts(address) if address else iter(())
+    return list(zip(texts, texts, strict=True))
+
+
+def _texts(address: int) -> Iterator[bytes]:
+    count = ctypes.c_int32.from_address(address).value
+    at = address + ctypes.sizeof(ctypes.c_int32)
+    for _ in range(2 * count):
+        length = ctypes.c_int32.from_address(at).value
+        at += ctypes.sizeof(ctypes.c_int32)
+        yield ctypes.string_at(at, length)
+        at += length
+
+
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_in", "index_in")
+_KEEP_TEXTS = ("cast", "coalesce", "if_else", "utf8_lower", "utf8_upper", "ascii_lower", "ascii_upper")
+"""Functions that give one of their texts, or give it in another form, with its blanks."""
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """What the text that a part gives may be: that of some char columns, or some padded texts."""
+
+    columns: tuple[Path, ...] = ()
+    padded: tuple[str, ...] = ()
+
+    def __add__(self, other: _Texts) -> _Texts:
+        return _Texts(self.columns + other.columns, self.padded + other.padded)
+
+
+def char_paths(types: Mapping[str, str], *above: str) -> frozenset[Path]:
+    """The paths of char columns, and of char fields of struct columns.
+
+    Args:
+        types: Hive types by column.
+        above: what a path begins with, as the side of a merge.
+    """
+    found = set()
+    for name, text in types.items():
+        if "char(" in text:
+            kind = parse_hive_type(text)
+            found |= {(*above, name, *path) for path in _char_fields(kind)}
+    return frozenset(found)
+
+
+def _char_fields(kind: HiveType) -> Iterator[Path]:
+    if kind.kind == "char":
+        yield ()
+    elif kind.kind == "struct":
+        for name, child in zip(kind.field_names, kind.children, strict=True):
+            yield from ((name, *path) for path in _char_fields(child))
+
+
+def check_no_padded_texts(expression: pc.Expression, chars: frozenset[Path], what: str) -> None:
+    """Refuse an expression that compares a char column with a text that ends with a blank.
+
+    Args:
+        expression: names of columns are in lower case.
+        chars: see :func:`char_paths`.
+        what: the expression's role, for messages.
+
+    Raises:
+        RecordLayoutError: it does; the message names column and text.
+    """
+    if not chars:
+        return
+
+    def of_call(name: str, arguments: Sequence[_Texts], values: pa.Array | None) -> _Texts:
+        found = sum(arguments, _Texts((), _padded(values)))
+        if name not in _COMPARISONS:
+            return found if name in _KEEP_TEXTS else _Texts()
+        if found.columns and found.padded:
+            raise RecordLayoutError(
+                f"{what} {expression_text(expression)} compares {'.'.join(found.columns[0])}, a char, with "
+                f"{found.padded[0]!r}: a char is read without the blanks at its end, and Hive's releases "
+                f"differ in such comparisons; write {found.padded[0].rstrip(' ')!r}"
+            )
+        return _Texts()
+
+    with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):  # of unknown columns
+        folded(
+            expression,
+            lambda path: _Texts((path,)) if path in chars else _Texts(),
+            lambda value: _Texts((), _padded(value)),
+            of_call,
+        )
+
+
+def _padded(values: pa.Array | None) -> tuple[str, ...]:
+    if values is None or not _holds_texts(values.type):
+        return ()
+    return tuple(text for text in values.to_pylist() if text is not None and text.endswith(" "))
+
+
+def _holds_texts(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _holds_texts(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

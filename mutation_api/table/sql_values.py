@@ -1,0 +1,253 @@
+"""Values in Hive's SQL as Arrow expressions with their types: constants, and what Hive compares with what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mutation_api.format.hive_type import DECIMALS_OF_INTEGERS
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr as Tree
+
+__all__ = [
+    "NotTranslatedError",
+    "Value",
+    "as_decimal",
+    "as_double",
+    "boolean",
+    "check_arithmetic",
+    "check_divisor",
+    "comparison",
+    "constant",
+    "number",
+    "refused",
+    "written_date",
+    "written_timestamp",
+]
+
+_INT, _BIGINT = pa.int32(), pa.int64()
+_FINE = pa.timestamp("ns")
+_MOST_DIGITS = 38
+"""Of Hive's widest decimal."""
+_MOST_WHOLE_DIGITS = 19
+"""Vectorized, Hive 3.1 takes a longer number for NULL beside some decimals."""
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
+_COMPARISONS = {
+    "EQ": pc.equal,
+    "NEQ": pc.not_equal,
+    "LT": pc.less,
+    "LTE": pc.less_equal,
+    "GT": pc.greater,
+    "GTE": pc.greater_equal,
+}
+"""Class of sqlglot's expression -> Arrow's function."""
+_SWAPPED = {"EQ": "EQ", "NEQ": "NEQ", "LT": "GT", "GT": "LT", "LTE": "GTE", "GTE": "LTE"}
+"""The comparison with its sides swapped."""
+
+
+class NotTranslatedError(Exception):
+    """Only Hive knows what a part of the text means."""
+
+
+def refused(tree: Tree, why: str = "only Hive knows what it means") -> NotTranslatedError:
+    """The error for a part of the text."""
+    return NotTranslatedError(f"{tree.sql(dialect='hive')}: {why}")
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression with its type.
+
+    ``is_char``: a char(n), which is compared without its padding. ``constant``: the value that was written
+    out, if it is one; a number as it is, a text of SQL as ``str``.
+    """
+
+    expression: pc.Expression
+    type: pa.DataType
+    is_char: bool = False
+    constant: object = None
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a float or double."""
+        return bool(pa.types.is_floating(self.type))
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is a tinyint, smallint, int or bigint."""
+        return bool(pa.types.is_integer(self.type))
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is an integer, a float or a decimal."""
+        return self.is_float or self.is_integer or bool(pa.types.is_decimal(self.type))
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is a string, varchar or char."""
+        return bool(pa.types.is_string(self.type))
+
+
+def boolean(expression: pc.Expression) -> Value:
+    """A condition as a value."""
+    return Value(expression, pa.bool_())
+
+
+def constant(value: object, kind: pa.DataType | None = None) -> Value:
+    """A Python value; without ``kind`` it has the type that Arrow gives it."""
+    scalar = pa.scalar(value, kind)
+    return Value(pc.scalar(scalar), scalar.type, constant=value)
+
+
+def number(text: str, tree: Tree) -> Value:
+    """As Hive: a number with an exponent is a double, one with a point a decimal, others int or bigint."""
+    if not _NUMBER.fullmatch(text):
+        raise refused(tree)
+    try:
+        if "e" in text.lower():
+            return constant(float(text))
+        if "." not in text and abs(int(text)) < 2**63:
+            return constant(int(text), _INT if abs(int(text)) < 2**31 else _BIGINT)
+        whole, _, fraction = text.lstrip("0").partition(".")
+        if len(whole) > _MOST_WHOLE_DIGITS or len(whole + fraction) > _MOST_DIGITS:
+            raise refused(tree, "it has so many digits that Hive may take it for NULL")
+        return constant(Decimal(text))
+    except (ArithmeticError, ValueError, pa.ArrowException):
+        raise refused(tree) from None
+
+
+def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
+    """The comparison of that class of sqlglot. Raises NotTranslatedError."""
+    is_equality, are_numbers = name in ("EQ", "NEQ"), first.is_number and second.is_number
+    if is_equality and are_numbers and first.is_integer != second.is_integer:
+        raise refused(tree, "Hive takes NULL for unequal where a whole number cannot equal the other number")
+    one, two = _comparable(first, second, tree)
+    fine, other = first.type == _FINE, second.type == _FINE
+    if fine and not other:
+        return _fine_comparison(name, one, two)
+    if other and not fine:
+        return _fine_comparison(_SWAPPED[name], two, one)
+    return _COMPARISONS[name](one, two)
+
+
+def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc.Expression:
+    """Compare nanoseconds with microseconds, of which those of distant years are no nanoseconds."""
+    floor = pc.floor_temporal(fine, unit="microsecond")
+    whole = floor.cast(pa.timestamp("us"))
+    if name in ("LT", "GTE"):
+        return _COMPARISONS[name](whole, other)
+    equal = pc.equal(whole, other) & pc.equal(floor, fine)
+    if name in ("EQ", "NEQ"):
+        return equal if name == "EQ" else ~equal
+    at_most = pc.less(whole, other) | equal
+    return at_most if name == "LTE" else ~at_most
+
+
+def _comparable(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc.Expression]:
+    """Both sides as Hive compares them; it converts none of them with a loss."""
+    if first.is_number and second.is_number:
+        return _numbers(first, second, tree)
+    if first.is_text and second.is_text:
+        if (first.is_char or second.is_char) and any(
+            isinstance(each.constant, str) and each.constant.endswith(" ") for each in (first, second)
+        ):
+            raise refused(tree, "Hive releases differ in blanks at the end")
+        return first.expression, second.expression
+    for one, other, is_swapped in ((first, second, False), (second, first, True)):
+        if (
+            isinstance(other.constant, str)
+            and (moment := _as_moment(one.type, other.constant, tree)) is not None
+        ):
+            pair = one.expression, pc.scalar(moment)
+            return (pair[1], pair[0]) if is_swapped else pair
+    if pa.types.is_timestamp(first.type) and pa.types.is_timestamp(second.type):
+        return first.expression, second.expression
+    if first.type == second.type and (pa.types.is_boolean(first.type) or pa.types.is_date32(first.type)):
+        return first.expression, second.expression
+    raise refused(tree, f"it compares {first.type} with {second.type}")
+
+
+def _numbers(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc.Expression]:
+    if not (first.is_float or second.is_float):
+        return first.expression, second.expression
+    if first.constant is None and second.constant is None:
+        raise refused(tree, "it compares floating-point numbers of two columns, in which releases differ")
+    for one, other in ((first, second), (second, first)):
+        if pa.types.is_float32(one.type) and not _is_float32(other.constant):
+            raise refused(tree, "a float is compared with a number that is no float, which Hive may round")
+    return as_double(first), as_double(second)
+
+
+def _is_float32(value: object) -> bool:
+    assert isinstance(value, int | float | Decimal)
+    with np.errstate(over="ignore"):
+        return Decimal(float(np.float32(float(value)))) == Decimal(value)
+
+
+def _as_moment(kind: pa.DataType, text: str, tree: Tree) -> date | datetime | None:
+    """The text as the date or timestamp with which it is compared."""
+    if pa.types.is_date32(kind):
+        return written_date(text, tree)
+    return written_timestamp(text, tree) if pa.types.is_timestamp(kind) else None
+
+
+def written_date(text: str, tree: Tree) -> date:
+    """The date that a text of SQL names. Raises NotTranslatedError: it is written otherwise, or is none."""
+    if not _DATE.fullmatch(text):
+        raise refused(tree, f"{text!r} is not written as 2024-05-01")
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise refused(tree, f"{text!r} is no date") from None
+
+
+def written_timestamp(text: str, tree: Tree) -> datetime:
+    """The timestamp that a text of SQL names. Raises NotTranslatedError: as :func:`written_date`."""
+    if not _TIMESTAMP.fullmatch(text):
+        raise refused(tree, f"{text!r} is not written as 2024-05-01 10:00:00")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise refused(tree, f"{text!r} is no timestamp") from None
+
+
+def check_arithmetic(tree: Tree, *values: Value) -> None:
+    """Refuse what is no number, and small types whose overflow depends on the release."""
+    for each in values:
+        if not each.is_number or pa.types.is_float32(each.type):
+            raise refused(tree)
+    if all(each.is_integer and each.type.bit_width < _INT.bit_width for each in values):
+        raise refused(tree, "it is of a type smaller than int")
+
+
+def check_divisor(tree: Tree, divisor: Value) -> None:
+    """Refuse a divisor that may be zero: Hive then gives NULL, Arrow fails."""
+    if not isinstance(divisor.constant, int | float | Decimal) or not divisor.constant:
+        raise refused(tree, "it divides by something that may be zero")
+
+
+def as_double(value: Value) -> pc.Expression:
+    """A number as the double that Hive compares and computes with. Raises NotTranslatedError: a decimal."""
+    if isinstance(value.constant, int | float | Decimal):
+        return pc.scalar(float(value.constant))
+    if pa.types.is_decimal(value.type):
+        raise NotTranslatedError("a column of decimals beside floating-point numbers: only Hive rounds it so")
+    return value.expression.cast(pa.float64(), safe=False)
+
+
+def as_decimal(value: Value) -> Value:
+    """An integer or decimal as a decimal that holds all values of its type."""
+    if pa.types.is_decimal(value.type):
+        return value
+    kind = DECIMALS_OF_INTEGERS[value.type]
+    return Value(value.expression.cast(kind), kind)

@@ -1,0 +1,319 @@
+"""What a commit publishes besides new files: base files, old events, row counts.
+
+Give buckets without a base file an empty one, in the legacy layout of Hive 2.
+
+If a bucket has no file in the base, Hive 2.3 reads its deltas once for every base file. So rows appear twice
+or more wherever Hive reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the default chooses for
+few or large files). A file of length 0 counts as missing; a file without rows does not. Bases get such gaps
+from Hive's own compaction, if no delta had a file for a bucket; plain tables get them from empty buckets. A
+base of one file is left as it is: rows of the other buckets are read once, with that file. A second file
+would double the rows of all further buckets until they have files, too.
+
+No reader sees a difference after an empty ORC file is added, so it needs no transaction. It appears in one
+step, and stays if the transaction aborts. Split update does not need it.
+
+Source: observed on Hive 2.3.10, also with its own SQL alone.
+
+Finds update and delete events that Hive 2 wrote into a table that a later Hive serves.
+
+Hive 3 and 4 take every event of a delta for an insert. So they show updated rows of such a table twice and
+deleted rows as nulls, until the Hive that wrote the old files has compacted them. A change before that would
+make the damage permanent.
+
+The check is cheap: it opens only deltas without the mark of the new format, and first reads the files' tails.
+
+Source: Hive's upgrade notes for ACID tables; observed on 3.1.3 (both versions of an updated row are read).
+
+Keeps the number of rows that the metastore records right, as Hive's own statements do.
+
+Hive 4 answers ``count(*)`` from it. A number that nobody calls accurate is counted anew from the files.
+
+Source: observed on 4.1.0: see :mod:`metastore_client.valid_ids`.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import MetastoreError
+from metastore_client.model import TableInfo
+from metastore_client.valid_ids import CountRows
+from mutation_api.errors import MutationError, TableNotMutableError
+from mutation_api.format.event import ACID_STATS, ACID_VERSION
+from mutation_api.format.layout import (
+    ACID_VERSION_FILE,
+    BUCKET_PREFIX,
+    DELTA_PREFIX,
+    AcidVersion,
+    BaseDirectory,
+    bucket_file_name,
+    is_hidden,
+    parse_bucket_file_name,
+    parse_directory_name,
+    parse_original_file_name,
+    plain_file_name,
+)
+from mutation_api.orc.format.checked_file import faults_of, open_orc
+from mutation_api.orc.format.tail import read_tail
+from mutation_api.orc.write.event_writer import OrcEventWriter
+from mutation_api.read.key_groups import count_rows
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry, Storage
+from mutation_api.storage.tree import Directories, directories_below, side_by_side
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.row_type import row_type
+from mutation_api.transaction.manifest import TableOutput, staging_directory
+from mutation_api.transaction.staging import children_of
+
+__all__ = ["complete_base", "record_row_counts", "refuse_old_events", "take_back_row_counts"]
+
+
+_DOUBLING_FILES = 2
+"""From this number of base files on, rows of the other buckets are read more than once."""
+
+_log = logging.getLogger(__name__)
+
+
+def complete_base(table: AcidTable, location: Location) -> None:
+    """Create the missing bucket files of one partition's newest base, or of its original files.
+
+    All buckets get one, since Hive's own deltas have gaps too. Two concurrent calls do no harm.
+
+    Raises:
+        OSError: the directory cannot be read or written.
+        DirectoryStateError: it holds a directory that Hive fails on.
+    """
+    storage = storage_at(location)
+    base = _newest_base(storage, location, table.version)
+    if len(base.buckets) < _DOUBLING_FILES:
+        return
+    for bucket_id in sorted(set(range(table.num_buckets)) - base.buckets):
+        name = base.file_name(bucket_id)
+        _create_empty(storage, base.location / name, base.version, table)
+        why = f"without it Hive reads the rows of bucket {bucket_id} several times"
+        _log.info("table %s: created the empty file %s/%s: %s", table.full_name, base.location, name, why)
+
+
+@dataclass(frozen=True)
+class _Base:
+    """Location of the base files, and the buckets that have one with content."""
+
+    location: Location
+    version: AcidVersion
+    buckets: frozenset[int]
+
+    def file_name(self, bucket_id: int) -> str:
+        return bucket_file_name(bucket_id) if self.version.has_row_ids else plain_file_name(bucket_id)
+
+
+def _newest_base(storage: Storage, location: Location, version: AcidVersion) -> _Base:
+    entries = [entry for entry in children_of(storage, location) if not is_hidden(entry.name)]
+    directories = [parse_directory_name(e.name, version) for e in entries if e.is_directory]
+    bases = [directory for directory in directories if isinstance(directory, BaseDirectory)]
+    if bases:
+        newest = location / max(bases, key=lambda base: base.last).name
+        files = [(parse_bucket_file_name(e.name, version), e) for e in storage.list(newest)]
+        return _Base(newest, version, _with_content(files))
+    files = [(parse_original_file_name(e.name, version).bucket_id, e) for e in entries if not e.is_directory]
+    return _Base(location, version.of_original_files, _with_content(files))
+
+
+def _with_content(files: Iterable[tuple[int | None, FileEntry]]) -> frozenset[int]:
+    return frozenset(bucket_id for bucket_id, entry in files if bucket_id is not None and entry.size)
+
+
+def _create_empty(storage: Storage, target: Location, version: AcidVersion, table: AcidTable) -> None:
+    """Create a file that appears in one step; it replaces an existing file of length 0."""
+    is_renamed = storage.publishes_by_rename
+    hidden = _staging_of(target, table) / f"{uuid.uuid4().hex}_{target.name}"
+    if is_renamed:
+        storage.create_directory(hidden.parent)
+    file = storage.create(hidden if is_renamed else target)
+    own_id = table.required_txn_id()
+    writer = OrcEventWriter(file, row_type(table.columns), version=version, own_id=own_id)
+    try:
+        writer.finish()
+        found = storage.stat(target)
+        if found is not None and not found.size:
+            storage.delete_file(target)
+        file.close()
+        if is_renamed:
+            storage.publish(file.staged, target)
+    except FileExistsError:
+        writer.discard()  # another transaction came first
+    except BaseException:
+        _discard_quietly(writer, target)
+        raise
+
+
+def _staging_of(target: Location, table: AcidTable) -> Location:
+    """A directory in the transaction's staging directory, which is removed with it."""
+    root = table.location if target.is_within(table.location) else target.parent
+    return staging_directory(root, table.required_txn_id()) / "base_files" / "0"
+
+
+def _discard_quietly(writer: OrcEventWriter, target: Location) -> None:
+    try:
+        writer.discard()
+    except OSError as error:
+        _log.warning("could not remove the hidden file for %s: %s", target, error)
+
+
+def refuse_old_events(table: AcidTable, partition_names: Iterable[str]) -> None:
+    """Refuse such events in partitions ('' for the whole of an unpartitioned table).
+
+    Raises:
+        TableNotMutableError: such events were found; names partition and file.
+        CorruptFileError: a file is not an ORC file.
+        OSError: the directory could not be read.
+    """
+    names = list(partition_names)
+    directories = directories_below(table.partition_location(name) for name in names)
+    threads = storage_at(table.location).threads
+    side_by_side(functools.partial(_refuse, table, directories), names, threads)
+
+
+def _refuse(table: AcidTable, directories: Directories, name: str) -> None:
+    location = table.partition_location(name)
+    for file in _unmarked_files(directories, location):
+        if _holds_changes(storage_at(location), file):
+            where = f" partition {name}" if name else ""
+            raise TableNotMutableError(
+                f"table {table.full_name}{where} cannot be changed: {file} holds updates or deletes in "
+                "the format of Hive 2, which this server's Hive reads as inserts. Compact it with Hive 2 "
+                "(ALTER TABLE … COMPACT 'major') before the upgrade, or rewrite its rows"
+            )
+
+
+def _unmarked_files(storage: Directories, location: Location) -> Iterator[Location]:
+    for directory in _children(storage, location):
+        if directory.is_directory and directory.name.startswith(DELTA_PREFIX):
+            files = [f for f in _children(storage, directory.location) if not f.is_directory]
+            if all(f.name != ACID_VERSION_FILE for f in files):
+                yield from (f.location for f in files if f.name.startswith(BUCKET_PREFIX) and f.size)
+
+
+def _children(storage: Directories, location: Location) -> list[FileEntry]:
+    """What lies there; nothing where another transaction was aborted, or a cleaner came by, meanwhile."""
+    try:
+        return storage.list(location)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _holds_changes(storage: Storage, file: Location) -> bool:
+    try:
+        with faults_of(file):
+            metadata = read_tail(storage, file).user_metadata
+            if ACID_VERSION in metadata or not _counts_changes(metadata.get(ACID_STATS, b"").decode()):
+                return False
+            # Hive 2.3 sometimes puts the counts of a delete delta into its insert delta: the events decide.
+            with storage.open_input(file) as stream:
+                operations = open_orc(stream).read(columns=["operation"]).column("operation")
+            return bool(pc.any(pc.not_equal(operations, 0)).as_py())
+    except FileNotFoundError:
+        return False  # removed meanwhile
+
+
+def _counts_changes(statistics: str) -> bool:
+    """Whether the counts ``inserts,updates,deletes`` include updates or deletes."""
+    _, _, changes = statistics.partition(",")
+    return any(int(n) for n in changes.split(",") if n)
+
+
+def record_row_counts(
+    metastore: MetastoreClient, output: TableOutput, created: Collection[str], described: TableInfo | None
+) -> None:
+    """Add what a transaction inserted and deleted to the recorded numbers of rows.
+
+    Args:
+        metastore: where they are recorded.
+        output: what was written; its files have no final names yet.
+        created: names of the partitions that the transaction created.
+        described: the table as it was read just before; None if that was a while ago.
+
+    Raises:
+        MetastoreError: see :class:`MetastoreClient`.
+    """
+    changes = output.row_count_changes
+
+    def new_counts(recorded: Mapping[str, int | None]) -> Mapping[str, int | None]:
+        known = {name: 0 if name in created else rows for name, rows in recorded.items()}
+        counted = _counted(output, [name for name, rows in known.items() if rows is None])
+        return {
+            name: None if rows is None else rows + changes[name] for name, rows in (known | counted).items()
+        }
+
+    _record(metastore, output, new_counts, described)
+
+
+def take_back_row_counts(metastore: MetastoreClient, output: TableOutput) -> None:
+    """Subtract again what :func:`record_row_counts` added, for a transaction that never commits.
+
+    Hive takes no number of an aborted transaction for accurate, but goes on to add to it. A failure is only
+    logged: the next transaction of ours counts such rows anew.
+    """
+    changes = output.row_count_changes
+
+    def old_counts(recorded: Mapping[str, int | None]) -> Mapping[str, int | None]:
+        return {name: None if rows is None else rows - changes[name] for name, rows in recorded.items()}
+
+    try:
+        _record(metastore, output, old_counts)
+    except (MetastoreError, MutationError) as error:
+        _log.warning("table %s: numbers of rows stay too high: %s", output.table.full_name, error)
+
+
+def _record(
+    metastore: MetastoreClient, output: TableOutput, count: CountRows, described: TableInfo | None = None
+) -> None:
+    table = output.table
+    metastore.record_row_counts(
+        table.database,
+        table.name,
+        sorted(output.partition_values) if table.partition_keys else None,
+        count,
+        write_id=output.write_id,
+        valid_write_ids=output.valid_write_ids,
+        described=described,
+    )
+
+
+def _counted(output: TableOutput, names: Sequence[str]) -> dict[str, int | None]:
+    """Rows of partitions by their files, without our own."""
+    if not names:
+        return {}
+    table = output.table
+    directories = directories_below([table.partition_location(name) for name in names])
+    count = functools.partial(_count, output, directories)
+    return dict(zip(names, side_by_side(count, names, storage_at(table.location).threads), strict=True))
+
+
+def _count(output: TableOutput, directories: Directories, name: str) -> int | None:
+    """Rows of one partition; None if its files cannot be read, which is no reason not to commit."""
+    table = output.table
+    assert output.valid_write_ids is not None, "a server with statistics has write ids"
+    try:
+        return count_rows(
+            directories,
+            table,
+            table.partition_location(name),
+            output.valid_write_ids,
+            output.valid_txns,
+        )
+    except (MutationError, OSError) as error:
+        _log.warning(
+            "table %s, partition %r: its rows cannot be counted, so queries need its files: %s",
+            table.full_name,
+            name,
+            error,
+        )
+        return None

@@ -1,0 +1,310 @@
+"""Databases and tables of a metastore as a transaction needs them.
+
+Whether a database exists. Asked only where a table was not found, to say which of the two is missing.
+
+Catalog: reads tables from the metastore and refuses unusable ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import NoSuchObjectError
+from metastore_client.model import PartitionInfo, TableInfo
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME, DEFAULT_PARTITION_SETTING
+from mutation_api.errors import ConfigurationError, TableNotMutableError
+from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.transaction.clock import FRESH_SECONDS, Clock, SystemClock
+from mutation_api.transaction.descriptors import (
+    POSITIONAL_EVOLUTION,
+    check_location,
+    check_partition_directories,
+    describe,
+    with_constraints,
+    with_partition_names,
+    with_partitions,
+)
+from mutation_api.transaction.lock import LockedTable, WriteLock
+from mutation_api.transaction.preconditions import check_mutable, marks_of_replica
+
+__all__ = [
+    "HOW_TO_FIND_DATABASES",
+    "MAX_LOCKED_SINK_PARTITIONS",
+    "Catalog",
+    "OpenTable",
+    "TableSpec",
+    "has_database",
+    "merge_specs",
+    "probed_partitions",
+    "split_full_name",
+]
+
+
+HOW_TO_FIND_DATABASES = "SHOW DATABASES in Hive lists them, CREATE DATABASE makes one"
+
+
+def has_database(metastore: MetastoreClient, database: str) -> bool:
+    """Whether the server has a database of this name. Raises MetastoreError: it could not be asked."""
+    try:
+        metastore.get_database_parameters(database)
+    except NoSuchObjectError:
+        return False
+    return True
+
+
+MAX_LOCKED_SINK_PARTITIONS = 1000
+"""If a sink has more partitions, only the table is locked. Each lock costs the server some milliseconds, for
+us and for every other client that requests a lock on the table meanwhile.
+"""
+
+MAX_PROBED_PARTITIONS = 1000
+"""If a sink has more partitions, their directories are not probed before they are written."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table with the user's options; names in lower case."""
+
+    database: str
+    name: str
+    role: TableRole
+    create_partitions: bool = False
+    insert_only: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """``database.table``."""
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True)
+class OpenTable:
+    """A table that passed the preconditions, with its partitions as far as they were read.
+
+    The names are read first and are cheap. ``partitions`` is None until the rest has been read.
+    """
+
+    spec: TableSpec
+    description: TableInfo
+    table: AcidTable
+    partition_names: tuple[str, ...] = ()
+    partitions: tuple[PartitionInfo, ...] | None = None
+
+    @property
+    def insert_only(self) -> bool:
+        """Whether rows are only inserted: the user said so, or the table has no ROW__IDs."""
+        return self.spec.insert_only or not self.table.version.has_row_ids
+
+
+class Catalog:
+    """Tables as one client sees them.
+
+    Args:
+        metastore: describes the tables.
+        time_zone: the zone of Hive's own processes, see AcidTable.
+        write_lock: how sinks are locked.
+        user: whose name ``current_user()`` gives.
+        clock: tells what was read just now.
+    """
+
+    def __init__(
+        self,
+        metastore: MetastoreClient,
+        time_zone: str | None = None,
+        write_lock: WriteLock = WriteLock.EXCLUSIVE,
+        user: str = "",
+        clock: Clock | None = None,
+    ) -> None:
+        self._metastore = metastore
+        self._time_zone = time_zone
+        self._write_lock = write_lock
+        self._user = user
+        self._clock = clock or SystemClock()
+        self._known: dict[str, tuple[float, TableInfo]] = {}
+
+    @property
+    def is_optimistic(self) -> bool:
+        """Whether writers do not wait for each other, and the first to commit wins."""
+        return self._write_lock is WriteLock.OPTIMISTIC
+
+    @property
+    def excludes_writers(self) -> bool:
+        """Whether two transactions that may change a table wait for each other."""
+        return not (self.is_optimistic and self._metastore.capabilities().has_exclusive_write_lock)
+
+    def read(self, spec: TableSpec, *, under_lock: bool = False, may_know: bool = False) -> OpenTable:
+        """Read a table without its partitions.
+
+        Args:
+            spec: which table, and what for.
+            under_lock: ask for a sink's database and constraints, too. Otherwise the database is asked only
+                if the table has a mark of a replication, since the call costs each small transaction some
+                2 %.
+            may_know: a description will do that the server gave just now; see FRESH_SECONDS.
+
+        Raises:
+            TableNotMutableError: it or its database does not exist, or it breaks a rule.
+            MetastoreError: the server could not be asked.
+        """
+        info = self._described(spec, may_know=may_know)
+        is_sink, metastore = spec.role is TableRole.SINK, self._metastore
+        database, constraints = None, ()
+        if is_sink and under_lock:
+            database, constraints = metastore.together(
+                lambda: metastore.get_database_parameters(spec.database),
+                lambda: metastore.get_constraints(spec.database, spec.name),
+            )
+        elif is_sink and marks_of_replica(info.parameters):
+            database = metastore.get_database_parameters(spec.database)
+        version = check_mutable(info, self._metastore.capabilities(), spec.role, database)
+        table = describe(
+            info,
+            version,
+            spec.role,
+            create_partitions=spec.create_partitions,
+            time_zone=self._time_zone,
+            null_partition_text=self._null_partition_text if info.partition_keys else DEFAULT_PARTITION_NAME,
+            positional_evolution=self._positional_evolution,
+            prints_shortest_numbers=self._metastore.capabilities().prints_shortest_numbers,
+        )
+        if is_sink and under_lock:
+            table = with_constraints(table, constraints, self._user)
+        return OpenTable(spec, info, table)
+
+    def forget(self) -> None:
+        """Ask the server again for every table."""
+        self._known.clear()
+
+    def _described(self, spec: TableSpec, *, may_know: bool) -> TableInfo:
+        now = self._clock.now()
+        asked_at, info = self._known.get(spec.full_name, (-math.inf, None))
+        if info is None or not may_know or now - asked_at >= FRESH_SECONDS:
+            try:
+                info = self._metastore.get_table(spec.database, spec.name)
+            except NoSuchObjectError as error:
+                raise TableNotMutableError(self._what_is_missing(spec)) from error
+            self._known[spec.full_name] = now, info
+        return info
+
+    @functools.cached_property
+    def _null_partition_text(self) -> str:
+        return self._metastore.get_config_value(DEFAULT_PARTITION_SETTING, DEFAULT_PARTITION_NAME).strip()
+
+    @functools.cached_property
+    def _positional_evolution(self) -> str:
+        return self._metastore.get_config_value(POSITIONAL_EVOLUTION, "")
+
+    def _what_is_missing(self, spec: TableSpec) -> str:
+        if has_database(self._metastore, spec.database):
+            what = "it does not exist; check the name, or create it with hive-mutate create-table"
+        else:
+            what = (
+                f"its database {spec.database} does not exist; check the name and the metastore's address; "
+                f"{HOW_TO_FIND_DATABASES}"
+            )
+        return f"table {spec.full_name} cannot be used: {what}"
+
+    def to_lock(self, spec: TableSpec) -> LockedTable:
+        """The locks that a transaction needs on a table. Raises as :meth:`read`."""
+        opened = self.read(spec, may_know=True)
+        is_partitioned = bool(opened.table.partition_keys)
+        capabilities = self._metastore.capabilities()
+        return LockedTable(
+            database=opened.table.database,
+            name=opened.table.name,
+            is_partitioned=is_partitioned,
+            is_sink=spec.role is TableRole.SINK,
+            insert_only=spec.insert_only,
+            partition_names=self._partitions_to_lock(spec) if is_partitioned else (),
+            write_lock=self._write_lock.lock_type(capabilities),
+        )
+
+    def _partitions_to_lock(self, spec: TableSpec) -> tuple[str, ...]:
+        if self._metastore.capabilities().cleaner_waits_for_transactions:
+            return ()
+        names = self._metastore.get_partition_names(spec.database, spec.name)
+        if spec.role is TableRole.SINK and len(names) > MAX_LOCKED_SINK_PARTITIONS:
+            _log.warning(
+                "sink %s has %d partitions, more than the %d that are locked individually, so Hive's cleaner "
+                "may remove files of a partition that this transaction is reading; read the table through "
+                "client.open_snapshot(), which locks all partitions",
+                spec.full_name,
+                len(names),
+                MAX_LOCKED_SINK_PARTITIONS,
+            )
+            return ()
+        return tuple(names)
+
+    def read_and_probe(self, spec: TableSpec) -> OpenTable:
+        """As :meth:`read`, and check that a sink's directory can be written."""
+        opened = self.read(spec)
+        if spec.role is TableRole.SINK:
+            check_location(opened.table)
+        return opened
+
+    def probe_partitions(self, opened: OpenTable) -> str | None:
+        """See :func:`check_partition_directories`; a source's directories are not checked."""
+        if opened.spec.role is not TableRole.SINK:
+            return None
+        names = probed_partitions(self._metastore, opened.table)
+        return check_partition_directories(opened.table, names)
+
+    def read_with_partition_names(self, spec: TableSpec, *, may_know: bool = False) -> OpenTable:
+        """As :meth:`read` under the lock, with the names of all partitions.
+
+        Raises: as :meth:`read`; TableNotMutableError: two names mean the same partition.
+        """
+        opened = self.read(spec, under_lock=True, may_know=may_know)
+        if not opened.table.partition_keys:
+            return replace(opened, partitions=())
+        names = self._metastore.get_partition_names(spec.database, spec.name)
+        return replace(opened, table=with_partition_names(opened.table, names), partition_names=tuple(names))
+
+    def with_partitions(self, opened: OpenTable) -> OpenTable:
+        """The same table with its partitions read in full; about 0.3 s per 1,000 partitions."""
+        if opened.partitions is not None:
+            return opened
+        spec, names = opened.spec, opened.partition_names
+        infos = tuple(self._metastore.get_partitions_by_names(spec.database, spec.name, names))
+        return replace(opened, table=with_partitions(opened.table, infos), partitions=infos)
+
+
+def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[str]:
+    """Names of the partitions whose directories are probed; none if the table has very many.
+
+    Raises MetastoreError.
+    """
+    names = metastore.get_partition_names(table.database, table.name) if table.partition_keys else ()
+    return () if len(names) > MAX_PROBED_PARTITIONS else names
+
+
+def split_full_name(table_name: str) -> tuple[str, str]:
+    """Database and table of ``database.table``, in lower case. Raises ConfigurationError."""
+    if not isinstance(table_name, str):
+        raise ConfigurationError(f"not the full name of a table: {table_name!r} (expected 'database.table')")
+    database, dot, name = table_name.strip().lower().partition(".")
+    if not (database and dot and name) or "." in name:
+        raise ConfigurationError(f"not the full name of a table: {table_name!r} (expected database.table)")
+    return database, name
+
+
+def merge_specs(specs: Iterable[TableSpec]) -> tuple[TableSpec, ...]:
+    """One entry per table. A table that is both source and sink becomes a sink.
+
+    Raises ConfigurationError if a sink was added twice with different options.
+    """
+    merged: dict[str, TableSpec] = {}
+    for spec in specs:
+        other = merged.setdefault(spec.full_name, spec)
+        if other.role is spec.role and other != spec:
+            raise ConfigurationError(f"table {spec.full_name} was added twice with different options")
+        if spec.role is TableRole.SINK:
+            merged[spec.full_name] = spec
+    return tuple(merged.values())

@@ -1,0 +1,153 @@
+"""Heartbeat: keeps a transaction alive, and reports when it is lost.
+
+The server's reaper aborts a transaction without a heartbeat for ``hive.txn.timeout``. After that nothing that
+the job writes can become visible, so the job must stop. A transaction counts as lost if
+
+* the server says that it is aborted, or does not know it any more;
+* no beat has succeeded for 0.8 of the timeout. A hung connection raises nothing for minutes, so a second
+  thread watches the time of the last success.
+
+Beats run in separate threads, hence on a separate connection: the driver's may be busy for minutes with a
+bulk call. A beat names the transaction only. Asked about transaction and lock, a 2.3 server says that the
+lock is missing and hides that the transaction was aborted.
+
+The server would answer a beat that is under way during the commit with "no such transaction".
+:meth:`Heartbeat.stop` therefore shares a mutex with the evaluation of answers: later answers are ignored, and
+a hung beat cannot delay the commit.
+
+Source: Hive's DbTxnManager.Heartbeater and TxnHandler, observed on 2.3.10.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+from collections.abc import Callable
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import MetastoreError
+from mutation_api.errors import ClientError, LockLostError, TransactionAbortedError
+from mutation_api.transaction.clock import FRESH_SECONDS, Clock
+
+__all__ = ["BEATS_PER_TIMEOUT", "LOST_AFTER_FRACTION", "Heartbeat"]
+
+BEATS_PER_TIMEOUT = 3
+"""Hive beats twice per timeout. Its Mutation API beats 1.33 times, so one lost beat kills the job."""
+
+LOST_AFTER_FRACTION = 0.8
+"""A transaction counts as lost after this part of the timeout without success; the reaper strikes later."""
+
+RETRY_FRACTION = 0.1
+"""Fraction of the interval to pause after a failed beat."""
+
+_log = logging.getLogger(__name__)
+
+
+class Heartbeat:
+    """The beats of one transaction, from :meth:`start` to :meth:`stop`.
+
+    Args:
+        metastore: must allow calls from several threads.
+        txn_id: the open transaction.
+        timeout_seconds: the server's ``hive.txn.timeout``, > 0.
+        clock: times the beats.
+        on_lost: called once, from one of the heartbeat's threads or from the caller of :meth:`beat`.
+        jitter: a number 0 <= n < 1; spreads the first beats of many jobs that start together.
+    """
+
+    def __init__(
+        self,
+        metastore: MetastoreClient,
+        txn_id: int,
+        timeout_seconds: float,
+        clock: Clock,
+        on_lost: Callable[[ClientError], None],
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.interval_seconds = timeout_seconds / BEATS_PER_TIMEOUT
+        self._metastore = metastore
+        self._txn_id = txn_id
+        self._timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._on_lost = on_lost
+        self._jitter = jitter
+        self._mutex = threading.Lock()
+        self._stopped = threading.Event()
+        self._last_success = clock.now()
+        self._confirmed_at = -math.inf
+        self._last_failure: MetastoreError | None = None
+        self._lost: ClientError | None = None
+
+    @property
+    def lost(self) -> ClientError | None:
+        """Why the transaction is lost; None while it is not."""
+        return self._lost
+
+    def start(self) -> None:
+        """Start beating."""
+        for work in (self._beat_on_time, self._watch):
+            name = f"mutation-heartbeat-{self._txn_id}"
+            threading.Thread(target=work, name=name, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop beating; later answers are ignored. May be called twice; never waits for a call."""
+        with self._mutex:
+            self._stopped.set()
+
+    def confirm(self) -> None:
+        """Beat now, unless a beat was answered less than FRESH_SECONDS ago."""
+        if self._clock.now() - self._confirmed_at >= FRESH_SECONDS:
+            self.beat()
+
+    def beat(self) -> bool:
+        """Beat once, now. Returns whether the server confirmed the transaction; its errors are not raised."""
+        asked_at = self._clock.now()
+        try:
+            answer = self._metastore.heartbeat_txn_range(self._txn_id, self._txn_id)
+        except MetastoreError as error:
+            _log.warning("heartbeat of transaction %d failed: %s", self._txn_id, error)
+            self._last_failure = error
+            return False
+        if self._txn_id in answer.aborted:
+            self._lose(
+                TransactionAbortedError(self._text("was aborted: it timed out, or another client aborted it"))
+            )
+        elif self._txn_id in answer.nosuch:
+            self._lose(
+                LockLostError(self._text("is not known to the metastore any more: another client ended it"))
+            )
+        else:
+            self._last_success = max(self._last_success, asked_at)
+            self._confirmed_at = max(self._confirmed_at, asked_at)
+        return self._lost is None
+
+    def _beat_on_time(self) -> None:
+        pause = self._jitter() * self.interval_seconds
+        while not self._clock.wait(self._stopped, pause):
+            pause = self.interval_seconds if self.beat() else self.interval_seconds * RETRY_FRACTION
+
+    def _watch(self) -> None:
+        while not self._stopped.is_set():
+            silence = self._clock.now() - self._last_success
+            remaining = LOST_AFTER_FRACTION * self._timeout_seconds - silence
+            if remaining <= 0:
+                self._lose(LockLostError(self._text(f"could not reach the metastore for {silence:.0f} s")))
+                return
+            self._clock.wait(self._stopped, remaining)
+
+    def _text(self, what: str) -> str:
+        failure = f"; the last attempt failed with: {self._last_failure}" if self._last_failure else ""
+        return (
+            f"transaction {self._txn_id} {what} (the server's timeout: {self._timeout_seconds:g} s{failure})"
+        )
+
+    def _lose(self, error: ClientError) -> None:
+        with self._mutex:
+            if self._stopped.is_set():
+                return
+            error.__cause__ = self._last_failure
+            self._lost = error
+            self._stopped.set()
+        self._on_lost(error)

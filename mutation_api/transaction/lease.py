@@ -1,0 +1,415 @@
+"""Lease: an open transaction that is kept alive and holds its lock. Writers and readers both work under one.
+
+The order is: list the writers of the tables, open, beat, allocate a write id for each sink and tell the
+cleaner which tables are read, lock, then read the open transactions and the tables' write ids. The last two
+are the snapshot. Write ids come before the lock, so that the server's record of the lock carries them.
+
+**Roll-over.** At commit the server checks for writers that committed after our transaction was *opened*. So a
+transaction that had to wait for its lock cannot commit after the writer it waited for, however fresh its
+snapshot is. Before any work is done, such a transaction therefore hands over to a second one, opened while
+the first holds the lock. The first stays open as the guard: it keeps other writers out until the second has
+ended. The second locks the tables shared, which is compatible with the guard's lock, and does all the work.
+What it locks is looked up again, because the writer before may have created partitions.
+
+A writer that commits between our open and our lock has the same effect: nothing waited, and still the commit
+would fail. It is found by comparing the writers listed before the open with the transactions still listed
+under the lock.
+
+**Write ids** must grow in the order in which rows become visible. If a row has a higher write id than its
+delete event, one of Hive's readers keeps the row and the other does not (observed on 3.1.3). So the second
+transaction gets new write ids. A transaction that finds a higher one in its snapshot hands over, too: an
+inserter, which waits for no lock, allocated it.
+
+If the second transaction is not granted its shared lock at once, a request for an exclusive lock is queued
+between the two and waits for the guard. Both transactions give way to it and start over behind it.
+
+Refused: to queue the second behind the first and then abort the first. Two clients that wait for each other's
+commits then pass the lock to and fro without end, since each queues between the other's two requests
+(observed on Hive 2.3.10: both gave up after five rounds).
+
+Observed on 2.3.10, 3.1.3 and 4.1.0: without the roll-over the commit fails with a write conflict, with it
+the second transaction commits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
+from metastore_client.model import DataOperationType, LockComponent, LockType, OpenTxns
+from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList, ValidWriteIdList
+from mutation_api.errors import ClientError, TransactionError
+from mutation_api.transaction.clock import Clock
+from mutation_api.transaction.commit_outcome import abort_later
+from mutation_api.transaction.heartbeat import Heartbeat
+from mutation_api.transaction.listener import client_error
+from mutation_api.transaction.lock import Lock, Marks
+from mutation_api.transaction.machine_queue import Place, queue_up
+
+__all__ = ["Lease", "LeaseSettings"]
+
+LOCK_REQUESTS = 2
+"""Number of transactions tried if the connection breaks during the lock request. Each requests once."""
+
+ROLL_OVERS = 5
+"""Number of transactions tried under one guard while others keep inserting with higher write ids."""
+
+GIVE_WAYS = 3
+"""How often a lease gives way to requests for an exclusive lock."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LeaseSettings:
+    """Settings of all leases of a client. ``txn_timeout_seconds`` is the server's ``hive.txn.timeout``."""
+
+    marks: Marks
+    txn_timeout_seconds: float
+    lock_timeout_seconds: float
+
+
+class Lease:
+    """One transaction with its heartbeat and lock, from :meth:`acquire` to :meth:`stop` or :meth:`abort`.
+
+    Args:
+        metastore: must allow calls from several threads.
+        clock: times the waits.
+        find_components: asks the metastore what to lock; called before each lock request.
+        settings: the client's.
+        on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
+        changed_tables: full names of the sinks whose rows may be updated or deleted, or depend on others.
+        queues: full names of sinks, by how many of this machine's writers work on them at once; the others
+            wait, see :func:`.machine_queue.queue_up`.
+        under_lock: called while the lock is held, at the same time as the snapshot is taken; what it leaves
+            in the last call counts. Its argument says whether ``find_components`` was called under the lock,
+            or just before it was granted at once.
+    """
+
+    def __init__(
+        self,
+        metastore: MetastoreClient,
+        clock: Clock,
+        find_components: Callable[[], tuple[LockComponent, ...]],
+        settings: LeaseSettings,
+        on_lost: Callable[[ClientError], None],
+        changed_tables: Sequence[str] = (),
+        *,
+        queues: Mapping[int, Sequence[str]] = MappingProxyType({}),
+        under_lock: Callable[[bool], None] | None = None,
+    ) -> None:
+        self.roll_overs = 0
+        self.lock_wait_seconds = 0.0
+        self._metastore = metastore
+        self._clock = clock
+        self._find_components = find_components
+        self._components: tuple[LockComponent, ...] = ()
+        self._settings = settings
+        self._on_lost = on_lost
+        self._changed_tables = tuple(sorted(changed_tables))
+        self._queues = queues
+        self._under_lock = under_lock
+        self._places: list[Place] = []
+        self._opened: list[int] = []
+        self._lock: Lock | None = None
+        self._heartbeats: list[Heartbeat] = []
+        self._open_txns = OpenTxns(0, ())
+        self._write_ids: dict[str, int] = {}
+        self._valid_write_ids: dict[str, ValidWriteIdList] = {}
+
+    @property
+    def txn_id(self) -> int:
+        """The transaction's id. It may change until :meth:`acquire` has returned."""
+        return self._opened[-1]
+
+    @property
+    def txn_ids(self) -> frozenset[int]:
+        """The transaction and its guards."""
+        return frozenset(self._opened)
+
+    @property
+    def lock_id(self) -> int | None:
+        """Id of the lock."""
+        return None if self._lock is None else self._lock.id
+
+    @property
+    def lost(self) -> ClientError | None:
+        """Why the transaction, or the guard that holds its lock, is lost; None while neither is."""
+        return next((h.lost for h in self._heartbeats if h.lost is not None), None)
+
+    @property
+    def open_txns(self) -> OpenTxns:
+        """Open and aborted transactions as listed under the lock."""
+        return self._open_txns
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The snapshot, taken under the lock. With write ids it ends at this transaction, as Hive's does."""
+        return ValidTxnList.from_open_txns(self._open_txns, self.txn_id, has_write_ids=self._has_write_ids)
+
+    @property
+    def valid_write_ids(self) -> Mapping[str, ValidWriteIdList]:
+        """The snapshot of each table by ``database.table``; empty on a server without write ids."""
+        return self._valid_write_ids
+
+    def valid_ids(self, table_name: str) -> ValidIdList:
+        """The ids in a table's files that the snapshot sees."""
+        return self._valid_write_ids[table_name] if self._has_write_ids else self.valid_txn_list
+
+    def write_id(self, table_name: str) -> int | None:
+        """The transaction's write id for a sink; None on a server without write ids."""
+        return self._write_ids.get(table_name)
+
+    def acquire(self) -> None:
+        """Open a transaction and hold its lock.
+
+        Raises:
+            LockNotAcquiredError: the lock was not granted within the bound; names its holders.
+            TransactionAbortedError, LockLostError, ConnectionFailedError, TransactionError: see failure.py.
+            Whatever is raised, nothing stays open.
+        """
+        try:
+            self._acquire()
+        except MetastoreError as error:
+            self._abandon()
+            raise client_error(error, f"could not begin transaction {self._opened[-1:]}") from error
+        except BaseException:
+            self._abandon()
+            raise
+
+    def beat(self) -> None:
+        """Ask the server whether the transaction is alive, unless it just said so.
+
+        :attr:`lost` holds the result. An unreachable server alone does not make the transaction lost.
+        """
+        for heartbeat in self._heartbeats:
+            heartbeat.confirm()
+
+    def stop(self) -> None:
+        """Stop the heartbeats: the transaction is about to end."""
+        for heartbeat in self._heartbeats:
+            heartbeat.stop()
+
+    def release(self) -> None:
+        """End the guards after the transaction has ended. A failure is logged only: the guard times out."""
+        self.stop()
+        for txn_id in self._opened[:-1]:
+            self._end_quietly(txn_id)
+        self._leave_queue()
+
+    def _leave_queue(self) -> None:
+        for place in self._places:
+            place.give_back()
+
+    def abort(self) -> None:
+        """Stop beating and abort. A transaction that is already over is accepted.
+
+        Raises MetastoreError: not aborted; if the server was out of reach, the abort is tried again later.
+        """
+        self.stop()
+        try:
+            self._abort(self.txn_id)
+        finally:
+            self.release()
+
+    def _acquire(self) -> None:
+        started = self._clock.now()
+        deadline = started + self._settings.lock_timeout_seconds
+        for at_once, names in sorted(self._queues.items()):
+            tables = sorted(names)
+            place = queue_up(self._metastore, tables, self._clock, deadline, at_once=at_once)
+            self._places.append(place)
+        give_ways = 0
+        while not self._attempt(deadline, may_give_way=give_ways < GIVE_WAYS):
+            give_ways += 1
+            self._drop_all()
+        self.lock_wait_seconds = self._clock.now() - started
+
+    def _attempt(self, deadline: float, *, may_give_way: bool) -> bool:
+        """Whether the transaction may start; otherwise it and its guard block an exclusive lock."""
+        writers: frozenset[int]
+        writers, self._components = self._metastore.together(self._writers, self._find_components)
+        waited = self._open_and_lock(deadline)
+        if waited and self._can_conflict():
+            return self._roll_over(deadline, may_give_way=may_give_way)
+        self._look(knows_tables=not waited)
+        if not self._can_conflict():
+            return True
+        if _is_overtaken(writers, self.txn_id, self._open_txns) or self._is_behind():
+            return self._roll_over(deadline, may_give_way=may_give_way)
+        return True
+
+    @property
+    def _has_write_ids(self) -> bool:
+        return self._metastore.capabilities().has_write_ids
+
+    def _look(self, *, knows_tables: bool) -> None:
+        """Take the snapshot, and read the tables."""
+        calls: list[Callable[[], None]] = [self._take_snapshot]
+        if self._under_lock is not None:
+            calls.append(functools.partial(self._under_lock, knows_tables))
+        self._metastore.together(*calls)
+
+    def _take_snapshot(self) -> None:
+        self._open_txns = self._metastore.get_open_txns()
+        if self._has_write_ids:
+            names = _table_names(self._components)
+            self._valid_write_ids = self._metastore.get_valid_write_ids(names, self.valid_txn_list)
+
+    def _is_behind(self) -> bool:
+        """Whether the snapshot sees rows of a sink under a higher write id than ours."""
+        changed = {_full_name(c) for c in self._components if c.operation is DataOperationType.UPDATE}
+        seen = {name: self._valid_write_ids[name] for name in changed & self._write_ids.keys()}
+        return any(
+            ids.range_validity(self._write_ids[name] + 1, ids.high_watermark) is not RangeValidity.NONE
+            for name, ids in seen.items()
+        )
+
+    def _can_conflict(self) -> bool:
+        return any(c.type is not LockType.SHARED_READ for c in self._components)
+
+    def _writers(self) -> frozenset[int]:
+        """Transactions that hold or await a lock on our sinks under which they may change the same rows."""
+        names = [name.partition(".") for name in self._changed_tables]
+        locks = [lock for database, _, table in names for lock in self._metastore.show_locks(database, table)]
+        return frozenset(i.txn_id for i in locks if i.txn_id and i.type is not LockType.SHARED_READ)
+
+    def _open_and_lock(self, deadline: float) -> bool:
+        """Open and lock. Returns whether it had to wait."""
+        lock = self._open_and_request(self._components)
+        if lock.is_acquired:
+            return False
+        lock.wait(deadline)
+        return True
+
+    def _open_and_request(self, components: tuple[LockComponent, ...]) -> Lock:
+        for _ in range(LOCK_REQUESTS - 1):
+            opened = len(self._opened)
+            try:
+                return self._request(components)
+            except MetastoreUnavailableError as error:
+                if len(self._opened) == opened:
+                    raise
+                _log.warning(
+                    "the connection broke while transaction %d requested its lock: %s", self.txn_id, error
+                )
+                self._drop_latest()
+        return self._request(components)
+
+    def _request(self, components: tuple[LockComponent, ...]) -> Lock:
+        marks = self._settings.marks
+        self._opened.append(self._metastore.open_txn(marks.user, marks.hostname, marks.agent_info))
+        self._heartbeats.append(
+            Heartbeat(
+                self._metastore, self.txn_id, self._settings.txn_timeout_seconds, self._clock, self._on_lost
+            )
+        )
+        self._heartbeats[-1].start()
+        if self._has_write_ids:
+            keep = functools.partial(self._keep_files, _table_names(components))
+            self._write_ids, _ = self._metastore.together(lambda: self._allocate(components), keep)
+        self._lock = Lock(self._metastore, self._clock, self.txn_id, components, marks)
+        self._lock.request()
+        return self._lock
+
+    def _keep_files(self, table_names: list[str]) -> None:
+        """Tell the cleaner what the snapshot, which is taken later, will show."""
+        if self._metastore.capabilities().has_min_history:
+            self._metastore.keep_files(self.txn_id, table_names)
+
+    def _allocate(self, components: Iterable[LockComponent]) -> dict[str, int]:
+        """A write id for each sink."""
+        sinks = {_full_name(c): c for c in components if c.operation is not DataOperationType.SELECT}
+        return {
+            name: self._metastore.allocate_write_id(self.txn_id, c.database, c.table or "")
+            for name, c in sorted(sinks.items())
+        }
+
+    def _drop_latest(self) -> None:
+        self._heartbeats.pop().stop()
+        self._end_quietly(self._opened.pop())
+
+    def _drop_all(self) -> None:
+        _log.info("transactions %s give way to a request for an exclusive lock on their tables", self._opened)
+        if self._lock is not None:
+            self._lock.give_up()
+        while self._opened:
+            self._drop_latest()
+
+    def _roll_over(self, deadline: float, *, may_give_way: bool) -> bool:
+        """Open the transaction that will do the work; the one that holds the lock becomes its guard.
+
+        Returns False if another request is queued between the two.
+        """
+        guard = self.txn_id
+        for _ in range(ROLL_OVERS):
+            self._components = self._find_components()
+            lock = self._open_and_request(_shared(self._components))
+            if not lock.is_acquired:
+                if may_give_way:
+                    return False
+                lock.wait(deadline)
+            self.roll_overs += 1
+            self._look(knows_tables=True)
+            if not self._is_behind():
+                _log.info("transaction %d works under the lock of %d", self.txn_id, guard)
+                return True
+            self._drop_latest()
+        raise TransactionError(
+            f"transaction {guard}: {ROLL_OVERS} times in a row others inserted under higher write ids, "
+            "between the allocation of its write ids and its snapshot: try again when fewer clients write to "
+            "the table"
+        )
+
+    def _abandon(self) -> None:
+        self.stop()
+        if self._lock is not None:
+            self._lock.give_up()
+        for txn_id in self._opened:
+            self._end_quietly(txn_id)
+        self._leave_queue()
+
+    def _end_quietly(self, txn_id: int) -> None:
+        try:
+            self._abort(txn_id)
+        except MetastoreError as error:
+            _log.warning("could not abort transaction %d: %s", txn_id, error)
+
+    def _abort(self, txn_id: int) -> None:
+        try:
+            self._metastore.abort_txn(txn_id)
+        except NoSuchTxnError:
+            _log.debug("transaction %d was already over", txn_id)
+        except MetastoreUnavailableError:
+            abort_later(self._metastore, txn_id, self._clock, self._settings.txn_timeout_seconds)
+            raise
+
+
+def _shared(components: Iterable[LockComponent]) -> tuple[LockComponent, ...]:
+    """The same components as SHARED_READ, which is compatible with every lock but EXCLUSIVE."""
+    return tuple(dataclasses.replace(c, type=LockType.SHARED_READ) for c in components)
+
+
+def _full_name(component: LockComponent) -> str:
+    return f"{component.database}.{component.table}"
+
+
+def _table_names(components: Iterable[LockComponent]) -> list[str]:
+    return sorted(set(map(_full_name, components)))
+
+
+def _is_overtaken(writers: frozenset[int], txn_id: int, after: OpenTxns) -> bool:
+    """Whether another transaction may have committed to our tables since ``txn_id`` was opened.
+
+    ``writers`` were listed just before that, ``after`` under the lock. A transaction that was opened later
+    and is gone may have written anything.
+    """
+    listed = {t.id for t in after.txns}
+    gone_later = after.high_watermark - txn_id - sum(i > txn_id for i in listed)
+    return bool(writers - listed) or gone_later > 0

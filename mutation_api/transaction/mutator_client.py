@@ -1,0 +1,327 @@
+"""MutatorClient: connects, checks the tables, and makes transactions and snapshots."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import overload
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import InvalidConfigurationError, MetastoreError
+from metastore_client.hive_site import current_user, parse_duration_seconds
+from mutation_api.errors import (
+    ClientError,
+    ConfigurationError,
+    ConnectionFailedError,
+    TransactionStateError,
+)
+from mutation_api.storage.hadoop_settings import log_in_as_spark
+from mutation_api.table.acid_table import AcidTable, TableRole
+from mutation_api.transaction.catalog import Catalog, TableSpec, split_full_name
+from mutation_api.transaction.clock import Clock
+from mutation_api.transaction.commit_outcome import close_after_aborts
+from mutation_api.transaction.committer import DML_EVENTS
+from mutation_api.transaction.descriptors import POSITIONAL_EVOLUTION
+from mutation_api.transaction.lease import LeaseSettings
+from mutation_api.transaction.listener import LockFailureListener, metastore_errors_as_ours
+from mutation_api.transaction.lock import Marks, WriteLock
+from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
+from mutation_api.transaction.snapshot import ClientSession, NotPickled, Snapshot
+from mutation_api.transaction.transaction import Transaction
+from mutation_api.transaction.transaction_state import TransactionState
+
+__all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient", "ask_settings"]
+
+AGENT_NAME = "hive-mutation-api"
+"""Part of the agent information of our transactions and locks."""
+
+TXN_TIMEOUT = "hive.txn.timeout"
+TXN_TIMEOUT_DEFAULT = "300s"
+INITIATOR_ON = "hive.compactor.initiator.on"
+TXN_MANAGER = "hive.txn.manager"
+DB_TXN_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
+SUPPORT_CONCURRENCY = "hive.support.concurrency"
+MAX_MARK_LENGTH = 120
+"""The server's columns hold 128 characters."""
+
+_UNSAFE_IN_MARKS = re.compile(r"[^ -~]|['\"\\]")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """The options that the builder collected; see the methods of MutatorClientBuilder."""
+
+    user: str | None
+    time_zone: str | None
+    lock_timeout_seconds: float
+    listener: LockFailureListener | None
+    write_lock: WriteLock
+    clock: Clock
+
+
+class MutatorClient(NotPickled):
+    """Transactions and snapshots over the tables of one metastore. Made by MutatorClientBuilder.
+
+    A context manager: connects on entry, closes on exit.
+
+    Args:
+        connect: makes the metastore's client; called by :meth:`connect`.
+        owns_metastore: whether :meth:`close` closes that client.
+        specs: the tables, one entry each.
+        options: everything else.
+    """
+
+    WHAT = "a client"
+
+    def __init__(
+        self,
+        connect: Callable[[], MetastoreClient],
+        *,
+        owns_metastore: bool,
+        specs: tuple[TableSpec, ...],
+        options: ClientOptions,
+    ) -> None:
+        self._connect = connect
+        self._owns_metastore = owns_metastore
+        self._specs = specs
+        self._options = options
+        self._session: ClientSession | None = None
+        self._tables: tuple[AcidTable, ...] = ()
+        self._warnings: tuple[str, ...] = ()
+        self._transactions: list[Transaction] = []
+        self._snapshots: list[Snapshot] = []
+
+    @property
+    def tables(self) -> tuple[AcidTable, ...]:
+        """The tables as they were at :meth:`connect`: bound to no transaction, partitions not read."""
+        return self._tables
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What :meth:`connect` found that works but may surprise. The warnings are logged, too."""
+        return self._warnings
+
+    @property
+    def metastore(self) -> MetastoreClient:
+        """The metastore's client. Raises TransactionStateError unless connected."""
+        return self._connected().metastore
+
+    def connect(self) -> MutatorClient:
+        """Connect and check every table; returns self. Does nothing if the client is connected.
+
+        Raises:
+            ConnectionFailedError: no metastore could be reached.
+            ConfigurationError: the metastore's address is invalid, or Spark's keytab is of no use here.
+            TableNotMutableError: a table breaks a rule; the message names both.
+        """
+        if self._session is None:
+            log_in_as_spark()
+            try:
+                metastore = self._connect()
+            except InvalidConfigurationError as error:
+                raise ConfigurationError(str(error)) from error
+            except MetastoreError as error:
+                raise ConnectionFailedError(f"could not connect to the metastore: {error}") from error
+            try:
+                self._look_around(metastore)
+            except BaseException:
+                self._close_metastore(metastore)
+                raise
+        return self
+
+    def new_transaction(self) -> Transaction:
+        """A transaction over all tables of the client. It has not begun yet.
+
+        Raises TransactionStateError (not connected), ConfigurationError (no tables).
+        """
+        session = self._connected()
+        if not session.specs:
+            raise ConfigurationError(
+                "the client has no tables: name them with add_sink_table() and add_source_table()"
+            )
+        self._transactions = [t for t in self._transactions if t.state in _UNFINISHED]
+        self._transactions.append(Transaction(session))
+        return self._transactions[-1]
+
+    @overload
+    def open_snapshot(self, *full_names: str) -> Snapshot: ...
+
+    @overload
+    def open_snapshot(self, *full_names: str, as_of: AsOf) -> PastSnapshot: ...
+
+    def open_snapshot(self, *full_names: str, as_of: AsOf | None = None) -> Snapshot | PastSnapshot:
+        """A consistent view of tables (``database.table``), which need not be among the client's.
+
+        The view is protected until it, or the client, is closed.
+
+        Args:
+            full_names: the tables.
+            as_of: read them as they were: at a write id (of one table; on Hive 2 a transaction id), at a
+                moment with a time zone, or at one of these by table. See
+                :class:`~mutation_api.transaction.past_snapshot.PastSnapshot` for what that means and its
+                limits.
+
+        Raises:
+            TableNotMutableError: a table does not exist or has no ROW__IDs.
+            DirectoryStateError: a compaction took the past; the message names its directory and the lowest id
+                or earliest moment that can still be read.
+            ConfigurationError: no table, or see PastSnapshot.
+            LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
+        """
+        session = self._connected()
+        if not full_names:
+            raise ConfigurationError("a snapshot needs the name of at least one table")
+        names = [split_full_name(name) for name in full_names]
+        specs = tuple(TableSpec(d, t, TableRole.SOURCE) for d, t in dict.fromkeys(names))
+        snapshot = Snapshot(session, specs).open()
+        self._snapshots = [*(s for s in self._snapshots if s.is_open), snapshot]
+        if as_of is None:
+            return snapshot
+        try:
+            past = PastSnapshot(snapshot, as_of)
+            past.check_history()
+        except BaseException:
+            snapshot.close()
+            raise
+        return past
+
+    def close(self) -> None:
+        """Abort open transactions, release snapshots and disconnect. May be called twice."""
+        session, self._session = self._session, None
+        if session is None:
+            return
+        for snapshot in self._snapshots:
+            snapshot.close()
+        for transaction in self._transactions:
+            _abort_quietly(transaction)
+        self._snapshots, self._transactions = [], []
+        self._close_metastore(session.metastore)
+
+    def __enter__(self) -> MutatorClient:
+        """Connect."""
+        return self.connect()
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _connected(self) -> ClientSession:
+        if self._session is None:
+            raise TransactionStateError(
+                "the client is not connected; call connect(), or use it in a with statement"
+            )
+        return self._session
+
+    def _look_around(self, metastore: MetastoreClient) -> None:
+        catalog = Catalog(
+            metastore,
+            self._options.time_zone,
+            self._options.write_lock,
+            self._options.user or current_user(),
+            self._options.clock,
+        )
+        with metastore_errors_as_ours("could not connect"):
+            opened = [catalog.read_and_probe(spec) for spec in self._specs]
+            settings = self._settings(metastore)
+            unwritable = [catalog.probe_partitions(each) for each in opened]
+            self._warnings = (*self._find_warnings(metastore), *filter(None, unwritable))
+        self._tables = tuple(o.table for o in opened)
+        self._session = ClientSession(
+            metastore, self._options.clock, settings, catalog, self._specs, self._options.listener
+        )
+        for warning in dict.fromkeys(self._warnings):
+            if warning not in _told:
+                _told.add(warning)
+                _log.warning("%s", warning)
+
+    def _settings(self, metastore: MetastoreClient) -> LeaseSettings:
+        text = metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)
+        return LeaseSettings(
+            marks=Marks(
+                user=_mark(self._options.user or current_user()),
+                hostname=_mark(socket.gethostname()),
+                agent_info=_mark(f"{AGENT_NAME} pid {os.getpid()}"),
+            ),
+            txn_timeout_seconds=parse_duration_seconds(text),
+            lock_timeout_seconds=self._options.lock_timeout_seconds,
+        )
+
+    def _find_warnings(self, metastore: MetastoreClient) -> list[str]:
+        found = _server_warnings(metastore)
+        has_sinks = any(s.role is TableRole.SINK for s in self._specs)
+        if has_sinks and self._options.listener is None:
+            found.append(
+                "only the next step, or commit(), tells that a transaction is lost; to be called at once, "
+                "set the builder's lock_failure_listener(…) or on_lost(…)"
+            )
+        return found
+
+    def _close_metastore(self, metastore: MetastoreClient) -> None:
+        if self._owns_metastore:
+            close_after_aborts(metastore)
+
+
+_told: set[str] = set()
+"""Warnings that this process has logged: a query that makes a client for each batch does not repeat them."""
+
+_UNFINISHED = (TransactionState.INACTIVE, TransactionState.OPEN, TransactionState.COMMITTING)
+
+
+def ask_settings(metastore: MetastoreClient) -> None:
+    """Ask for the server's settings that transactions need; the client keeps the answers.
+
+    Raises ConnectionFailedError: it could not be asked.
+    """
+    with metastore_errors_as_ours("could not connect"):
+        metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)
+        metastore.get_config_value(POSITIONAL_EVOLUTION, "")
+        metastore.get_config_value(DML_EVENTS, "false")
+        _server_warnings(metastore)
+
+
+def _server_warnings(metastore: MetastoreClient) -> list[str]:
+    """Warnings about the server's settings. A setting that it does not report causes no warning."""
+    found = []
+    if metastore.get_config_value(INITIATOR_ON, "true").strip().lower() != "true":
+        found.append(
+            f"{INITIATOR_ON}=false at the metastore: nothing is compacted unless another metastore has it "
+            "on; set it to true on exactly one"
+        )
+    manager = metastore.get_config_value(TXN_MANAGER, DB_TXN_MANAGER).strip()
+    if manager != DB_TXN_MANAGER:
+        found.append(
+            f"the metastore's {TXN_MANAGER} is {manager}: to see the tables, Hive sessions need "
+            f"{DB_TXN_MANAGER}"
+        )
+    if metastore.get_config_value(SUPPORT_CONCURRENCY, "true").strip().lower() != "true":
+        found.append(
+            f"the metastore's {SUPPORT_CONCURRENCY} is not true: a Hive session with this setting takes no "
+            "locks and cannot write the tables"
+        )
+    return found
+
+
+def _mark(text: str) -> str:
+    """The text as the server can store it: it builds SQL from these texts, and its columns are short."""
+    return _UNSAFE_IN_MARKS.sub("_", text)[:MAX_MARK_LENGTH]
+
+
+def _abort_quietly(transaction: Transaction) -> None:
+    if transaction.state is not TransactionState.OPEN or transaction.is_of_another_process:
+        return
+    try:
+        transaction.abort(because="its client was closed")
+    except ClientError as error:
+        _log.warning("could not abort a transaction: %s", error)

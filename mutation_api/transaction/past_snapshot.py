@@ -1,0 +1,378 @@
+"""Snapshots of the past, and the write ids of a point in time.
+
+ids_at: which ids a table had at a moment, as far as its files tell. Pure.
+
+No call of the metastore says when a transaction committed. What is known is when files were written: those
+of one id shortly before its commit, those of a compaction after the commits of all ids in it. So an id counts
+as there at a moment if its files had been written. A transaction that wrote before the moment and committed
+after it counts too early, by the time it took to commit. Clocks are the storage's.
+
+PastSnapshot: tables as they were, as far as their files still allow.
+
+Hive does not keep history on purpose: a major compaction rewrites rows, and the cleaner removes the files
+that it read. So a past state can be read only while the deltas in which it was written exist. A minor
+compaction keeps every event with its id, so the past survives it (but not in insert-only tables, whose rows
+have no ids).
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+
+from metastore_client.model import PartitionInfo
+from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
+from mutation_api.errors import ConfigurationError, DirectoryStateError
+from mutation_api.format.directory_state import COMPACTED
+from mutation_api.format.layout import (
+    BASE_MARKER,
+    AcidVersion,
+    BaseDirectory,
+    DeltaDirectory,
+    is_hidden,
+    parse_directory_name,
+)
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry, Storage
+from mutation_api.storage.tree import side_by_side
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.snapshot import Snapshot
+
+__all__ = ["AsOf", "PastSnapshot", "TimedDirectory", "UnknownTime", "check_as_of", "ids_at"]
+
+
+@dataclass(frozen=True)
+class TimedDirectory:
+    """A base or delta, and when the youngest of its files was written, in seconds since 1970.
+
+    ``is_compacted_base``: a compaction made the base; otherwise an overwrite.
+    """
+
+    directory: BaseDirectory | DeltaDirectory
+    written: float
+    is_compacted_base: bool = False
+
+    def tells_time_of_id(self, version: AcidVersion) -> bool:
+        """Whether its files were written by the transaction of one id, and by no compaction."""
+        directory = self.directory
+        if isinstance(directory, BaseDirectory):
+            return not self.is_compacted_base
+        if directory.first != directory.last or directory.compaction_txn:
+            return False
+        # Before Hive 4 a compaction of several statements of one id is named like this, too.
+        return directory.statement_id is not None or version.is_hive_4
+
+    @property
+    def first(self) -> int:
+        """The lowest id that it may hold."""
+        return self.directory.first if isinstance(self.directory, DeltaDirectory) else 1
+
+
+class UnknownTime(Exception):
+    """A directory holds ids whose times it does not tell; its files were written after the moment."""
+
+    def __init__(self, directory: TimedDirectory) -> None:
+        super().__init__(directory.directory.name)
+        self.directory = directory
+
+
+def ids_at(
+    moment: float, directories: Iterable[TimedDirectory], valid: ValidIdList, version: AcidVersion
+) -> ValidIdList:
+    """The ids of a table that were there at a moment: those of the list, but for those written later.
+
+    Args:
+        moment: seconds since 1970.
+        directories: all bases and deltas of all partitions that the list's snapshot may read.
+        valid: the ids that are there now.
+        version: the layout of the table.
+
+    Raises:
+        UnknownTime: which ids they are is not known any more. Of several directories it has the youngest.
+    """
+    late: set[int] = set()
+    known: set[int] = set()
+    vague: list[TimedDirectory] = []
+    for each in directories:
+        if each.tells_time_of_id(version):
+            known.add(each.directory.last)
+            if each.written > moment:
+                late.add(each.directory.last)
+        elif each.written > moment:
+            vague.append(each)
+    unknown = [each for each in vague if _holds_unknown(each, known, valid)]
+    if unknown:
+        raise UnknownTime(max(unknown, key=lambda each: each.written))
+    return valid.without(late)
+
+
+def _holds_unknown(each: TimedDirectory, known: set[int], valid: ValidIdList) -> bool:
+    """Whether a directory may hold a committed id that no other directory tells the time of."""
+    last = min(each.directory.last, valid.high_watermark)
+    invalid = sum(1 for id in valid.exceptions if each.first <= id <= last)
+    told = sum(1 for id in known if each.first <= id <= last and valid.is_valid(id))
+    return last - each.first + 1 - invalid - told > 0
+
+
+AsOf = int | datetime.datetime | Mapping[str, int | datetime.datetime]
+"""A point in the past: a write id of the one table (on Hive 2 a transaction id), a moment with a time zone
+for all tables, or one of them for each table by name."""
+
+
+class PastSnapshot:
+    """What an open snapshot sees of its tables, without rows written after a point in the past.
+
+    A transaction counts by its id, however late it committed; or, for a moment, by when its files were
+    written (see :mod:`.past_snapshot`). Partitions and columns are the current ones: a partition dropped
+    since is missing, and so is what TRUNCATE removed.
+
+    Made by ``client.open_snapshot(…, as_of=…)``. A context manager that closes the snapshot.
+
+    Args:
+        snapshot: an open snapshot.
+        as_of: the point; tables that a mapping does not name are read as they are.
+
+    Raises:
+        ConfigurationError: an id is above every id that the snapshot sees or below 0, a moment has no time
+            zone, an id is given for several tables, or a mapping names a table not in the snapshot.
+        DirectoryStateError: the files do not tell any more which ids were there at a moment. The message
+            names the directory and the earliest moment that can be read.
+        OSError: a directory cannot be listed.
+    """
+
+    def __init__(self, snapshot: Snapshot, as_of: AsOf) -> None:
+        self._snapshot = snapshot
+        points = check_as_of(as_of, snapshot.table_names)
+        self._ids = {name: self._ids_of(name, point) for name, point in points.items()}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the snapshot is open."""
+        return self._snapshot.is_open
+
+    @property
+    def txn_id(self) -> int:
+        """The reading transaction."""
+        return self._snapshot.txn_id
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The current transactions, which decide which compactions have committed."""
+        return self._snapshot.valid_txn_list
+
+    def valid_ids(self, table_name: str) -> ValidIdList:
+        """The ids in the table's files that it sees."""
+        now = self._snapshot.valid_ids(table_name)
+        return self._ids.get(self.table(table_name).full_name, now)
+
+    def table(self, table_name: str) -> AcidTable:
+        """The descriptor of a table."""
+        return self._snapshot.table(table_name)
+
+    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
+        """The partitions of a table as they are now."""
+        return self._snapshot.partitions(table_name)
+
+    def check(self) -> None:
+        """Raise if the lock is lost."""
+        self._snapshot.check()
+
+    def close(self) -> None:
+        """Close the snapshot."""
+        self._snapshot.close()
+
+    def __enter__(self) -> PastSnapshot:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def check_history(self) -> None:
+        """Refuse a past that may have lost rows.
+
+        A compaction that ends later does no harm: under the snapshot's lock its input is not removed.
+
+        Raises:
+            DirectoryStateError: a base holds ids of the past together with later ones, so the directories
+                that it was made from may be gone. The message names it, and the lowest id that can be read.
+        """
+        for name, past in self._ids.items():
+            table, now = self.table(name), self._snapshot.valid_ids(name)
+            first_missing = _first_missing(past, now)
+            if first_missing is None:
+                continue
+            found = [
+                (partition, each.directory)
+                for partition, listed in self._listed(table).items()
+                for each in listed
+            ]
+            spanning = [each for each in found if _spans(each[1], past, first_missing, table.version)]
+            if spanning:
+                oldest = max(directory.last for _, directory in spanning)
+                raise DirectoryStateError(_refusal(table, spanning[0], first_missing, oldest))
+
+    def _ids_of(self, name: str, point: int | datetime.datetime) -> ValidIdList:
+        now = self._snapshot.valid_ids(name)
+        if isinstance(point, int):
+            if not 0 <= point <= now.high_watermark:
+                raise ConfigurationError(
+                    f"table {name} cannot be read as it was at id {point}; its ids go from 0 to "
+                    f"{now.high_watermark}"
+                )
+            return now.up_to(point)
+        table = self.table(name)
+        directories = [each for listed in self._listed(table).values() for each in listed]
+        try:
+            return ids_at(point.timestamp(), directories, now, table.version)
+        except UnknownTime as error:
+            youngest = error.directory
+            since = datetime.datetime.fromtimestamp(youngest.written, datetime.UTC)
+            raise DirectoryStateError(
+                f"table {name} cannot be read as it was at {point.isoformat()}: "
+                f"{youngest.directory.name} was compacted after that, and when the ids in it were committed "
+                f"is not known any more. Choose {since.isoformat(timespec='seconds')} or later, or an id "
+                "(hive-mutate history lists them)"
+            ) from error
+
+    def _listed(self, table: AcidTable) -> dict[str, list[TimedDirectory]]:
+        """Bases and deltas that the snapshot may read, by partition."""
+        names = [p.name for p in self.partitions(table.full_name)] if table.partition_keys else [""]
+        now, txns = self._snapshot.valid_ids(table.full_name), self.valid_txn_list
+
+        def listed(name: str) -> list[TimedDirectory]:
+            return _Listing(table.partition_location(name), table.version, now, txns).directories()
+
+        found = side_by_side(listed, names, storage_at(table.location).threads)
+        return dict(zip(names, found, strict=True))
+
+
+def check_as_of(as_of: AsOf, table_names: Sequence[str]) -> dict[str, int | datetime.datetime]:
+    """The point of each table, by full name. Raises ConfigurationError, see :class:`PastSnapshot`."""
+    if isinstance(as_of, Mapping):
+        points = {name.strip().lower(): point for name, point in as_of.items()}
+        unknown = sorted(points.keys() - set(table_names))
+        if unknown:
+            raise ConfigurationError(f"as_of names {', '.join(unknown)}, which the snapshot does not hold")
+    elif isinstance(as_of, int) and len(table_names) > 1:
+        raise ConfigurationError(
+            f"as_of={as_of}: ids are those of one table, but the snapshot holds {', '.join(table_names)}: "
+            "give an id for each table by name, or a moment"
+        )
+    else:
+        points = dict.fromkeys(table_names, as_of)
+    for name, point in points.items():
+        if not isinstance(point, int | datetime.datetime):
+            raise ConfigurationError(
+                f"as_of={point!r} for {name}: expected an id, or a datetime with a time zone, such as "
+                'datetime.fromisoformat("2026-03-01T12:00:00+00:00")'
+            )
+        if isinstance(point, datetime.datetime) and point.tzinfo is None:
+            raise ConfigurationError(f"as_of={point.isoformat()} for {name}: the moment has no time zone")
+    return points
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Lists one partition."""
+
+    location: Location
+    version: AcidVersion
+    valid: ValidIdList
+    txns: ValidTxnList
+
+    def directories(self) -> list[TimedDirectory]:
+        """Its bases and deltas that a snapshot may read."""
+        storage = storage_at(self.location)
+        try:
+            entries = storage.list(self.location)
+        except FileNotFoundError:
+            return []
+        found = []
+        for entry in entries:
+            if not entry.is_directory or is_hidden(entry.name):
+                continue
+            directory = parse_directory_name(entry.name, self.version)
+            if directory is not None and (not directory.compaction_txn or self._has_committed(directory)):
+                timed = self._timed(storage, entry, directory)
+                if not isinstance(directory, BaseDirectory) or self._is_readable(timed):
+                    found.append(timed)
+        return found
+
+    def _has_committed(self, directory: BaseDirectory | DeltaDirectory) -> bool:
+        return self.txns.is_valid(directory.compaction_txn)
+
+    def _is_readable(self, base: TimedDirectory) -> bool:
+        last = base.directory.last
+        return base.is_compacted_base or self.valid.is_valid(last)
+
+    def _timed(
+        self, storage: Storage, entry: FileEntry, directory: BaseDirectory | DeltaDirectory
+    ) -> TimedDirectory:
+        try:
+            files = storage.list(entry.location)
+        except FileNotFoundError:
+            files = []
+        times = [file.modified for file in files if file.modified is not None and not is_hidden(file.name)]
+        is_compacted = isinstance(directory, BaseDirectory) and (
+            not self.version.marks_bases or bool(directory.compaction_txn) or _is_marked(storage, files)
+        )
+        return TimedDirectory(directory, max(times, default=entry.modified or 0.0), is_compacted)
+
+
+def _is_marked(storage: Storage, files: Sequence[FileEntry]) -> bool:
+    """Whether a marker says that a compaction made the base; one that cannot be read counts, too."""
+    for file in files:
+        if file.name == BASE_MARKER:
+            with storage.open_input(file.location) as stream:
+                text = stream.read()
+            try:
+                return str(json.loads(text)["dataFormat"]) == COMPACTED
+            except (ValueError, KeyError, TypeError):
+                return True
+    return False
+
+
+def _first_missing(past: ValidIdList, now: ValidIdList) -> int | None:
+    """The lowest id that is visible now and not in the past; None if there is none."""
+    missing = [id for id in past.exceptions if now.is_valid(id)]
+    above = range(past.high_watermark + 1, now.high_watermark + 1)
+    missing.extend(next(([id] for id in above if now.is_valid(id)), []))
+    return min(missing, default=None)
+
+
+def _spans(
+    directory: BaseDirectory | DeltaDirectory, past: ValidIdList, first_missing: int, version: AcidVersion
+) -> bool:
+    """Whether a directory holds rows of the past and later ones, and does not tell them apart."""
+    if isinstance(directory, BaseDirectory):
+        return directory.last >= first_missing
+    if version.has_row_ids or directory.first == directory.last:
+        return False
+    return past.range_validity(directory.first, directory.last) is RangeValidity.SOME
+
+
+def _refusal(
+    table: AcidTable,
+    spanning: tuple[str, BaseDirectory | DeltaDirectory],
+    first_missing: int,
+    oldest: int,
+) -> str:
+    name, directory = spanning
+    where = f" partition {name}" if name else ""
+    return (
+        f"table {table.full_name}{where} cannot be read as it was before id {first_missing}: "
+        f"{directory.name} holds rows from before and after it (after a compaction or an overwrite), so the "
+        f"history is not complete any more. The lowest id that can still be read is {oldest}; or compare "
+        "with a saved snapshot"
+    )

@@ -1,0 +1,249 @@
+"""Snapshots of tables, and the session that a client shares with them.
+
+ClientSession: what the transactions and snapshots of one connected client share; who hears of a loss.
+
+What only the process that made it can use: connections, clients, snapshots and transactions.
+
+Snapshot: a consistent view of some tables, protected while it is read.
+
+It is a read-only transaction. Its read lock keeps Hive's cleaner from removing the snapshot's files, and its
+heartbeat keeps the lock alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar, NoReturn
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import MetastoreError
+from metastore_client.model import LockComponent, PartitionInfo
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
+from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.catalog import Catalog, OpenTable, TableSpec
+from mutation_api.transaction.clock import Clock
+from mutation_api.transaction.lease import Lease, LeaseSettings
+from mutation_api.transaction.listener import LockFailureListener, metastore_errors_as_ours
+from mutation_api.transaction.lock import lock_components
+from mutation_api.transaction.machine_queue import in_turn
+
+__all__ = ["ClientSession", "NotPickled", "OfOneProcess", "Snapshot", "call_quietly"]
+
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ClientSession:
+    """A metastore, the settings for its use, and the tables of every transaction of the client."""
+
+    metastore: MetastoreClient
+    clock: Clock
+    settings: LeaseSettings
+    catalog: Catalog
+    specs: tuple[TableSpec, ...]
+    listener: LockFailureListener | None
+
+    def in_turn(self, tables: Sequence[str]) -> AbstractContextManager[None]:
+        """The block in which tables are described or changed; see :func:`.machine_queue.in_turn`."""
+        return in_turn(self.metastore, tables, self.clock)
+
+    def tell_listener(
+        self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception
+    ) -> None:
+        """Report a loss to the user's listener. Its exceptions are logged."""
+        if self.listener is None:
+            return
+        try:
+            self.listener.lock_failed(lock_id, txn_id, tables, error)
+        except Exception:
+            _log.exception("the LockFailureListener failed on the loss of transaction %d", txn_id)
+
+
+def call_quietly(callback: Callable[[ClientError], None], error: ClientError) -> None:
+    """Tell a callback of a loss; its exceptions are logged."""
+    try:
+        callback(error)
+    except Exception:
+        _log.exception("a callback failed on the loss of a transaction")
+
+
+_WAY_ON = (
+    "send rows to the process that began it, or let workers write with the descriptor of a table "
+    "(MutatorCoordinator with Transaction.table(name)) and add their manifests there"
+)
+
+
+class NotPickled:
+    """Base class of what holds connections: it cannot be sent to another process, nor copied."""
+
+    WHAT: ClassVar[str]
+    """Its name in messages, with an article."""
+    WAY_ON: ClassVar[str] = (
+        "connect in each process by the metastore's address, or read here and send Arrow tables"
+    )
+    """What to do instead."""
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled. Raises TransactionStateError."""
+        raise TransactionStateError(f"{self.WHAT} cannot be pickled for another process: {self.WAY_ON}")
+
+    def __reduce_ex__(self, _protocol: Any) -> NoReturn:
+        """Refuse to be pickled. Raises TransactionStateError."""
+        self.__reduce__()
+
+
+class OfOneProcess(NotPickled):
+    """Base class of what has a heartbeat and changes that no other process has.
+
+    A process that was forked holds a copy. What it adds there is lost, and what it ends would end the
+    transaction of the first process.
+    """
+
+    WHAT = "a transaction"
+    WAY_ON = _WAY_ON
+
+    def __init__(self) -> None:
+        self._process_id = os.getpid()
+
+    @property
+    def is_of_another_process(self) -> bool:
+        """Whether this is a copy in a process that was forked."""
+        return os.getpid() != self._process_id
+
+    def check_process(self) -> None:
+        """Raise TransactionStateError in another process."""
+        if self.is_of_another_process:
+            raise TransactionStateError(
+                f"this transaction belongs to process {self._process_id}; process {os.getpid()}, which was "
+                f"forked, cannot use it: {_WAY_ON}"
+            )
+
+
+class Snapshot(NotPickled):
+    """The tables as they are when it is opened, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
+
+    WHAT = "a snapshot"
+
+    def __init__(self, session: ClientSession, specs: tuple[TableSpec, ...]) -> None:
+        self._session = session
+        self._specs = specs
+        self._tables: dict[str, OpenTable] = {}
+        self._lease: Lease | None = None
+
+    def open(self) -> Snapshot:
+        """Lock the tables for reading and read their descriptions; called once.
+
+        Raises TableNotMutableError (a table that has no ROW__IDs), LockNotAcquiredError,
+        ConnectionFailedError.
+        """
+        session = self._session
+        lease = Lease(session.metastore, session.clock, self._to_lock, session.settings, self._lose)
+        lease.acquire()
+        self._lease = lease
+        try:
+            with metastore_errors_as_ours("could not read the tables of a snapshot"):
+                named = [session.catalog.read_with_partition_names(s) for s in self._specs]
+                opened = [session.catalog.with_partitions(table) for table in named]
+        except BaseException:
+            self.close()
+            raise
+        self._tables = {o.table.full_name: o for o in opened}
+        return self
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds its lock, or held it when it was lost."""
+        return self._lease is not None
+
+    @property
+    def valid_txn_list(self) -> ValidTxnList:
+        """The transactions that the snapshot sees."""
+        return self._open_lease().valid_txn_list
+
+    @property
+    def txn_id(self) -> int:
+        """The reading transaction."""
+        return self._open_lease().txn_id
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """Full names of its tables."""
+        self._open_lease()
+        return tuple(self._tables)
+
+    def table(self, table_name: str) -> AcidTable:
+        """The descriptor of a table. It is bound to no transaction, so the table can only be read."""
+        return self._opened(table_name).table
+
+    def valid_ids(self, table_name: str) -> ValidIdList:
+        """The ids in the table's files that it sees: write ids, or transaction ids in v1."""
+        return self._open_lease().valid_ids(self._opened(table_name).table.full_name)
+
+    def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
+        """The partitions of a table; empty if it has no partition keys."""
+        return self._opened(table_name).partitions or ()
+
+    def check(self) -> None:
+        """Raise LockLostError or TransactionAbortedError if the lock is lost; Hive may then remove files."""
+        lost = self._open_lease().lost
+        if lost is not None:
+            raise type(lost)(str(lost)) from lost
+
+    def close(self) -> None:
+        """Release the lock. May be called twice. A failure is logged only, since the lock times out."""
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return
+        lease.stop()
+        try:
+            self._session.metastore.commit_txn(lease.txn_id)
+        except MetastoreError as error:
+            _log.warning("could not end the reading transaction %d: %s", lease.txn_id, error)
+
+    def __enter__(self) -> Snapshot:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+    def _to_lock(self) -> tuple[LockComponent, ...]:
+        catalog = self._session.catalog
+        with metastore_errors_as_ours("could not read the tables of a snapshot"):
+            return lock_components([catalog.to_lock(s) for s in self._specs])
+
+    def _opened(self, table_name: str) -> OpenTable:
+        self._open_lease()
+        opened = self._tables.get(table_name.strip().lower())
+        if opened is None:
+            raise ConfigurationError(
+                f"table {table_name} is not in this snapshot; it holds {', '.join(self._tables)}"
+            )
+        return opened
+
+    def _open_lease(self) -> Lease:
+        if self._lease is None:
+            raise TransactionStateError(
+                "the snapshot is closed; take another one from client.open_snapshot()"
+            )
+        return self._lease
+
+    def _lose(self, error: ClientError) -> None:
+        lease = self._lease
+        if lease is not None:
+            _log.error("a snapshot of %s is lost: %s", ", ".join(s.full_name for s in self._specs), error)
+            tables = [s.full_name for s in self._specs]
+            self._session.tell_listener(lease.lock_id, lease.txn_id, tables, error)

@@ -1,0 +1,207 @@
+"""Staged output: finds it in staging directories and among unfinished uploads, and removes it.
+
+Every file a task writes lies hidden in ``_mutation_<txn>/<writer>/<attempt>/`` under the table (or under a
+partition that lies elsewhere) until the driver publishes it. Where the storage cannot rename, it is an
+unfinished upload to its final location, and the attempt's directory holds only a mark (see
+``attempt_mark``). A driver that died leaves both behind; the next transaction on the table removes them, once
+the dead one's transaction is over, or ``hive-mutate sweep`` does.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from metastore_client.model import OpenTxns, TxnState
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry, Staged, Storage
+from mutation_api.storage.tree import side_by_side
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.manifest import (
+    STAGING_PREFIX,
+    delta_names,
+    parse_attempt_mark,
+    staging_directory,
+)
+from mutation_api.transaction.manifest_checks import StagedFile, StagedOutput
+
+__all__ = [
+    "PROBE_PREFIX",
+    "Abandoned",
+    "children_of",
+    "find_abandoned",
+    "list_staged",
+    "remove_abandoned",
+    "remove_staging",
+]
+
+PROBE_PREFIX = f"{STAGING_PREFIX}probe_"
+"""Prefix of short-lived empty files that probe whether a table's directory can be written."""
+
+_STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + r"(\d+)")
+
+_Found = TypeVar("_Found")
+
+_log = logging.getLogger(__name__)
+
+
+def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
+    """Files and uploads staged for the table by the transaction that it is bound to. Raises OSError."""
+
+    def below(root: Location) -> StagedOutput:
+        storage = storage_at(root)
+        files = _files_of(storage, staging_directory(root, txn_id))
+        return StagedOutput(
+            tuple(files), tuple(_uploads_of(storage, root, table, {table.required_write_id()}))
+        )
+
+    found = _in_each_root(below, table)
+    return StagedOutput(
+        tuple(file for each in found for file in each.files),
+        tuple(upload for each in found for upload in each.uploads),
+    )
+
+
+def remove_staging(table: AcidTable, txn_id: int) -> None:
+    """Remove what the table's transaction staged.
+
+    A failure is only logged: the rest is hidden, and removed later.
+    """
+    ids = {table.required_write_id()}
+    _in_each_root(lambda root: _remove(root, staging_directory(root, txn_id), table, ids), table)
+
+
+@dataclass(frozen=True)
+class Abandoned:
+    """Staged output of a transaction that is over; ``txn_id`` None: a probe for writing."""
+
+    txn_id: int | None
+    location: Location
+
+
+def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
+    """Find the staged output of transactions that are over.
+
+    Args:
+        table: the table whose directories are searched.
+        open_txns: as seen before; a transaction is over if it is aborted, or known and not listed.
+
+    Returns:
+        By location. A directory that cannot be listed is logged.
+    """
+    return [
+        each
+        for found in _in_each_root(_staged_below, table)
+        for each in found
+        if each.txn_id is None or _is_over(each.txn_id, open_txns)
+    ]
+
+
+def remove_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
+    """Remove what :func:`find_abandoned` finds, unfinished uploads included.
+
+    Returns:
+        The removed output. A failure is logged.
+    """
+    return [each for each in find_abandoned(table, open_txns) if _remove_one(each, table)]
+
+
+def _remove_one(each: Abandoned, table: AcidTable) -> bool:
+    write_ids = set() if each.txn_id is None else _marked_ids(each.location)
+    return _remove(each.location.parent, each.location, table, write_ids)
+
+
+def _is_over(txn_id: int, open_txns: OpenTxns) -> bool:
+    alive = {t.id for t in open_txns.txns if t.state is TxnState.OPEN}
+    return txn_id <= open_txns.high_watermark and txn_id not in alive
+
+
+def _roots(table: AcidTable) -> list[Location]:
+    return list(dict.fromkeys([table.location, *table.partition_locations.values()]))
+
+
+def _in_each_root(look: Callable[[Location], _Found], table: AcidTable) -> list[_Found]:
+    """Results of ``look`` in the table's directory and in those of partitions outside it."""
+    return side_by_side(look, _roots(table), storage_at(table.location).threads)
+
+
+def _files_of(storage: Storage, directory: Location) -> list[StagedFile]:
+    def of_attempt(writer_and_attempt: tuple[FileEntry, FileEntry]) -> list[StagedFile]:
+        writer, attempt = writer_and_attempt
+        files = children_of(storage, attempt.location) if attempt.is_directory else [attempt]
+        return [StagedFile(writer.name, attempt.name, file.location, file.size) for file in files]
+
+    attempts = [
+        (writer, attempt)
+        for writer in children_of(storage, directory)
+        for attempt in (children_of(storage, writer.location) if writer.is_directory else [writer])
+    ]
+    return [file for files in side_by_side(of_attempt, attempts, storage.threads) for file in files]
+
+
+def _uploads_of(
+    storage: Storage, root: Location, table: AcidTable, write_ids: Collection[int]
+) -> Iterator[Staged]:
+    """Unfinished uploads to the directories of these ids."""
+    names = {name for write_id in write_ids for name in delta_names(write_id, table.version)}
+    if not storage.publishes_by_rename and names:
+        yield from (u for u in storage.unfinished(root) if u.location.parent.name in names)
+
+
+def _marked_ids(directory: Location) -> set[int]:
+    """The ids in the marks of a staging directory."""
+    try:
+        files = _files_of(storage_at(directory), directory)
+    except OSError as error:
+        _log.warning("could not list the staging directory %s: %s", directory, error)
+        return set()
+    found = (parse_attempt_mark(file.location.name) for file in files)
+    return {write_id for write_id in found if write_id is not None}
+
+
+def _staged_below(root: Location) -> list[Abandoned]:
+    try:
+        entries = children_of(storage_at(root), root)
+    except OSError as error:
+        _log.warning("could not look for abandoned staging directories in %s: %s", root, error)
+        return []
+    found = []
+    for entry in entries:
+        if entry.name.startswith(PROBE_PREFIX):
+            found.append(Abandoned(None, entry.location))
+        elif entry.is_directory and (match := _STAGING_NAME.fullmatch(entry.name)):
+            found.append(Abandoned(int(match[1]), entry.location))
+    return found
+
+
+def children_of(storage: Storage, directory: Location) -> list[FileEntry]:
+    """What lies in a directory; nothing if it is not there. Raises OSError."""
+    try:
+        return storage.list(directory)
+    except FileNotFoundError:
+        return []
+
+
+def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Collection[int]) -> bool:
+    """Remove the uploads before their marks, which are needed to find them.
+
+    Then remove uploads once more: an abandoned task goes on uploading as long as it sees its mark.
+    """
+    try:
+        storage = storage_at(root)
+        storage.abandon(_uploads_of(storage, root, table, write_ids))
+        if directory.name.startswith(PROBE_PREFIX):
+            storage.delete_file(directory)
+        else:
+            storage.delete_directory(directory)
+            storage.abandon(_uploads_of(storage, root, table, write_ids))
+    except FileNotFoundError:
+        return False  # another client that begins removed it first
+    except OSError as error:
+        _log.warning("could not remove staged files in %s: %s", directory, error)
+        return False
+    return True

@@ -1,1 +1,0 @@
-"""Hive types, and the conversion of values to and between them. Pure."""

@@ -1,1 +1,0 @@
-"""Executor side; also usable in a single plain process."""

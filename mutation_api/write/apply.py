@@ -1,0 +1,272 @@
+"""Apply a change set as Arrow data in an open transaction, without Spark.
+
+SortedChanges: addressed changes, split by the threads that write them, each share in writing order.
+
+apply_arrow: writes a change set of Arrow batches as staged files of one table, under an open transaction.
+
+The batches are read once: each is checked, addressed and split by the thread that writes its rows. When all
+are known to be right, the threads sort and write their shares. What does not fit into memory waits in
+temporary files meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from mutation_api.errors import MutationError
+from mutation_api.table.acid_table import SORT_MEMORY_BYTES_MAX, AcidTable, WriterOptions
+from mutation_api.transaction.manifest import DeltaManifest
+from mutation_api.write.address import with_names_once
+from mutation_api.write.arrow_input import BATCH_PART, changes_reader, looked_ahead, sized
+from mutation_api.write.batch_sorter import BatchSorter, give_back
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.forecast import ApplySummary
+from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
+from mutation_api.write.local_plan import InsertFiles, LocalOptions, LocalPlan, plan_changes
+from mutation_api.write.row_id_check import WantedRows
+from mutation_api.write.staged_writer import (
+    OpenTransaction,
+    check_partitions_exist,
+    check_sink,
+    raise_if_lost,
+    remove_writer,
+)
+from mutation_api.write.writing_order import (
+    Watch,
+    WritingOrder,
+    in_turn,
+    run_all,
+    split_by_writer,
+    write_batch,
+)
+
+__all__ = ["SMALL_ROWS", "SortedChanges", "apply_arrow"]
+
+
+class SortedChanges:
+    """Takes addressed changes in any order, from any thread.
+
+    As a context manager it removes the files of what did not fit into memory.
+
+    Args:
+        table_name: their table, for messages.
+        shares: number of shares; all changes of a (partition, bucket) are in one.
+        memory_bytes: memory of each share.
+    """
+
+    def __init__(self, table_name: str, shares: int, memory_bytes: int) -> None:
+        self._sorters = [BatchSorter(table_name, WritingOrder(), memory_bytes) for _ in range(shares)]
+        self._mutexes = [threading.Lock() for _ in range(shares)]
+        self._row_counts = [0] * shares
+        self._files = contextlib.ExitStack()
+
+    def __enter__(self) -> SortedChanges:
+        """Return itself."""
+        for sorter in self._sorters:
+            self._files.enter_context(sorter)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the files."""
+        self._files.close()
+
+    @property
+    def shares(self) -> list[int]:
+        """The numbers of the shares that have changes."""
+        return [share for share, count in enumerate(self._row_counts) if count]
+
+    def add(self, addressed: pa.RecordBatch) -> None:
+        """Take changes. Raises DeltaWriteError if rows could not be written to a temporary file."""
+        rows = with_names_once(addressed)
+        pieces = split_by_writer(rows, len(self._sorters)) if len(self._sorters) > 1 else [(0, rows)]
+        for share, piece in pieces:
+            with self._mutexes[share]:
+                self._sorters[share].add(piece)
+                self._row_counts[share] += piece.num_rows
+
+    def in_order(self, share: int) -> Iterator[pa.RecordBatch]:
+        """The changes of a share, once, when all were added. Raises DeltaWriteError as :meth:`add`."""
+        return self._sorters[share].in_order()
+
+
+SMALL_ROWS = 50_000
+"""Change sets of fewer rows are written by the caller's thread."""
+SORTING_PART = 2
+"""One part in SORTING_PART of the memory is for sorting."""
+VERIFYING_PART = 4
+"""One part in VERIFYING_PART of the memory may hold the ROW__IDs to look up."""
+
+
+def apply_arrow(
+    transaction: OpenTransaction,
+    table_name: str,
+    changes: object,
+    *,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+    insert_files: int | None = None,
+    verify_row_ids: bool = False,
+    options: WriterOptions | None = None,
+    local: LocalOptions | None = None,
+) -> ApplySummary:
+    """Write inserts, updates and deletes of one table. The commit of the transaction makes them visible.
+
+    ``changes`` has, in any order and case,
+
+    * the operation: 'insert', 'update' or 'delete', in any case;
+    * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as a scan
+      with ``row_ids=True`` reads it, with or without its field ``partition``. It is ignored for inserts,
+      where it may be null; a change set of inserts may lack the column;
+    * the table's columns, including partition columns. An update has the whole new row. A delete needs only
+      ROW__ID, and the partition columns if ROW__ID does not have the partition; a change set of deletes may
+      lack the other columns.
+
+    An update stays in its partition and bucket; to move a row, delete and insert it. A row may be changed
+    only once. Insert-only tables take only inserts. Timestamps with a time zone are refused, since Hive's are
+    wall clocks: ``pyarrow.compute.local_timestamp`` gives that of their zone.
+
+    If this raises, nothing is kept for the table, and the transaction is still open: abort it, or apply
+    again. All addresses and values are checked before a file is written.
+
+    Args:
+        transaction: begun; the table must be one of its sinks.
+        table_name: ``database.table``. A transaction takes one change set for each of its tables.
+        changes: anything that :func:`~mutation_api.write.arrow_input.arrow_reader` reads; it is read once.
+        operation_column: name of the operation column.
+        insert_files: for unbucketed tables, the number of files over which the inserts of a partition are
+            spread. By default one for each ROWS_PER_INSERT_FILE inserts, at most one for each thread, in a
+            partitioned table at most INSERT_FILES_PER_PARTITION; only one if
+            ``wants_one_writer_if_unbucketed``.
+        verify_row_ids: look up every ROW__ID of updates and deletes in the snapshot, before anything is
+            written.
+        options: stripe size and compression of the files. A thread sorts in at most ``sort_memory_bytes``.
+        local: memory and threads.
+
+    Returns:
+        What was written.
+
+    Raises:
+        TransactionStateError: the transaction has not begun, the table is a source, or it already has its
+            changes in this transaction.
+        RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: the
+            change set is wrong; the message names rows.
+        TableNotMutableError: an update or delete in an insert-only table.
+        ConfigurationError: ``insert_files`` is invalid, or the ROW__IDs to verify do not fit into memory.
+        DeltaWriteError: files could not be written.
+        LockLostError, TransactionAbortedError: the transaction was lost; writing has stopped.
+    """
+    table = transaction.table(table_name)
+    check_sink(table)
+    with transaction.changing(table.full_name):
+        transaction.check()
+        reader = changes_reader(changes, table, operation_column)
+        valid_ids = transaction.valid_ids(table.full_name)
+        plan = plan_changes(table, reader.schema, valid_ids, operation_column)
+        job = _Job(transaction, plan, insert_files, options, local or LocalOptions())
+        return job.run(reader, verify_row_ids=verify_row_ids)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One change set on its way to staged files."""
+
+    transaction: OpenTransaction
+    plan: LocalPlan
+    insert_files: int | None
+    options: WriterOptions | None
+    local: LocalOptions
+
+    @property
+    def table(self) -> AcidTable:
+        return self.plan.table
+
+    def run(self, reader: pa.RecordBatchReader, *, verify_row_ids: bool) -> ApplySummary:
+        """Stage the changes and add their manifests to the transaction."""
+        table, transaction = self.table, self.transaction
+        writer_id = uuid.uuid4().hex
+        watch = Watch(
+            transaction, f"table {table.full_name}, transaction {table.txn_id}: writing the changes"
+        )
+        files = InsertFiles.of_table(table, self.insert_files, self.local.thread_count)
+        started = time.monotonic()
+        verify_seconds = 0.0
+        batches, is_small = looked_ahead(reader, SMALL_ROWS)
+        threads = 1 if is_small else self.local.thread_count
+        try:
+            with SortedChanges(table.full_name, threads, self._sort_memory(threads)) as changes:
+                wanted = self._wanted() if verify_row_ids else None
+                self._take(batches, files, changes, wanted, threads, watch)
+                if wanted is not None:
+                    verifying = time.monotonic()
+                    wanted.check(transaction, threads, watch)
+                    verify_seconds = time.monotonic() - verifying
+                manifests = self._write(changes, writer_id, threads, watch)
+            check_partitions_exist(transaction, table, manifests)
+            transaction.add_manifests(table.full_name, writer_id, manifests)
+        except MutationError as error:
+            remove_writer(table, writer_id)
+            raise_if_lost(transaction, error)
+            raise
+        except BaseException:
+            remove_writer(table, writer_id)
+            raise
+        finally:
+            if not is_small:
+                give_back()
+        return ApplySummary.from_manifests(
+            table.full_name,
+            table.required_txn_id(),
+            manifests,
+            verify_seconds=verify_seconds,
+            write_seconds=time.monotonic() - started - verify_seconds,
+        )
+
+    def _wanted(self) -> WantedRows:
+        return WantedRows(self.table, self.local.memory_bytes // VERIFYING_PART)
+
+    def _sort_memory(self, threads: int) -> int:
+        share = min(self.local.memory_bytes // SORTING_PART // threads, SORT_MEMORY_BYTES_MAX)
+        return share if self.options is None else min(share, self.options.sort_memory_bytes)
+
+    def _take(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        files: InsertFiles,
+        changes: SortedChanges,
+        wanted: WantedRows | None,
+        threads: int,
+        watch: Watch,
+    ) -> None:
+        """Read, check and address all changes."""
+
+        def take(batch: pa.RecordBatch) -> None:
+            addressed = files.spread(self.plan.addressed(batch))
+            if wanted is not None:
+                wanted.add(addressed)
+            changes.add(addressed)
+
+        bytes_max = self.local.memory_bytes // BATCH_PART // threads
+        for _ in in_turn(take, sized(batches, bytes_max), threads, watch):
+            pass
+
+    def _write(
+        self, changes: SortedChanges, writer_id: str, threads: int, watch: Watch
+    ) -> tuple[DeltaManifest, ...]:
+        def write(share: int) -> tuple[DeltaManifest, ...]:
+            with MutatorCoordinator(
+                self.table, writer_id=writer_id, attempt_id=str(share), options=self.options
+            ) as coordinator:
+                for batch in changes.in_order(share):
+                    watch.check()
+                    write_batch(coordinator, batch)
+                return coordinator.close()
+
+        written = run_all(write, changes.shares, threads, watch)
+        return tuple(itertools.chain.from_iterable(written))

@@ -1,0 +1,251 @@
+"""Sorts change sets within bounded memory.
+
+Returns freed memory to the system.
+
+BatchSorter: sorts the rows of any number of Arrow batches by a key, in bounded memory.
+
+This is an external merge sort. Rows that do not fit into memory are sorted in parts (runs), which are
+written to local files block by block, and merged. Keys are packed into 64 bits if the ranges of their values
+allow it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import ctypes
+import functools
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.errors import DeltaWriteError
+
+__all__ = ["BatchSorter", "KeyParts", "SortKey", "give_back"]
+
+
+def give_back() -> None:
+    """Make Arrow's allocator and the C library's return their free memory to the system.
+
+    Otherwise each keeps the peak memory of a file or a task, in pieces into which later requests may not fit.
+    A process then grows from file to file, and a long-lived Python process of Spark from task to task.
+    """
+    pa.default_memory_pool().release_unused()
+    _trim()(0)
+
+
+@functools.cache
+def _trim() -> Callable[[int], object]:
+    """``malloc_trim`` of glibc; a function without effect where it is missing, as on macOS and Windows."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+        return trim
+    return lambda _: None
+
+
+KeyParts: TypeAlias = Sequence[NDArray[np.int64]]
+"""A key of n rows: arrays of shape (n,), the most significant first."""
+SortKey: TypeAlias = Callable[[pa.RecordBatch], KeyParts]
+"""Must return the same key for a row on each call."""
+
+_Block: TypeAlias = tuple[pa.RecordBatch, KeyParts]
+
+RUNS_MAX = 64
+"""Number of runs that are merged at once. When it is reached, they are merged into one run."""
+BLOCKS_PER_RUN = 4
+"""Blocks in memory for each run of a merge: up to two that were read, and the copies of their rows."""
+_PIECES = 16
+"""Number of pieces in which rows that fit into memory are returned; each piece is a copy."""
+_KEY_BITS = 64
+
+
+class BatchSorter:
+    """Takes batches, and returns their rows in order, once. Rows of equal keys come in any order.
+
+    As a context manager it removes its files at the end. The files have no names, so none is left when the
+    process is killed.
+
+    Args:
+        table_name: table of the rows, for messages.
+        key: computes the keys of a batch.
+        memory_bytes: memory for rows, including the copies that sorting needs; at most
+            SORT_MEMORY_BYTES_MAX. A single batch may be larger.
+        folder: directory of the files. None: the system's directory for temporary files.
+    """
+
+    def __init__(self, table_name: str, key: SortKey, memory_bytes: int, folder: str | None = None) -> None:
+        self._table_name = table_name
+        self._key = key
+        self._memory_bytes = memory_bytes
+        self._folder = folder or tempfile.gettempdir()
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._runs: list[_Run] = []
+        self._files = contextlib.ExitStack()
+
+    def __enter__(self) -> BatchSorter:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the files."""
+        self._files.close()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows. All batches must have the same columns.
+
+        Raises:
+            DeltaWriteError: rows could not be written to a file.
+        """
+        if not batch.num_rows:
+            return
+        if self._pending and 2 * (self._pending_bytes + batch.nbytes) > self._memory_bytes:
+            self._put_aside(self._sorted_pending(BLOCKS_PER_RUN * RUNS_MAX))
+            if len(self._runs) == RUNS_MAX:
+                runs, self._runs = self._runs, []
+                self._put_aside(self._merged(runs))
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
+
+    def in_order(self) -> Iterator[pa.RecordBatch]:
+        """All rows, sorted.
+
+        Raises:
+            DeltaWriteError: rows could not be written to a file, or could not be read back.
+        """
+        if not self._runs:
+            return self._sorted_pending(_PIECES)
+        self._put_aside(self._sorted_pending(BLOCKS_PER_RUN * RUNS_MAX))
+        return self._merged(self._runs)
+
+    def _sorted_pending(self, parts: int) -> Iterator[pa.RecordBatch]:
+        """The rows in memory, sorted, in pieces of ``memory_bytes / parts``."""
+        batches, byte_count = self._pending, self._pending_bytes
+        self._pending, self._pending_bytes = [], 0
+        if batches:
+            order = _order(_joined(map(self._key, batches)))
+            rows = pa.concat_batches(batches)
+            batches.clear()
+            piece = max(1, self._memory_bytes // parts * rows.num_rows // max(1, byte_count))
+            for start in range(0, rows.num_rows, piece):
+                yield rows.take(pa.array(order[start : start + piece]))
+
+    def _merged(self, runs: Sequence[_Run]) -> Iterator[pa.RecordBatch]:
+        """Merge runs: rows that no unread row can precede are sorted and returned."""
+        heads = [_Head(run.blocks(), self._key) for run in runs]
+        byte_count = self._memory_bytes
+        while heads := [head for head in heads if head.fill()]:
+            if byte_count >= self._memory_bytes:
+                # Blocks of many sizes are allocated and freed: allocators hold several times the used memory.
+                give_back()
+                byte_count = 0
+            end = min(head.last() for head in heads)
+            blocks, keys = zip(*itertools.chain.from_iterable(head.cut(end) for head in heads), strict=True)
+            rows = pa.concat_batches(blocks).take(pa.array(_order(_joined(keys))))
+            byte_count += rows.nbytes
+            yield rows
+
+    def _put_aside(self, blocks: Iterator[pa.RecordBatch]) -> None:
+        """Write a run."""
+        try:
+            file = self._files.enter_context(tempfile.TemporaryFile(dir=self._folder))  # noqa: SIM115
+            first = next(blocks)
+            with pa.ipc.new_stream(file, first.schema) as stream:
+                for block in itertools.chain([first], blocks):
+                    stream.write_batch(block)
+        except OSError as error:
+            raise DeltaWriteError(
+                f"table {self._table_name}: sorting could not write changes to a temporary file in "
+                f"{self._folder}: {error}. Free space there, or sort more in memory: "
+                "WriterOptions(sort_memory_bytes=...)"
+            ) from error
+        self._runs.append(_Run(self._table_name, file))
+
+
+class _Run:
+    """A file of sorted blocks."""
+
+    def __init__(self, table_name: str, file: IO[bytes]) -> None:
+        self._table_name = table_name
+        self._file = file
+
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        """Its blocks; at the end its file is deleted."""
+        try:
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(self._file)
+        except OSError as error:
+            raise DeltaWriteError(
+                f"table {self._table_name}: sorting could not read changes back from a temporary file: "
+                f"{error}"
+            ) from error
+        self._file.close()
+
+
+class _Head:
+    """The rows of a run that have been read and not yet returned."""
+
+    def __init__(self, blocks: Iterator[pa.RecordBatch], key: SortKey) -> None:
+        self._blocks = blocks
+        self._key = key
+        self._read: list[_Block] = []
+
+    def fill(self) -> bool:
+        """Read until two blocks are held or the run ends; return whether there are rows."""
+        if len(self._read) < 2:
+            self._read.extend((block, self._key(block)) for block in itertools.islice(self._blocks, 1))
+        return bool(self._read)
+
+    def last(self) -> tuple[int, ...]:
+        """Key of the last row that has been read."""
+        return _at(self._read[-1][1], -1)
+
+    def cut(self, last: tuple[int, ...]) -> list[_Block]:
+        """Remove and return the rows up to a key, included."""
+        cut: list[_Block] = []
+        kept: list[_Block] = []
+        for block, keys in self._read:
+            count = bisect.bisect_right(range(block.num_rows), last, key=lambda row: _at(keys, row))
+            if count:
+                cut.append((block.slice(0, count), [part[:count] for part in keys]))
+            if count < block.num_rows:
+                kept.append((block.slice(count), [part[count:] for part in keys]))
+        self._read = kept
+        return cut
+
+
+def _at(keys: KeyParts, row: int) -> tuple[int, ...]:
+    return tuple(int(part[row]) for part in keys)
+
+
+def _joined(keys: Iterator[KeyParts] | Sequence[KeyParts]) -> KeyParts:
+    return [np.concatenate(part) for part in zip(*keys, strict=True)]
+
+
+def _order(keys: KeyParts) -> NDArray[np.intp]:
+    """Indices of the rows in sorted order."""
+    packed = _packed(keys)
+    return np.argsort(packed[0]) if len(packed) == 1 else np.lexsort(packed[::-1])
+
+
+def _packed(keys: KeyParts) -> list[NDArray[np.uint64]]:
+    """Keys of the same order in as few arrays as the ranges of the values allow; at least one array."""
+    packed = [np.zeros(len(keys[0]), np.uint64)]
+    free = _KEY_BITS
+    for part in keys:
+        low, high = int(part.min()), int(part.max())
+        width = (high - low).bit_length()
+        # The difference of any two int64 fits into uint64 if it is computed modulo 2 ** 64.
+        offsets = part.view(np.uint64) - np.uint64(low % 2**_KEY_BITS)
+        if width > free:
+            packed.append(offsets)
+            free = _KEY_BITS
+        elif width:
+            packed[-1] = packed[-1] << np.uint64(width % _KEY_BITS) | offsets
+        free -= width
+    return packed

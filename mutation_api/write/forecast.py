@@ -1,0 +1,260 @@
+"""What a change set will write, and what it has written.
+
+Forecasts what apply_changes would write: changes by partition and bucket, files, and approximate bytes.
+
+Numbers of changes and files are exact, since they are counted from the same addresses. Bytes are an estimate:
+
+* a delta file costs the size of a file of one row, and each further new row its average size in a sample of
+  SAMPLE_ROWS rows, written to a temporary directory;
+* a file of delete events costs the size of a file of one event, and each further event EVENT_BYTES.
+
+Refused: the average bytes of a row in the table's own files. New or foreign rows may have another size, an
+empty table has no rows, and rows of a large file are packed better than those of many small deltas.
+
+ApplySummary: what one apply_changes did, in numbers. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from mutation_api.format.event import Operation, bucket_property
+from mutation_api.format.layout import AcidVersion
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.manifest import DeltaManifest, FileKind
+from mutation_api.write.address import ADDRESS_COLUMNS
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.writing_order import write_batch
+
+__all__ = ["SAMPLE_ROWS", "ApplySummary", "Forecast", "GroupCount", "Trial", "forecast", "write_trial"]
+
+
+SAMPLE_ROWS = 1000
+"""Number of new rows that are written for the estimate."""
+
+EVENT_BYTES = 1.5
+"""Bytes of a delete event in a file of many. Measured with zlib: 0.02 if all rows of a bucket are deleted,
+0.7 if every tenth is, 1.7 if every thousandth is.
+"""
+
+_OWN_ID = 2
+
+
+@dataclass(frozen=True)
+class GroupCount:
+    """Changes of one (partition, bucket) as the writer gets them.
+
+    A moved row is a delete in one group and an insert in another. ``partition`` is the escaped name, None for
+    an unpartitioned table.
+    """
+
+    partition: str | None
+    bucket_id: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def rows(self) -> int:
+        """All changes."""
+        return self.inserted + self.updated + self.deleted
+
+    @property
+    def new_rows(self) -> int:
+        """Rows that are written with their values."""
+        return self.inserted + self.updated
+
+    def has_delta(self, version: AcidVersion) -> bool:
+        """Whether a delta file is written. With split updates, deletes alone need none."""
+        return bool(self.new_rows if version.splits_updates else self.rows)
+
+    def has_delete_delta(self, version: AcidVersion) -> bool:
+        """Whether a file of delete events is written."""
+        return version.splits_updates and bool(self.updated + self.deleted)
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What would be written. ``groups`` are sorted by partition and bucket; ``bytes`` is an estimate."""
+
+    groups: tuple[GroupCount, ...]
+    files: int
+    bytes: int
+
+    @property
+    def rows(self) -> int:
+        """All changes."""
+        return sum(group.rows for group in self.groups)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Bytes of files of sampled new rows: of the first row alone, and of all of them."""
+
+    row_count: int
+    one_row_bytes: int
+    all_rows_bytes: int
+
+
+def forecast(table: AcidTable, groups: Sequence[GroupCount], trials: Sequence[Trial]) -> Forecast:
+    """Files and bytes of counted changes.
+
+    Args:
+        table: a bound descriptor.
+        groups: sorted by partition and bucket.
+        trials: of new rows among the changes; empty if there are none.
+    """
+    version = table.version
+    files = sum(group.has_delta(version) + group.has_delete_delta(version) for group in groups)
+    return Forecast(tuple(groups), files, round(_bytes_of_files(table, groups, trials)))
+
+
+def write_trial(table: AcidTable, addressed: pa.RecordBatch) -> Trial:
+    """Write sampled new rows to temporary files.
+
+    Args:
+        table: a bound descriptor.
+        addressed: at least one row; ADDRESS_COLUMNS and the data columns.
+    """
+    trial = _on_trial(table)
+    rows = _as_inserts(addressed)
+    return Trial(rows.num_rows, _written_bytes(trial, rows.slice(0, 1)), _written_bytes(trial, rows))
+
+
+def _bytes_of_files(table: AcidTable, groups: Sequence[GroupCount], trials: Sequence[Trial]) -> float:
+    version = table.version
+    new_rows = sum(group.new_rows for group in groups)
+    deltas = sum(bool(group.new_rows) for group in groups)
+    events = sum(group.rows - group.inserted for group in groups)
+    if version.splits_updates:
+        event_files = sum(group.has_delete_delta(version) for group in groups)
+    else:
+        event_files = sum(not group.new_rows for group in groups)
+    total = 0.0
+    if new_rows:
+        first, further = _bytes_of_rows(trials)
+        total += deltas * first + (new_rows - deltas) * further
+    if event_files:
+        total += event_files * _bytes_of_delete(table)
+    return total + events * EVENT_BYTES
+
+
+def _bytes_of_rows(trials: Sequence[Trial]) -> tuple[float, float]:
+    """Bytes of a file of one new row, and of each further row."""
+    if not trials:  # the changes differ when they are evaluated again
+        return 0.0, 0.0
+    row_count = sum(trial.row_count for trial in trials)
+    one_row = sum(trial.one_row_bytes for trial in trials)
+    all_rows = sum(trial.all_rows_bytes for trial in trials)
+    return one_row / len(trials), max(0.0, (all_rows - one_row) / max(1, row_count - len(trials)))
+
+
+def _bytes_of_delete(table: AcidTable) -> int:
+    trial = _on_trial(table)
+    bucket = bucket_property(0, 0) if table.version.encodes_buckets else 0
+    address = _address(1, Operation.DELETE, _OWN_ID - 1, bucket)
+    return _written_bytes(trial, pa.record_batch(address, names=list(ADDRESS_COLUMNS)))
+
+
+def _as_inserts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    data = batch.columns[len(ADDRESS_COLUMNS) :]
+    return pa.record_batch(
+        [*_address(batch.num_rows, Operation.INSERT, _OWN_ID, 0), *data], names=batch.schema.names
+    )
+
+
+def _address(count: int, operation: Operation, txn: int, bucket: int) -> list[pa.Array]:
+    """ADDRESS_COLUMNS of ``count`` equal changes in bucket 0 of an unpartitioned table."""
+    values = (
+        pa.scalar("", pa.string()),
+        pa.scalar(0, pa.int32()),
+        pa.scalar(int(operation), pa.int8()),
+        pa.scalar(txn, pa.int64()),
+        pa.scalar(bucket, pa.int32()),
+        pa.scalar(0, pa.int64()),
+    )
+    return [pa.repeat(value, count) for value in values]
+
+
+def _on_trial(table: AcidTable) -> AcidTable:
+    """The table's columns and version without its partitions, location and transaction."""
+    bare = dataclasses.replace(table, partition_keys=(), partition_spellings={}, partition_locations={})
+    return bare.bind(_OWN_ID, _OWN_ID if table.version.uses_write_ids else None)
+
+
+def _written_bytes(table: AcidTable, batch: pa.RecordBatch) -> int:
+    """Bytes of the files that the writer writes for a planned batch."""
+    with tempfile.TemporaryDirectory(prefix="hive-mutation-forecast-") as directory:
+        elsewhere = dataclasses.replace(table, location=Location.parse(directory))
+        with MutatorCoordinator(elsewhere) as coordinator:
+            write_batch(coordinator, batch)
+            return sum(manifest.byte_count for manifest in coordinator.close())
+
+
+@dataclass(frozen=True)
+class ApplySummary:
+    """What was staged for one table. Nothing of it is visible before the transaction commits.
+
+    Changes are counted as the caller gave them: an update counts once in every format. ``partitions`` are
+    sorted escaped names; an unpartitioned table has none. ``buckets`` counts each bucket of each partition,
+    ``bytes`` the bytes of the files. ``verify_seconds`` is 0 if the ROW__IDs were not looked up.
+    ``write_seconds`` spans evaluating the changes, shuffle, sort and writing.
+    """
+
+    table: str
+    txn_id: int
+    inserted: int
+    updated: int
+    deleted: int
+    partitions: tuple[str, ...]
+    buckets: int
+    files: int
+    bytes: int
+    verify_seconds: float
+    write_seconds: float
+
+    @classmethod
+    def from_manifests(
+        cls,
+        table: str,
+        txn_id: int,
+        manifests: Sequence[DeltaManifest],
+        *,
+        verify_seconds: float,
+        write_seconds: float,
+    ) -> ApplySummary:
+        """Add up the manifests. A split update has two manifests and counts in its delta only."""
+        return cls(
+            table=table,
+            txn_id=txn_id,
+            inserted=sum(m.insert_count for m in manifests),
+            updated=sum(m.update_count for m in manifests if m.kind is FileKind.DELTA),
+            deleted=sum(m.delete_count for m in manifests),
+            partitions=tuple(sorted({m.partition_name for m in manifests if m.partition_name})),
+            buckets=len({(m.partition_name, m.bucket_id) for m in manifests}),
+            files=len(manifests),
+            bytes=sum(m.byte_count for m in manifests),
+            verify_seconds=verify_seconds,
+            write_seconds=write_seconds,
+        )
+
+    @property
+    def rows(self) -> int:
+        """All changes."""
+        return self.inserted + self.updated + self.deleted
+
+    def __str__(self) -> str:
+        """One line for a log."""
+        verified = f", verified in {self.verify_seconds:.1f} s" if self.verify_seconds else ""
+        where = f"{len(self.partitions):,} partitions, " if self.partitions else ""
+        return (
+            f"{self.table}, transaction {self.txn_id}: {self.inserted:,} inserted, {self.updated:,} updated, "
+            f"{self.deleted:,} deleted in {where}{self.buckets:,} buckets, {self.files:,} files, "
+            f"{self.bytes:,} bytes; written in {self.write_seconds:.1f} s{verified}"
+        )

@@ -1,0 +1,302 @@
+"""The columns of a change set, and columns that get their default value.
+
+The values of columns that a change set lacks: Hive stores those of DEFAULT constraints in new rows.
+
+What to say about a column that is the index of a DataFrame of pandas.
+
+ChangeLayout: the roles of a change set's columns, found by their names and types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.event import MAX_BUCKETS, PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.plain_array import refusal
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.table.default_value import default_value
+
+__all__ = [
+    "INSERT_FILES_PER_PARTITION",
+    "OPERATION_COLUMN_DEFAULT",
+    "ROW_ID_FIELDS",
+    "ChangeLayout",
+    "DefaultColumns",
+    "GivenColumn",
+    "default_columns",
+    "index_advice",
+    "is_text",
+    "match_columns",
+    "writer_count",
+]
+
+
+@dataclass(frozen=True)
+class DefaultColumns:
+    """The columns that are not given and have a default, in table order; made by :meth:`of`.
+
+    ``values`` holds by column name a scalar of the column's type; times are those of the call, in local time.
+    ``unknown`` holds by column name why only Hive can evaluate the default; then no rows may be inserted.
+    """
+
+    values: Mapping[str, pa.Scalar]
+    unknown: Mapping[str, str]
+
+    @classmethod
+    def of(cls, table: AcidTable, given: Iterable[str]) -> DefaultColumns:
+        """Those of data columns; ``given`` are names of columns in lower case."""
+        there = set(given)
+        now = datetime.now()
+        values, unknown = {}, {}
+        for column in table.columns:
+            if column.default and column.name not in there:
+                what = f"DEFAULT {column.default} of column {column.name}"
+                try:
+                    values[column.name] = default_value(
+                        column.default, parse_hive_type(column.type), what, now, table.user
+                    )
+                except ConfigurationError as error:
+                    unknown[column.name] = str(error)
+        return cls(values, unknown)
+
+
+def default_columns(table: AcidTable, given: Iterable[str]) -> Mapping[str, pa.Scalar]:
+    """The values that new rows get; see :class:`DefaultColumns`.
+
+    Raises:
+        RecordLayoutError: only Hive can evaluate a default.
+    """
+    found = DefaultColumns.of(table, given)
+    for reason in found.unknown.values():
+        raise RecordLayoutError(f"table {table.full_name}: {reason}")
+    return found.values
+
+
+_INDEX = re.compile(r"__index_level_\d+__", re.A | re.I)
+"""How pandas and pyarrow call an index without a name; one that only numbers the rows is no column."""
+
+
+def index_advice(names: Iterable[str]) -> str:
+    """What ends the message on unknown columns of these names; empty if none is pandas' index."""
+    found = [name for name in names if _INDEX.fullmatch(name)]
+    if not found:
+        return ""
+    return (
+        f". {', '.join(found)} is the index of a DataFrame of pandas, as is left by a filter: "
+        "reset_index(drop=True) drops it"
+    )
+
+
+OPERATION_COLUMN_DEFAULT = "operation"
+
+INSERT_FILES_PER_PARTITION = 4
+"""Default number of files for the inserts of one partition of an unbucketed table."""
+
+ROW_ID_FIELDS = {"transactionid": "txn", "writeid": "txn", "bucketid": "bucket", "rowid": "row_id"}
+
+
+@dataclass(frozen=True)
+class GivenColumn:
+    """A column of a change set.
+
+    Attributes:
+        name: as the user wrote it.
+        arrow: its Arrow type; None if it has none.
+        shown: its type in the engine's words, for messages.
+        reason: why it has no Arrow type, or a refused one.
+    """
+
+    name: str
+    arrow: pa.DataType | None
+    shown: str
+    reason: str = ""
+
+    @classmethod
+    def of_field(cls, field: pa.Field) -> GivenColumn:
+        """A column of an Arrow schema."""
+        refused = refusal(field.type)
+        return cls(field.name, field.type, *(refused or (str(field.type),)))
+
+
+@dataclass(frozen=True)
+class ChangeLayout:
+    """The roles of a change set's columns, under the change set's names.
+
+    ``columns`` maps the table's column names (data and partition columns) to the change set's.
+    ``row_id_fields`` maps txn, bucket, row_id and, if present, partition to the fields of its ROW__ID.
+    """
+
+    operation: str
+    row_id: str | None
+    row_id_fields: dict[str, str]
+    columns: dict[str, str]
+
+    def missing(self, table: AcidTable) -> tuple[str, ...]:
+        """Data columns of the table that the change set lacks, and that have no default."""
+        return tuple(c.name for c in table.columns if c.name not in self.columns and not c.default)
+
+    def defaulted(self, table: AcidTable) -> tuple[str, ...]:
+        """Data columns of the table that the change set lacks, and that have a default for new rows."""
+        return tuple(c.name for c in table.columns if c.name not in self.columns and c.default)
+
+
+def match_columns(
+    table: AcidTable, given: Sequence[GivenColumn], operation_column: str = OPERATION_COLUMN_DEFAULT
+) -> ChangeLayout:
+    """Find the table's columns among the change set's, in any order and case, and check their types.
+
+    Data columns may be missing: with a default, then updates are not allowed; without, then only deletes are,
+    which the classifier checks. All partition columns together may be missing if ROW__ID has the field
+    ``partition``.
+
+    Raises: RecordLayoutError, which lists every column in question.
+    """
+    actual = _by_lower_name(table, given)
+    operation = operation_column.lower()
+    expected = (*table.column_names, *table.partition_key_names)
+    if operation in expected:
+        raise RecordLayoutError(
+            f"table {table.full_name} itself has a column {operation_column!r}; "
+            "give the operation another name and pass it as operation_column"
+        )
+    if operation not in actual:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set has no column {operation_column!r} with the operations "
+            f"insert, update and delete; its columns are {', '.join(each.name for each in given)}"
+        )
+    special = {operation, ROW_ID_COLUMN.lower()}
+    extra = [actual[c].name for c in actual if c not in special and c not in expected]
+    if extra:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set has columns that the table does not have: "
+            f"{', '.join(extra)}; the table's columns are {', '.join(expected)}{index_advice(extra)}"
+        )
+    row_id = actual.get(ROW_ID_COLUMN.lower())
+    layout = ChangeLayout(
+        operation=actual[operation].name,
+        row_id=None if row_id is None else row_id.name,
+        row_id_fields={} if row_id is None else _row_id_fields(table, row_id),
+        columns={c: actual[c].name for c in expected if c in actual},
+    )
+    _check_missing(table, layout)
+    _check_types(table, actual, layout)
+    return layout
+
+
+def _by_lower_name(table: AcidTable, given: Sequence[GivenColumn]) -> dict[str, GivenColumn]:
+    actual: dict[str, GivenColumn] = {}
+    doubled = []
+    for each in given:
+        if each.name.lower() in actual:
+            doubled.append(each.name)
+        actual[each.name.lower()] = each
+    if doubled:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set has columns twice (case does not count): "
+            f"{', '.join(doubled)}"
+        )
+    return actual
+
+
+def _row_id_fields(table: AcidTable, row_id: GivenColumn) -> dict[str, str]:
+    """Fields of the change set's ROW__ID by our names. Raises RecordLayoutError for unexpected fields."""
+    found: dict[str, str] = {}
+    is_struct = row_id.arrow is not None and pa.types.is_struct(row_id.arrow)
+    fields: list[pa.Field] = list(row_id.arrow) if row_id.arrow is not None and is_struct else []
+    complaint = "" if is_struct else "is not a struct"
+    for field in fields:
+        name = field.name.lower()
+        part = PARTITION_FIELD if name == PARTITION_FIELD else ROW_ID_FIELDS.get(name)
+        is_wanted = is_text if name == PARTITION_FIELD else pa.types.is_integer
+        if part is None or part in found or not is_wanted(field.type):
+            complaint = f"has an unexpected field {field.name!r} of type {field.type}"
+        else:
+            found[part] = field.name
+    if complaint or not {"txn", "bucket", "row_id"} <= found.keys():
+        raise RecordLayoutError(
+            f"table {table.full_name}: {ROW_ID_COLUMN} {complaint or 'lacks fields'}: found "
+            f"{row_id.shown}, expected struct<{table.version.transaction_field}:bigint,bucketid:int,"
+            "rowid:bigint>, optionally with partition:string"
+        )
+    return found
+
+
+def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
+    missing_keys = [k for k in table.partition_key_names if k not in layout.columns]
+    is_partition_known = PARTITION_FIELD in layout.row_id_fields
+    if missing_keys and not (is_partition_known and len(missing_keys) == len(table.partition_keys)):
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set lacks the partition columns "
+            f"{', '.join(missing_keys)}; it may "
+            f"lack them, all together, only if {ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
+        )
+    missing = layout.missing(table)
+    if missing and layout.row_id is None:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set lacks the columns {', '.join(missing)}"
+        )
+
+
+def _check_types(table: AcidTable, actual: dict[str, GivenColumn], layout: ChangeLayout) -> None:
+    """Convert columns without rows: a type that fails then can never be converted."""
+    operation = actual[layout.operation.lower()]
+    if operation.arrow is None or not is_text(operation.arrow):
+        raise RecordLayoutError(
+            f"table {table.full_name}: column {layout.operation!r} must be a string, found {operation.shown}"
+        )
+    complaints = []
+    for column in table.all_columns:
+        if column.name not in layout.columns:
+            continue
+        given = actual[column.name]
+        reason = given.reason or _misfit(given.arrow, column)
+        if reason:
+            complaints.append(f"{column.name} {column.type} from {given.shown} ({reason})")
+    if complaints:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set has types that cannot fit: {'; '.join(complaints)}"
+        )
+
+
+def _misfit(found: pa.DataType | None, column: AcidColumn) -> str:
+    """Why no value of the type fits the column; '' if some may."""
+    try:
+        convert_to_column(pa.nulls(0, found), parse_hive_type(column.type), column=column.name)
+    except (RecordLayoutError, TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def is_text(found: pa.DataType) -> bool:
+    """Whether values of an Arrow type are texts."""
+    if pa.types.is_dictionary(found):
+        return is_text(found.value_type)
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(is_kind(found) for is_kind in kinds)
+
+
+def writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int:
+    """Number of bucket ids over which inserts into an unbucketed table are spread; 0 for a bucketed one."""
+    if insert_files is not None and (table.is_bucketed or not 1 <= insert_files <= MAX_BUCKETS):
+        raise ConfigurationError(
+            f"table {table.full_name}: insert_files={insert_files}, but "
+            + (
+                f"its {table.num_buckets} buckets decide the number of files"
+                if table.is_bucketed
+                else f"it must be in 1 to {MAX_BUCKETS}"
+            )
+        )
+    if table.is_bucketed:
+        return 0
+    if table.version.wants_one_writer_if_unbucketed:
+        return insert_files or 1
+    default = min(tasks, INSERT_FILES_PER_PARTITION) if table.partition_keys else tasks
+    return insert_files or min(default, MAX_BUCKETS)

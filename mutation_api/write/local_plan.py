@@ -1,0 +1,347 @@
+"""The plan of the engine without Spark: options, files, and forecast.
+
+LocalPlan: a change set whose columns were matched with its table's, and what addresses its batches.
+
+LocalOptions: user settings of the local engine.
+
+InsertFiles: the bucket ids of new rows in tables without buckets, where they number the files.
+
+forecast_arrow: what apply_arrow would write.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.errors import ConfigurationError
+from mutation_api.format.event import Operation
+from mutation_api.format.plain_array import plain_array
+from mutation_api.orc.format.stored_values import hollow, nulled
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.write.address import (
+    ADDRESS_COLUMNS,
+    BUCKET,
+    OPERATION,
+    PARTITION,
+    ChangeAddresser,
+    ChangeFields,
+    numbers_of_partitions,
+)
+from mutation_api.write.arrow_input import BATCH_PART, changes_reader, sized
+from mutation_api.write.classify import ChangeClassifier
+from mutation_api.write.forecast import SAMPLE_ROWS, Forecast, GroupCount, forecast, write_trial
+from mutation_api.write.layout import (
+    OPERATION_COLUMN_DEFAULT,
+    ChangeLayout,
+    DefaultColumns,
+    GivenColumn,
+    match_columns,
+    writer_count,
+)
+from mutation_api.write.record_inspector import RecordInspector
+from mutation_api.write.staged_writer import OpenTransaction, check_sink
+
+__all__ = [
+    "MEMORY_BYTES_DEFAULT",
+    "MEMORY_BYTES_MIN",
+    "ROWS_PER_INSERT_FILE",
+    "InsertFiles",
+    "LocalOptions",
+    "LocalPlan",
+    "forecast_arrow",
+    "plan_changes",
+]
+
+
+@dataclass(frozen=True)
+class LocalPlan:
+    """How batches of a change set become addressed changes. Threads may share it.
+
+    Attributes:
+        table: a bound descriptor.
+        layout: the roles of the change set's columns.
+        addresser: finds the addresses by the columns that they depend on.
+        inspector: converts rows to the table's types.
+        row_type: type of converted rows; None if the change set lacks columns, so that it can only delete.
+        defaults: values of the columns that the change set lacks and that have a default.
+    """
+
+    table: AcidTable
+    layout: ChangeLayout
+    addresser: ChangeAddresser
+    inspector: RecordInspector
+    row_type: pa.StructType | None
+    defaults: Mapping[str, pa.Scalar]
+
+    def addressed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The addresses and rows of a batch: ADDRESS_COLUMNS, and the data columns with the table's types.
+
+        Wrong addresses are found first, then values that do not fit. The values of deletes are ignored; they
+        become null. Inserts into tables without buckets have bucket 0.
+
+        Raises:
+            RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: as
+                :meth:`mutation_api.write.classify.ChangeClassifier.classify`, and a value does not fit.
+        """
+        count = batch.num_rows
+        columns = {name: plain_array(batch.column(given)) for name, given in self.layout.columns.items()}
+        columns |= {name: pa.repeat(value, count) for name, value in self.defaults.items()}
+        operations = plain_array(batch.column(self.layout.operation)).cast(pa.string())
+        given_deletes = _mask(pc.equal(pc.utf8_lower(operations), Operation.DELETE.name.lower()))
+        fields = self.addresser.fields
+        parts = [
+            operations,
+            *self._row_id_parts(batch),
+            *(columns[name] for name in fields.partition_columns),
+            *([pa.repeat(pa.scalar(0, pa.int32()), count)] if fields.has_writers else []),
+            # A message shows these columns; what a delete has there was not read.
+            *(_hidden(columns[name], given_deletes) for name in fields.columns),
+        ]
+        names = [str(number) for number in range(len(parts))]
+        addressed = self.addresser.addressed(pa.RecordBatch.from_arrays(parts, names=names))
+        address = addressed.columns[: len(ADDRESS_COLUMNS)]
+        if self.row_type is None:
+            return pa.record_batch(address, names=list(ADDRESS_COLUMNS))
+        deletes = addressed.column(OPERATION).to_numpy() == Operation.DELETE
+        rows = self._rows([columns[name] for name in self.table.column_names], deletes)
+        return pa.record_batch([*address, *rows], names=[*ADDRESS_COLUMNS, *self.table.column_names])
+
+    def _row_id_parts(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        """The parts of ROW__ID, in the order of ``row_id_fields``; all null if it is null."""
+        if self.layout.row_id is None:
+            return []
+        row_ids = plain_array(batch.column(self.layout.row_id))
+        return [plain_array(pc.struct_field(row_ids, name)) for name in self.layout.row_id_fields.values()]
+
+    def _rows(self, columns: list[pa.Array], deletes: NDArray[np.bool_]) -> list[pa.Array]:
+        assert self.row_type is not None
+        if deletes.all():
+            return [hollow(field.type, len(deletes)) for field in self.row_type]
+        # Not flatten(): no row is null, and pyarrow may abort when it adds validity to unions.
+        rows = self.inspector.rows(columns, deletes)
+        return [rows.field(number) for number in range(rows.type.num_fields)]
+
+
+def plan_changes(
+    table: AcidTable, schema: pa.Schema, valid_ids: ValidIdList, operation_column: str
+) -> LocalPlan:
+    """Match the columns of a change set with the table's.
+
+    Args:
+        table: a bound descriptor.
+        schema: columns as :func:`mutation_api.write.apply.apply_arrow` describes them.
+        valid_ids: the snapshot from which ROW__IDs may come; see ChangeClassifier.
+        operation_column: name of the operation column.
+
+    Raises:
+        RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit.
+    """
+    layout = match_columns(table, [GivenColumn.of_field(field) for field in schema], operation_column)
+    missing = layout.missing(table)
+    partition_columns = tuple(name for name in table.partition_key_names if name in layout.columns)
+    defaults = DefaultColumns.of(table, layout.columns)
+    classifier = ChangeClassifier(
+        table,
+        valid_ids,
+        missing_columns=missing,
+        defaulted_columns=layout.defaulted(table),
+        unknown_defaults=tuple(defaults.unknown.values()),
+        has_partition_columns=len(partition_columns) == len(table.partition_keys),
+    )
+    types = {name: schema.field(given).type for name, given in layout.columns.items()}
+    types |= {name: value.type for name, value in defaults.values.items()}
+    bucket_columns = [name.lower() for name in table.bucket_columns]
+    fields = ChangeFields(
+        tuple(layout.row_id_fields),
+        partition_columns,
+        has_writers=not table.is_bucketed,
+        columns=tuple(c for c in table.column_names if c in bucket_columns and c in types),
+    )
+    inspector = RecordInspector(table)
+    row_type = None
+    if not missing and not defaults.unknown:
+        row_type = inspector.rows([plain_array(pa.nulls(0, types[name])) for name in table.column_names]).type
+    return LocalPlan(table, layout, ChangeAddresser(classifier, fields), inspector, row_type, defaults.values)
+
+
+def _hidden(array: pa.Array, mask: NDArray[np.bool_]) -> pa.Array:
+    if not mask.any():
+        return array
+    return hollow(array.type, len(array)) if mask.all() else nulled(array, mask)
+
+
+def _mask(values: pa.BooleanArray) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+    return mask
+
+
+MEMORY_BYTES_DEFAULT = 1 << 30
+MEMORY_BYTES_MIN = 1 << 20
+"""With less, each batch would be a run of its own."""
+
+
+@dataclass(frozen=True)
+class LocalOptions:
+    """Settings of the local engine.
+
+    Attributes:
+        memory_bytes: bounds what the engine holds of one change set or merge, at least MEMORY_BYTES_MIN.
+            Beyond it, what is sorted goes to files in the system's directory for temporary files
+            (``TMPDIR``), and what must be in memory is refused with advice. Files that are being written need
+            more: about a stripe for each thread (:class:`~mutation_api.table.acid_table.WriterOptions`).
+        threads: threads that work at the same time; None: ``os.cpu_count()``. Small change sets are written
+            by the caller's own thread.
+    """
+
+    memory_bytes: int = MEMORY_BYTES_DEFAULT
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError if a setting is out of range."""
+        for name in ("memory_bytes", "threads"):
+            value = getattr(self, name)
+            is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+            if not (is_whole or (name == "threads" and value is None)):
+                raise ConfigurationError(f"{name}={value!r}: it must be a whole number, as 4 or 1 << 30")
+        if self.memory_bytes < MEMORY_BYTES_MIN:
+            raise ConfigurationError(f"memory_bytes ({self.memory_bytes}) must be {MEMORY_BYTES_MIN} or more")
+        if self.threads is not None and self.threads < 1:
+            raise ConfigurationError(f"threads ({self.threads}) must be 1 or more")
+
+    @property
+    def thread_count(self) -> int:
+        """The number of threads."""
+        return self.threads or os.cpu_count() or 1
+
+
+ROWS_PER_INSERT_FILE = 100_000
+"""New rows of a partition that go to one file before the next is begun, unless the user says how many files.
+
+With fewer rows the cost of a file outweighs what another thread saves.
+"""
+
+
+class InsertFiles:
+    """Spreads the inserts of each partition over several files. Threads may share it.
+
+    Spark's engine spreads them by a hash of their content, because it may evaluate rows again. Here each row
+    is seen once, so they are counted.
+
+    Args:
+        files: number of files for the inserts of a partition; 0 for a bucketed table.
+        rows_per_file: inserts of a partition that go to one file before the next one is used. After the last
+            file follows the first.
+    """
+
+    def __init__(self, files: int, rows_per_file: int) -> None:
+        self._files = files
+        self._rows_per_file = rows_per_file
+        self._mutex = threading.Lock()
+        self._numbers: dict[str, int] = {}
+        self._counts: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    @classmethod
+    def of_table(cls, table: AcidTable, insert_files: int | None, threads: int) -> InsertFiles:
+        """As the user says; else one file for each ROWS_PER_INSERT_FILE inserts, and no more than threads.
+
+        Raises:
+            ConfigurationError: see :func:`mutation_api.write.layout.writer_count`.
+        """
+        files = writer_count(table, threads, insert_files)
+        return cls(files, 1 if insert_files else ROWS_PER_INSERT_FILE)
+
+    def spread(self, addressed: pa.RecordBatch) -> pa.RecordBatch:
+        """The same addressed changes, each insert with the number of its file."""
+        if self._files <= 1:
+            return addressed
+        inserts = addressed.column(OPERATION).to_numpy() == Operation.INSERT
+        if not inserts.any():
+            return addressed
+        with self._mutex:
+            partitions = numbers_of_partitions(addressed, self._number)[inserts]
+            positions = self._positions(partitions)
+        buckets = addressed.column(BUCKET).to_numpy().copy()
+        buckets[inserts] = positions // self._rows_per_file % self._files
+        at = addressed.schema.get_field_index(BUCKET)
+        return addressed.set_column(at, addressed.schema.field(at), pa.array(buckets, pa.int32()))
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def _positions(self, partitions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The running number of each insert within its partition, from 0."""
+        self._counts = np.pad(self._counts, (0, len(self._numbers) - len(self._counts)))
+        order = np.argsort(partitions, kind="stable")
+        counts = np.bincount(partitions, minlength=len(self._counts))
+        firsts = np.cumsum(counts) - counts
+        positions = np.empty(len(partitions), np.int64)
+        positions[order] = np.arange(len(partitions)) - np.repeat(firsts - self._counts, counts)
+        self._counts = self._counts + counts
+        return positions
+
+
+def forecast_arrow(
+    transaction: OpenTransaction,
+    table_name: str,
+    changes: object,
+    *,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+    insert_files: int | None = None,
+    local: LocalOptions | None = None,
+) -> Forecast:
+    """Count what :func:`mutation_api.write.apply.apply_arrow` would write with these arguments.
+
+    The changes are read once, and checked as they would be. Only temporary files are written.
+
+    Raises: as :func:`mutation_api.write.apply.apply_arrow`, except for what is found only when files are
+        written, as a row that is changed twice.
+    """
+    table = transaction.table(table_name)
+    check_sink(table)
+    transaction.check()
+    local = local or LocalOptions()
+    reader = changes_reader(changes, table, operation_column)
+    plan = plan_changes(table, reader.schema, transaction.valid_ids(table.full_name), operation_column)
+    files = InsertFiles.of_table(table, insert_files, local.thread_count)
+    counts: Counter[tuple[str, int, int]] = Counter()
+    sample: list[pa.RecordBatch] = []
+    sampled = 0
+    for batch in sized(reader, local.memory_bytes // BATCH_PART):
+        transaction.check()
+        addressed = files.spread(plan.addressed(batch))
+        counts.update(_counted(addressed))
+        if sampled < SAMPLE_ROWS:
+            new = _new_rows(addressed, SAMPLE_ROWS - sampled)
+            sampled += new.num_rows
+            sample.append(new)
+    groups = [
+        GroupCount(name or None, bucket, *(counts[name, bucket, operation] for operation in Operation))
+        for name, bucket in sorted({(name, bucket) for name, bucket, _ in counts})
+    ]
+    trials = (write_trial(table, pa.concat_batches(sample)),) if sampled else ()
+    return forecast(table, groups, trials)
+
+
+def _counted(addressed: pa.RecordBatch) -> dict[tuple[str, int, int], int]:
+    """Number of changes by partition, bucket and operation."""
+    keys = pa.table(addressed.select([PARTITION, BUCKET, OPERATION]))
+    counted = keys.group_by([PARTITION, BUCKET, OPERATION]).aggregate([([], "count_all")])
+    *columns, numbers = (column.to_pylist() for column in counted.columns)
+    return dict(zip(zip(*columns, strict=True), numbers, strict=True))
+
+
+def _new_rows(addressed: pa.RecordBatch, count: int) -> pa.RecordBatch:
+    """The first new rows, at most so many."""
+    new = np.flatnonzero(addressed.column(OPERATION).to_numpy() != Operation.DELETE)
+    return addressed.take(pa.array(new[:count]))

@@ -1,0 +1,189 @@
+"""WantedRows: looks up the ROW__IDs of updates and deletes in the transaction's snapshot.
+
+Only the ROW__IDs of the buckets in question are read. What is looked up must fit into memory; what is read
+need not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.errors import ConfigurationError
+from mutation_api.format.event import Operation
+from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.read.snapshot_reader import read_split
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.write.address import (
+    BUCKET,
+    BUCKET_PROPERTY,
+    OPERATION,
+    ROW_NUMBER,
+    TXN,
+    UNKNOWN_ROWS_SHOWN,
+    UnknownRow,
+    numbers_of_partitions,
+    unknown_rows_error,
+)
+from mutation_api.write.staged_writer import OpenTransaction, check_known_partitions
+from mutation_api.write.writing_order import Watch, in_turn
+
+__all__ = ["WantedRows"]
+
+_Numbers = NDArray[np.int64]
+_Group = tuple[str, int]
+"""Name of a partition ('' if the table has none) and bucket id."""
+_RowIds = tuple[_Numbers, _Numbers, _Numbers, _Numbers]
+"""Original transaction, bucket field, row id and operation of n changes."""
+
+
+class WantedRows:
+    """The ROW__IDs that the updates and deletes of a change set name. Threads may add to it.
+
+    Args:
+        table: a bound descriptor.
+        memory_bytes: bound of what is held.
+    """
+
+    def __init__(self, table: AcidTable, memory_bytes: int) -> None:
+        self._table = table
+        self._memory_bytes = memory_bytes
+        self._byte_count = 0
+        self._mutex = threading.Lock()
+        self._numbers: dict[str, int] = {}
+        self._batches: list[tuple[_Numbers, ...]] = []
+
+    def add(self, addressed: pa.RecordBatch) -> None:
+        """Take the updates and deletes of addressed changes.
+
+        Raises:
+            ConfigurationError: they do not fit into memory.
+        """
+        existing = addressed.column(OPERATION).to_numpy() != Operation.INSERT
+        if not existing.any():
+            return
+        with self._mutex:
+            partitions = numbers_of_partitions(addressed, self._number)
+            parts = tuple(
+                part[existing].astype(np.int64)
+                for part in (
+                    partitions,
+                    *(
+                        addressed.column(name).to_numpy()
+                        for name in (BUCKET, TXN, BUCKET_PROPERTY, ROW_NUMBER, OPERATION)
+                    ),
+                )
+            )
+            self._batches.append(parts)
+            self._byte_count += sum(part.nbytes for part in parts)
+            # Sorting and grouping them makes two copies.
+            if 3 * self._byte_count > self._memory_bytes:
+                count = sum(len(partitions) for partitions, *_ in self._batches)
+                raise ConfigurationError(
+                    f"table {self._table.full_name}: verify_row_ids must hold the ROW__IDs of all updates "
+                    f"and deletes in memory, and {count:,} are too many: give more with "
+                    "LocalOptions(memory_bytes=...), or apply the changes with Spark"
+                )
+
+    def check(self, transaction: OpenTransaction, threads: int, watch: Watch) -> None:
+        """Check that the snapshot of the transaction holds all of them.
+
+        Raises:
+            RowIdNotFoundError: some are not there; the message names the first few, with partition and
+                bucket; or their partition does not exist.
+            DirectoryStateError, CorruptFileError: see :mod:`mutation_api.orc.read`.
+            OSError: the storage cannot be read.
+        """
+        groups = self._groups()
+        if not groups:
+            return
+        names = sorted({name for name, _ in groups})
+        check_known_partitions(transaction, self._table, names)
+        valid_ids = transaction.valid_ids(self._table.full_name)
+        splits = plan_partitions(
+            self._table,
+            {name: self._table.partition_location(name) for name in names},
+            valid_ids,
+            transaction.valid_txn_list,
+            is_whole_table=not self._table.partition_keys,
+        )
+        by_group: dict[_Group, list[SnapshotSplit]] = defaultdict(list)
+        for split in splits:
+            by_group[split.partition_name, split.bucket_id].append(split)
+
+        def not_there(group: _Group) -> list[UnknownRow]:
+            look_up = _LookUp(groups[group])
+            for split in by_group[group]:
+                for batch in read_split(self._table, split, valid_ids, columns=(), row_ids=True):
+                    watch.check()
+                    look_up.see(*(np.asarray(part).astype(np.int64) for part in batch.column(0).flatten()))
+            return [UnknownRow(group[0], *row) for row in look_up.unseen()]
+
+        found = itertools.chain.from_iterable(in_turn(not_there, sorted(groups), threads, watch))
+        unknown = list(itertools.islice(found, UNKNOWN_ROWS_SHOWN))
+        if unknown:
+            raise unknown_rows_error(self._table, unknown)
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def _groups(self) -> dict[_Group, _RowIds]:
+        """The changes by partition and bucket."""
+        if not self._batches:
+            return {}
+        columns = [np.concatenate(parts) for parts in zip(*self._batches, strict=True)]
+        self._batches.clear()
+        order = np.lexsort(columns[4::-1])
+        partitions, buckets, txns, fields, numbers, operations = (column[order] for column in columns)
+        changed = (np.diff(partitions) != 0) | (np.diff(buckets) != 0)
+        bounds = [0, *(np.flatnonzero(changed) + 1).tolist(), len(partitions)]
+        names = list(self._numbers)
+        return {
+            (names[partitions[start]], int(buckets[start])): (
+                txns[start:end],
+                fields[start:end],
+                numbers[start:end],
+                operations[start:end],
+            )
+            for start, end in itertools.pairwise(bounds)
+        }
+
+
+class _LookUp:
+    """Which of the rows of one group have been seen; they are sorted by ROW__ID."""
+
+    def __init__(self, rows: _RowIds) -> None:
+        self._rows = rows
+        self._seen = np.zeros(len(rows[0]), np.bool_)
+        self._ranges = {
+            (int(rows[0][start]), int(rows[1][start])): (start, end) for start, end in _runs(*rows[:2])
+        }
+
+    def see(self, txns: _Numbers, fields: _Numbers, numbers: _Numbers) -> None:
+        """Rows of the snapshot, ordered by ROW__ID."""
+        for start, end in _runs(txns, fields):
+            wanted = self._ranges.get((int(txns[start]), int(fields[start])))
+            if wanted is None:
+                continue
+            given, there = self._rows[2][slice(*wanted)], np.sort(numbers[start:end])
+            places = np.searchsorted(there, given)
+            places[places == len(there)] = 0
+            self._seen[slice(*wanted)] |= there[places] == given
+
+    def unseen(self) -> Iterator[tuple[int, int, int, int]]:
+        """Original transaction, bucket field, row id and operation of rows that were not seen."""
+        for at in np.flatnonzero(~self._seen).tolist():
+            txn, field, number, operation = (int(part[at]) for part in self._rows)
+            yield txn, field, number, operation
+
+
+def _runs(*parts: _Numbers) -> Iterator[tuple[int, int]]:
+    """Start and end of each run of rows that are equal in all parts."""
+    changed = np.logical_or.reduce([np.diff(part) != 0 for part in parts])
+    return itertools.pairwise([0, *(np.flatnonzero(changed) + 1).tolist(), len(parts[0])])

@@ -1,0 +1,288 @@
+"""Staged files: a writer's hidden directories, and what the driver does with them.
+
+What one writer of a table stages: its directories, which partitions it may touch, and its removal.
+
+AttemptStaging: the hidden directories in which one attempt of a writer stages its files.
+
+:mod:`mutation_api.transaction.manifest` defines the names and marks. The committer publishes the staged
+files; :mod:`mutation_api.transaction.staging` removes those that are never published.
+
+WritePermissions: checks once for each partition whether this user may write there.
+
+Without this check the commit would fail, after all the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+from metastore_client.model import LockInfo
+from mutation_api.errors import (
+    ConfigurationError,
+    DeltaWriteError,
+    MutationError,
+    RowIdNotFoundError,
+    TransactionStateError,
+    listed,
+)
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import Storage
+from mutation_api.storage.tree import Background, KnowsPermissions
+from mutation_api.table.acid_table import AcidTable, SnapshotView, TableRole
+from mutation_api.transaction.manifest import DeltaManifest, attempt_mark, delta_names, staging_directory
+
+__all__ = [
+    "AttemptStaging",
+    "LookingTransaction",
+    "OpenTransaction",
+    "WritePermissions",
+    "check_known_partitions",
+    "check_partitions_exist",
+    "check_sink",
+    "raise_if_lost",
+    "remove_losing_attempts",
+    "remove_writer",
+    "table_roots",
+]
+
+
+logger = logging.getLogger(__name__)
+
+
+class OpenTransaction(SnapshotView, Protocol):
+    """The part of :class:`mutation_api.transaction.transaction.Transaction` that a writer needs."""
+
+    def on_lost(self, callback: Callable[[Exception], None]) -> None:
+        """Register a callback for the loss of the lock or the transaction."""
+        ...
+
+    def changing(self, table_name: str) -> contextlib.AbstractContextManager[None]:
+        """The block in which a table gets its changes, once."""
+        ...
+
+    def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+        """Add the manifests of what a writer staged; the commit publishes it."""
+        ...
+
+
+class LookingTransaction(OpenTransaction, Protocol):
+    """The part of :class:`mutation_api.transaction.transaction.Transaction` that a merge and its preview need."""
+
+    def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
+        """Say that rows are merged by these columns, before the table is read for it."""
+        ...
+
+    def other_locks(self, table_name: str) -> Sequence[LockInfo]:
+        """Locks for writing that others hold or wait for on a table."""
+        ...
+
+
+def raise_if_lost(transaction: OpenTransaction, error: MutationError) -> None:
+    """Raise the loss of the transaction, if it is lost: the loss caused the error."""
+    try:
+        transaction.check()
+    except MutationError as loss:
+        raise loss from error
+
+
+def check_sink(table: AcidTable) -> None:
+    """Raise TransactionStateError if the table is only read in this transaction."""
+    if table.role is not TableRole.SINK:
+        raise TransactionStateError(
+            f"table {table.full_name} is a source of this transaction and cannot be written; "
+            "add it with add_sink_table()"
+        )
+
+
+def check_partitions_exist(
+    transaction: OpenTransaction, table: AcidTable, manifests: Sequence[DeltaManifest]
+) -> None:
+    """Refuse updates and deletes in partitions that do not exist, since their rows cannot exist."""
+    if table.partition_keys:
+        names = {m.partition_name for m in manifests if m.update_count or m.delete_count}
+        check_known_partitions(transaction, table, sorted(names))
+
+
+def check_known_partitions(transaction: OpenTransaction, table: AcidTable, names: Sequence[str]) -> None:
+    """Raise RowIdNotFoundError if a name of the list is none of the table's partitions."""
+    if not table.partition_keys:
+        return
+    existing = {p.name for p in transaction.partitions(table.full_name)}
+    unknown = [name for name in names if name not in existing]
+    if unknown:
+        raise RowIdNotFoundError(
+            f"table {table.full_name}: the change set updates or deletes rows in partitions that do not "
+            f"exist: {listed(unknown)}; check the partition columns of the changes"
+        )
+
+
+def table_roots(table: AcidTable) -> Sequence[Location]:
+    """The locations of the table and of each partition that lies elsewhere."""
+    return tuple(dict.fromkeys((table.location, *table.partition_locations.values())))
+
+
+def _writer_directories(table: AcidTable, writer_id: str) -> Iterator[tuple[Storage, Location]]:
+    """The writer's directory in the table and in each partition that lies elsewhere."""
+    for root in table_roots(table):
+        yield storage_at(root), staging_directory(root, table.required_txn_id()) / writer_id
+
+
+def remove_losing_attempts(table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    """Remove the losing attempts' files.
+
+    Uploads do not show their attempt: the commit removes those of losing attempts, and their marks.
+    """
+    winners = {m.attempt_id for m in manifests}
+    for storage, directory in _writer_directories(table, writer_id):
+        if storage.publishes_by_rename:
+            with contextlib.suppress(FileNotFoundError):
+                for entry in storage.list(directory):
+                    if entry.name not in winners:
+                        logger.info("removing the files of a losing task attempt: %s", entry.location)
+                        storage.delete_directory(entry.location)
+
+
+def remove_writer(table: AcidTable, writer_id: str) -> None:
+    """Remove everything that the writer wrote.
+
+    On an object store this also removes uploads of other writers of the table: their manifests, if any, will
+    be refused.
+    """
+    names = delta_names(table.required_write_id(), table.version)
+    for storage, directory in _writer_directories(table, writer_id):
+        try:
+            if not storage.publishes_by_rename:
+                uploads = storage.unfinished(directory.parent.parent)
+                storage.abandon(each for each in uploads if each.location.parent.name in names)
+            storage.delete_directory(directory)
+        except OSError:
+            logger.exception("removing %s failed; it is hidden, and the abort tries again", directory)
+
+
+class AttemptStaging:
+    """Creates the directories of an attempt on demand, and removes them.
+
+    Args:
+        table: bound to a transaction.
+        writer_id: name of the writer's directory.
+        attempt_id: name of the attempt's directory, below the writer's.
+
+    Raises:
+        ConfigurationError: an id cannot be the name of a directory.
+    """
+
+    def __init__(self, table: AcidTable, writer_id: str, attempt_id: str) -> None:
+        self.writer_id = _directory_name("writer_id", writer_id)
+        self.attempt_id = _directory_name("attempt_id", attempt_id)
+        self._table = table
+        self._txn_id = table.required_txn_id()
+        self._mark_name = attempt_mark(table.required_write_id())
+        self._directories: set[Location] = set()
+
+    def directory(self, partition_location: Location) -> Location:
+        """Directory in which files of a partition are staged: near the partition, so publishing is a rename.
+
+        If the storage stages files as uploads instead, a mark in the directory records that this attempt has
+        begun.
+
+        Raises:
+            DeltaWriteError: the directory could not be created.
+        """
+        root = self._table.location
+        base = root if partition_location.is_within(root) else partition_location
+        directory = staging_directory(base, self._txn_id) / self.writer_id / self.attempt_id
+        if directory not in self._directories:
+            try:
+                storage = storage_at(directory)
+                storage.create_directory(directory)
+                self._directories.add(directory)
+                if not storage.publishes_by_rename:
+                    storage.create(directory / self._mark_name).close()
+            except OSError as error:
+                raise self._failed(directory, "created", error) from error
+        return directory
+
+    def check_marks(self) -> None:
+        """Check that the transaction has not ended meanwhile.
+
+        The process that ends a transaction removes the marks, and the uploads that exist by then. This
+        attempt may be a duplicate whose result is not awaited, so it must remove its later uploads itself.
+
+        Raises:
+            DeltaWriteError: a mark is gone.
+        """
+        for directory in self._directories:
+            storage = storage_at(directory)
+            if not storage.publishes_by_rename and storage.stat(directory / self._mark_name) is None:
+                raise DeltaWriteError(
+                    f"table {self._table.full_name}, transaction {self._txn_id}: the mark of this attempt in "
+                    f"{directory} is gone. The transaction has ended without the changes of this attempt"
+                )
+
+    def delete(self, *, keeps_marks: bool) -> None:
+        """Delete the directories.
+
+        Args:
+            keeps_marks: keep directories that hold marks. A sweep needs the mark to find uploads that are
+                left.
+
+        Raises:
+            DeltaWriteError: one could not be deleted.
+        """
+        for directory in self._directories:
+            storage = storage_at(directory)
+            if keeps_marks and not storage.publishes_by_rename:
+                continue
+            try:
+                storage.delete_directory(directory)
+            except OSError as error:
+                raise self._failed(directory, "deleted", error) from error
+
+    def _failed(self, directory: Location, step: str, error: OSError) -> DeltaWriteError:
+        return DeltaWriteError(f"table {self._table.full_name}: {directory} could not be {step}: {error}")
+
+
+def _directory_name(what: str, value: str) -> str:
+    if not value or "/" in value or value in (".", ".."):
+        raise ConfigurationError(f"{what} {value!r} cannot name a directory")
+    return value
+
+
+class WritePermissions:
+    """Checks permissions in the background of the writing, on storages that report them beforehand.
+
+    Args:
+        table_name: table of the partitions, for messages.
+        background: runs the checks; its next call raises DeltaWriteError if a partition may not be written.
+    """
+
+    def __init__(self, table_name: str, background: Background) -> None:
+        self._table_name = table_name
+        self._background = background
+        self._asked_for: set[Location] = set()
+
+    def ask(self, partition_location: Location) -> None:
+        """Start the check of a partition, once. Raises the error of earlier background work."""
+        if partition_location in self._asked_for:
+            return
+        self._asked_for.add(partition_location)
+        storage = storage_at(partition_location)
+        if isinstance(storage, KnowsPermissions):
+            work = partial(self._check, storage, partition_location)
+            self._background.submit(work, 0, storage.threads)
+
+    def _check(self, storage: KnowsPermissions, location: Location) -> None:
+        refusal: OSError | None
+        try:
+            refusal = storage.refusal(location)
+        except OSError as error:
+            refusal = error
+        if refusal is not None:
+            raise DeltaWriteError(
+                f"table {self._table_name}: {location} cannot be written: {refusal}"
+            ) from refusal

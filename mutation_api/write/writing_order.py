@@ -1,0 +1,260 @@
+"""The order in which batches are written, split by writer, in threads.
+
+The order in which addressed changes are written, and how batches in this order go to a coordinator.
+
+Joins changes to batches that are worth their fixed costs, and splits them by their writers.
+
+Work in several threads, of which the first failure, or the loss of the transaction, stops all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from mutation_api.errors import RecordLayoutError, WorkerError
+from mutation_api.format.event import RowIdArrays, ranks_in_bucket
+from mutation_api.write.address import (
+    ADDRESS_COLUMNS,
+    BUCKET,
+    BUCKET_PROPERTY,
+    OPERATION,
+    PARTITION,
+    ROW_NUMBER,
+    TXN,
+    numbers_of_partitions,
+)
+from mutation_api.write.batch_sorter import KeyParts
+from mutation_api.write.coordinator import MutatorCoordinator
+from mutation_api.write.staged_writer import OpenTransaction
+
+__all__ = [
+    "ADDRESSED_ROWS_MAX",
+    "Watch",
+    "WritingOrder",
+    "in_turn",
+    "joined_batches",
+    "run_all",
+    "split_by_writer",
+    "write_batch",
+]
+
+
+class WritingOrder:
+    """The sort key for a coordinator's order of addressed changes: by group, then by ROW__ID.
+
+    Partitions are numbered by first occurrence, since groups may come in any order. Inserts carry the
+    transaction's own id, which is greater than any other, so they come last in their group.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def __call__(self, batch: pa.RecordBatch) -> KeyParts:
+        """Partition, bucket, original transaction, bucket property and row id of n addressed changes."""
+        # Rows of one transaction and bucket may differ in the property: it holds the statement's number.
+        return [
+            numbers_of_partitions(batch, lambda name: self._numbers.setdefault(name, len(self._numbers))),
+            batch.column(BUCKET).to_numpy().astype(np.int64),
+            batch.column(TXN).to_numpy(),
+            ranks_in_bucket(batch.column(BUCKET_PROPERTY).to_numpy()),
+            batch.column(ROW_NUMBER).to_numpy(),
+        ]
+
+
+def write_batch(coordinator: MutatorCoordinator, batch: pa.RecordBatch) -> None:
+    """Cut a batch of addressed changes at the borders of its groups and write each piece.
+
+    Args:
+        coordinator: the task's coordinator.
+        batch: ADDRESS_COLUMNS and the data columns, in the order of WritingOrder.
+    """
+    if not batch.num_rows:
+        return
+    address = {name: batch.column(name) for name in ADDRESS_COLUMNS}
+    partitions, buckets, codes = address[PARTITION], address[BUCKET], address[OPERATION].to_numpy()
+    row_ids = RowIdArrays(*(address[name].to_numpy() for name in (TXN, BUCKET_PROPERTY, ROW_NUMBER)))
+    rows = _rows(batch)
+    bounds = _group_bounds(partitions, buckets)
+    for start, end in itertools.pairwise(bounds):
+        coordinator.write_events(
+            partitions[start].as_py(),
+            buckets[start].as_py(),
+            codes[start:end],
+            row_ids.take(slice(start, end)),
+            None if rows is None else rows.slice(start, end - start),
+        )
+
+
+def _rows(batch: pa.RecordBatch) -> pa.StructArray | None:
+    names = batch.schema.names[len(ADDRESS_COLUMNS) :]
+    if not names:
+        return None
+    return pa.StructArray.from_arrays([batch.column(n) for n in names], names=names)
+
+
+def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
+    """The first index of each group, and the number of rows."""
+    changes: NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
+    changes[0] = True
+    changes[1:] = np.diff(buckets.to_numpy()) != 0
+    changes[1:] |= np.diff(partitions.dictionary_encode().indices.to_numpy()) != 0
+    return [*np.flatnonzero(changes).tolist(), len(buckets)]
+
+
+ADDRESSED_ROWS_MAX = 1 << 16
+"""Rows to address at once. Engines pass few rows at a time, and for few rows the fixed costs dominate."""
+
+
+def split_by_writer(rows: pa.RecordBatch, writers: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The number of each writer that gets some of the changes, and copies of these.
+
+    All changes of a (partition, bucket) go to one writer. The buckets of a partition go to consecutive
+    writers, so a table of few groups keeps all of them busy.
+
+    Args:
+        rows: addressed changes.
+        writers: number of writers.
+    """
+    numbers = _writers(rows, writers)
+    order = np.argsort(numbers, kind="stable")
+    starts = np.searchsorted(numbers[order], np.arange(writers + 1))
+    for writer in np.flatnonzero(np.diff(starts)).tolist():
+        yield writer, rows.take(pa.array(order[starts[writer] : starts[writer + 1]]))
+
+
+def _writers(rows: pa.RecordBatch, writers: int) -> NDArray[np.integer]:
+    """The writer of each change. It depends on partition and bucket only."""
+    first = numbers_of_partitions(rows, lambda name: zlib.crc32(name.encode()))
+    numbers: NDArray[np.int64] = (first + rows.column(BUCKET).to_numpy()) % writers
+    # numpy sorts numbers of 16 bits in linear time.
+    return numbers.astype(np.uint16) if writers <= 1 << 16 else numbers
+
+
+def joined_batches(
+    batches: Iterable[pa.RecordBatch], bytes_max: int, rows_max: int = sys.maxsize
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches as large as allowed; a batch that is larger stays unchanged.
+
+    Raises:
+        RecordLayoutError: arrays of the rows are not sound.
+    """
+    pending: list[pa.RecordBatch] = []
+    byte_count = row_count = 0
+    for batch in batches:
+        byte_count += batch.nbytes
+        row_count += batch.num_rows
+        if pending and (byte_count > bytes_max or row_count > rows_max):
+            yield _joined(pending)
+            pending, byte_count, row_count = [], batch.nbytes, batch.num_rows
+        pending.append(batch)
+    if pending:
+        yield _joined(pending)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    try:
+        return pa.concat_batches(batches)
+    except pa.ArrowException as error:  # as of fixed_size_list<null>, sliced, that pandas hands over
+        raise RecordLayoutError(
+            f"the rows cannot be copied, since an array of theirs is not sound ({error}); its columns are "
+            f"{', '.join(f'{each.name} {each.type}' for each in batches[0].schema)}. Give them other types, "
+            "or make them anew with pyarrow.Table.from_pylist"
+        ) from error
+
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_AHEAD = 2
+"""Items for each thread that are taken before their results are wanted."""
+
+
+class Watch:
+    """Whether to go on: asked between batches, from any thread.
+
+    Args:
+        transaction: its loss stops all threads.
+        what: what is being done, for messages.
+    """
+
+    def __init__(self, transaction: OpenTransaction, what: str) -> None:
+        self._transaction = transaction
+        self._what = what
+        self._is_stopped = threading.Event()
+        transaction.on_lost(lambda _: self.stop())
+
+    def stop(self) -> None:
+        """Make :meth:`check` raise."""
+        self._is_stopped.set()
+
+    def check(self) -> None:
+        """Raise the loss of the transaction; WorkerError if another thread failed."""
+        self._transaction.check()
+        if self._is_stopped.is_set():
+            raise WorkerError(f"{self._what}: stopped, since another part of it failed")
+
+
+def in_turn(
+    work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int, watch: Watch
+) -> Iterator[_Result]:
+    """The results of ``work`` in the order of the items, which are taken a few ahead.
+
+    Raises the error of the first item that failed; no work runs any more then.
+    """
+    if threads == 1:
+        for item in items:
+            watch.check()
+            yield work(item)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[_Result]] = deque()
+        try:
+            source = iter(items)
+            while True:
+                for item in itertools.islice(source, max(0, _AHEAD * threads - len(waiting))):
+                    waiting.append(pool.submit(work, item))
+                if not waiting:
+                    return
+                watch.check()
+                yield waiting.popleft().result()
+        except BaseException:
+            watch.stop()
+            for each in waiting:
+                each.cancel()
+            raise
+
+
+def run_all(
+    work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int, watch: Watch
+) -> list[_Result]:
+    """The results of ``work`` for all items, in their order.
+
+    Raises the error that came first, when all work has ended.
+    """
+    if threads == 1:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(threads) as pool:
+        futures = [pool.submit(work, item) for item in items]
+        try:
+            pending = set(futures)
+            while pending:
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                for each in done:
+                    each.result()
+        except BaseException:
+            watch.stop()
+            for each in futures:
+                each.cancel()
+            raise
+    return [each.result() for each in futures]
