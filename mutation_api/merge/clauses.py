@@ -223,8 +223,8 @@ def copied_keys_error(
     """
     return DuplicateKeyError(
         f"{what}: {_counted(key_count)} several rows, as {table_name} stores it: "
-        f"{_listed(samples, key_count)}. Nothing was written. If the source has such a key once, give the key "
-        "columns types in Hive that keep its values apart"
+        f"{_listed(samples, key_count)}. Nothing was written. If the source has such a key once, give the "
+        "key columns types in Hive that keep its values apart"
     )
 
 

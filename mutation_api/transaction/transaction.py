@@ -119,10 +119,7 @@ class Transaction(OfOneProcess):
         return self._bound(self._with_partitions(table_name))
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """The ids in the table's files that its snapshot sees: write ids, or transaction ids in v1.
-
-        Raises as :meth:`table`.
-        """
+        """Return the write ids (v1: transaction ids) that the snapshot sees. Raises as :meth:`table`."""
         return self._begun_lease().valid_ids(self._opened(table_name).table.full_name)
 
     def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
@@ -440,8 +437,7 @@ class Transaction(OfOneProcess):
         return opened
 
     def _table_summary(self, name: str) -> TableSummary:
-        published = self._published.get(name)
-        created = () if published is None else published.partitions_created
+        created = self._published[name].partitions_created if name in self._published else ()
         return TableSummary.of(name, self._written.manifests(name), created)
 
     def _begun_lease(self) -> Lease:

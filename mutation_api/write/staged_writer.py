@@ -71,7 +71,7 @@ class OpenTransaction(SnapshotView, Protocol):
 
 
 class LookingTransaction(OpenTransaction, Protocol):
-    """The part of :class:`mutation_api.transaction.transaction.Transaction` that a merge and its preview need."""
+    """The part of a transaction that a merge and its preview need."""
 
     def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Say that rows are merged by these columns, before the table is read for it."""
