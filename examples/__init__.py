@@ -1,1 +1,1 @@
-"""Small programs that show the library at work; each runs alone, and each is run by a test."""
+"""Small programs that show the library at work. Each runs alone, and a test runs each of them."""

@@ -2,7 +2,8 @@
 
     python -m examples.demo [--hive 2.3|3.1|4.1|4.2] [--storage local|hdfs|s3]
 
-Fetches three releases of the PyPI package ``airportsdata``, starts a metastore of that Hive version, and then
+The demo fetches three releases of the PyPI package ``airportsdata`` and starts a metastore of that Hive
+version. Then it
 
 1. merges the first release into an empty transactional Hive table, in one transaction;
 2. merges the second release, after a dry run that reports what will be done: new airports are inserted,
@@ -11,8 +12,8 @@ Fetches three releases of the PyPI package ``airportsdata``, starts a metastore 
 3. merges the third release;
 4. starts one more transaction, writes half the work and aborts it.
 
-After each step real Hive of the same version reads the table with SQL, and the rows are compared with the
-expected ones. Hive 3.1, 4.1 and 4.2 come from Maven Central (once; 120 to 150 MB).
+After each step, real Hive of the same version reads the table with SQL, and the rows are compared with the
+expected ones. Hive 3.1, 4.1 and 4.2 come from Maven Central (downloaded once, 120 to 150 MB).
 ``--storage`` puts the table on an HDFS or S3 server that is started for the demo.
 The exit status is 0 only if all rows are equal. Ctrl-C stops everything that was started.
 """
@@ -72,15 +73,15 @@ WHEEL_SHA256 = {
 RELEASES = tuple(WHEEL_SHA256)
 DOWNLOAD_TIMEOUT_SECONDS = 300
 READING_TIMEOUT_SECONDS = 1200
-"""For Hive to read the whole table; in an object store it sends several requests for each of 3,800 files."""
+"""The timeout for Hive to read the whole table. An object store gets several requests per file (3,800)."""
 
 TABLE = "default.airports"
 KEY = "icao"
 PARTITION_KEY = "country"
 DATA_COLUMNS = ("icao", "iata", "name", "city", "subd", "elevation", "lat", "lon", "tz")
 COLUMNS = (*DATA_COLUMNS, PARTITION_KEY)
-"""The ten columns that all releases have. All are text in the table, exactly as the register prints them:
-a height of 820 that used to be 820.0 is an update."""
+"""The ten columns that all releases have. All are strings in the table, as in the register: a height that
+changes from 820.0 to 820 is an update."""
 NUM_BUCKETS = 4
 
 EXPECTED = {
@@ -88,18 +89,18 @@ EXPECTED = {
     "20221121": MergeCounts(inserted=2148, updated=25968, deleted=2883, moved=14),
     "20240806": MergeCounts(inserted=281, updated=27549, deleted=185, moved=1, unchanged=395),
 }
-"""Differences of each release from the one before it."""
+"""The differences of each release from the previous one."""
 
 DRY_RUN_OF = "20221121"
 SHOWN_COUNTRIES = 5
-"""Number of countries shown: those with the most changes."""
+"""The number of countries to show, those with the most changes."""
 
 Airport = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Report:
-    """One line of the table at the end."""
+    """One line of the table that is printed at the end."""
 
     name: str
     outcome: str
@@ -109,37 +110,39 @@ class Report:
 
 
 class Aborted(Exception):
-    """Raised on purpose, half way through the last transaction."""
+    """Raised on purpose in the middle of the last transaction."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; returns 0 if Hive's reading was right after every transaction, else 1; 130 on Ctrl-C."""
+    """Run the demo. Return 0 if Hive read the right rows after every transaction, else 1 (Ctrl-C: 130)."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--cache", type=Path, default=CACHE, help="folder for downloads (default: %(default)s)"
+        "--cache", type=Path, default=CACHE, help="directory for downloads (default: %(default)s)"
     )
     parser.add_argument(
-        "--hive", choices=JUDGES, default="2.3", help="the version of Hive to run on (default: %(default)s)"
+        "--hive", choices=JUDGES, default="2.3", help="Hive version to run on (default: %(default)s)"
     )
     parser.add_argument(
-        "--storage", choices=STORAGES, default="local", help="the storage of the table (default: %(default)s)"
+        "--storage", choices=STORAGES, default="local", help="storage for the table (default: %(default)s)"
     )
     parser.add_argument(
         "--incremental",
         action="store_true",
-        help="the other demo: see examples/incremental.py, whose options it takes",
+        help="run the demo of incremental update instead: see examples/incremental.py for its options",
     )
     parser.add_argument(
-        "--stream", action="store_true", help="another one: see examples/stream.py, whose options it takes"
+        "--stream",
+        action="store_true",
+        help="run the demo of streams instead: see examples/stream.py for its options",
     )
     options, others = parser.parse_known_args(arguments)
     for name in ("incremental", "stream"):
-        if getattr(options, name):  # each needs packages that the others do not
+        if getattr(options, name):  # each requires packages that the others do not
             return int(importlib.import_module(f"examples.{name}").main(others))
     if others:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     if (options.hive, options.storage) == ("3.1", "s3"):
-        parser.error("Hive 3.1 is not judged on S3: take another --hive")
+        parser.error("Hive 3.1 is not tested on S3. Choose another --hive")
     signal.signal(signal.SIGTERM, _stop)
     try:
         return run(options.hive, options.storage, options.cache)
@@ -149,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(line: str, storage: str, cache: Path) -> int:
-    """Fetch, start, mutate, judge, report."""
+    """Fetch the releases, start the servers, merge, compare with Hive, and report."""
     releases = {release: fetch(release, cache) for release in RELEASES}
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="airports-")))
@@ -158,10 +161,10 @@ def run(line: str, storage: str, cache: Path) -> int:
         else:
             uri, hive = start_2_3(work, stack) if line == "2.3" else start_in_one(line, work, stack)
         with step("starting Spark"):
-            # For few rows Spark's default of two hundred partitions is too many.
+            # Spark's default of two hundred partitions is too many for few rows.
             settings = {"spark.local.dir": str(work / "spark"), "spark.sql.shuffle.partitions": "8"}
             spark = stack.enter_context(local_session("airports", settings=settings))
-            # pyspark's handler of Ctrl-C would fill the page with py4j's stacks.
+            # pyspark's handler of Ctrl-C would fill the screen with py4j's stacks.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         columns = ", ".join(f"{name} string" for name in DATA_COLUMNS)
         create_table(uri, TABLE, columns, f"{PARTITION_KEY} string", KEY, NUM_BUCKETS)
@@ -176,7 +179,7 @@ def run(line: str, storage: str, cache: Path) -> int:
 
 
 def start_2_3(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
-    """A metastore's address, and real Hive that works on it; both end with the stack."""
+    """Return a metastore's address and real Hive that uses it. Both end with the stack."""
     with step("starting a Hive 2.3 metastore"):
         metastore = stack.enter_context(EmbeddedMetastore(work / "metastore"))
     with step("starting real Hive 2.3 (SQL) on that metastore"):
@@ -185,14 +188,14 @@ def start_2_3(work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
 
 
 def start_in_one(line: str, work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
-    """The same in one process."""
+    """Return a metastore's address and real Hive, both in one process."""
     with step(f"starting real Hive {line} (metastore and SQL)"):
         hive = stack.enter_context(JUDGES[line](work / "hive"))
         return hive.uri, hive
 
 
 def elsewhere(line: str, storage: str, work: Path, stack: contextlib.ExitStack) -> tuple[str, HiveJudge]:
-    """A metastore's address, and real Hive, whose warehouse lies on HDFS or S3; all end with the stack."""
+    """Return a metastore's address and real Hive with its warehouse on HDFS or S3. All end with the stack."""
     with step(f"starting {storage.upper()}"):
         root, properties = STORAGES[storage](work, stack)
     configure_storage(HadoopSettings(properties))
@@ -209,25 +212,25 @@ def elsewhere(line: str, storage: str, work: Path, stack: contextlib.ExitStack) 
 
 
 def start_hdfs(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
-    """The root of an HDFS, and what a client needs."""
+    """Return the root of an HDFS and the settings for clients."""
     cluster = stack.enter_context(MiniHdfs(work / "hdfs"))
     cluster.make_directory("/warehouse", mode="777")
     return cluster.location, cluster.settings
 
 
 def start_s3(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
-    """A bucket of an S3 server, and what a client needs."""
+    """Return a bucket of an S3 server and the settings for clients."""
     server = stack.enter_context(S3Server(work / "s3"))
     return f"s3a://{BUCKET}", server.settings
 
 
 def start_nothing(work: Path, stack: contextlib.ExitStack) -> tuple[str, dict[str, str]]:
-    """The local disk, which needs no start."""
+    """Return a directory on the local disk, which needs no server."""
     return f"file:{work}", {}
 
 
 STORAGES = {"local": start_nothing, "hdfs": start_hdfs, "s3": start_s3}
-"""How a storage is started."""
+"""The functions that start each storage."""
 
 JUDGES: Mapping[str, type[HiveJudge]] = {"2.3": Hive23, "3.1": Hive31, "4.1": Hive41, "4.2": Hive42}
 
@@ -235,7 +238,7 @@ JUDGES: Mapping[str, type[HiveJudge]] = {"2.3": Hive23, "3.1": Hive31, "4.1": Hi
 def mutate(
     client: MutatorClient, spark: SparkSession, hive: HiveJudge, releases: Mapping[str, list[Airport]]
 ) -> tuple[list[Report], bool]:
-    """Run the transactions; returns a report of each, and whether Hive always read the right rows."""
+    """Run the transactions. Return a report of each, and True if Hive always read the right rows."""
     reports, is_right = [], True
     for number, (release, airports) in enumerate(releases.items(), start=1):
         print(f"\n{number}. Merge release {release}: {len(airports):,} airports")
@@ -272,7 +275,7 @@ def merge_release(
 
 
 def show(report: MergeReport, release: str) -> None:
-    """Print a report with its first few countries, and a note if it is not the expected one."""
+    """Print a report with its first few countries, and a note if it is not as expected."""
     lines = str(report).splitlines()
     countries = [line for line in lines if line.startswith((f"  {PARTITION_KEY}=", "  … and "))]
     hidden = set(countries[SHOWN_COUNTRIES:])
@@ -282,7 +285,7 @@ def show(report: MergeReport, release: str) -> None:
 
 
 def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
-    """Write deletes of all rows, then let the block fail as a program would."""
+    """Write deletes of all rows, then let the block fail as in a program with an error."""
     started = time.monotonic()
     with contextlib.suppress(Aborted), client.new_transaction() as transaction:
         begun, table = time.monotonic(), transaction.table(TABLE)
@@ -291,13 +294,13 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
         with step(f"transaction {transaction.id}: writing"):
             applied = apply_changes(transaction, TABLE, changes)
         print(
-            f"   {len(staged_locations(table)):,} files are staged, hidden from every reader; now the "
+            f"   {len(staged_locations(table)):,} files are staged and hidden from every reader; now the "
             "program fails"
         )
         ending = time.monotonic()
         raise Aborted
     left = staged_locations(table)
-    print(f"   after the abort {len(left):,} staged files are left")
+    print(f"   after the abort {len(left):,} staged files remain")
     if left:
         raise RuntimeError(f"the aborted transaction left {left[:3]} …")
     return Report("delete", "aborted", applied, begun - started, time.monotonic() - ending)
@@ -314,19 +317,19 @@ def check(hive: HiveJudge, expected: list[Airport]) -> bool:
 
 
 def to_dataframe(spark: SparkSession, airports: list[Airport]) -> DataFrame:
-    """A release as a DataFrame of COLUMNS."""
+    """Return a release as a DataFrame with COLUMNS."""
     table = pa.table({name: [a[i] for a in airports] for i, name in enumerate(COLUMNS)})
     return spark.createDataFrame(table)
 
 
 def staged_locations(table: AcidTable) -> list[str]:
-    """The hidden files and uploads of the transaction to which the table is bound."""
+    """Return the hidden files and uploads of the transaction to which the table is bound."""
     staged = list_staged(table, table.required_txn_id())
     return [str(each.location) for each in staged.uploads or staged.files]
 
 
 def fetch(release: str, cache: Path) -> list[Airport]:
-    """Rows of a release, in COLUMNS; downloaded once, and checked against its known hash."""
+    """Return the rows of a release, with COLUMNS. It is downloaded once, and its hash is checked."""
     wheel = cache / f"{PACKAGE}-{release}-py3-none-any.whl"
     if not wheel.exists():
         with step(f"downloading {PACKAGE} {release} from PyPI"):
@@ -334,7 +337,7 @@ def fetch(release: str, cache: Path) -> list[Airport]:
     found = hashlib.sha256(wheel.read_bytes()).hexdigest()
     if found != WHEEL_SHA256[release]:
         raise RuntimeError(
-            f"{wheel} has SHA-256 {found}, expected {WHEEL_SHA256[release]}; delete it and try again"
+            f"{wheel} has SHA-256 {found}, expected {WHEEL_SHA256[release]}. Delete it and try again"
         )
     with zipfile.ZipFile(wheel) as archive, archive.open(f"{PACKAGE}/airports.csv") as file:
         rows = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
@@ -366,7 +369,7 @@ def _client(uri: str) -> Iterator[MutatorClient]:
 
 @contextlib.contextmanager
 def step(what: str) -> Iterator[None]:
-    """Print what is done, and its time."""
+    """Print the step and the time that it takes."""
     print(f"   {what} … ", end="", flush=True)
     started = time.monotonic()
     try:
@@ -378,7 +381,7 @@ def step(what: str) -> Iterator[None]:
 
 
 def print_reports(reports: Sequence[Report]) -> None:
-    """Print the table at the end."""
+    """Print the table of transactions at the end."""
     heads = [
         "transaction",
         "outcome",

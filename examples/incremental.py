@@ -1,13 +1,13 @@
-"""Incremental update: a shop on PostgreSQL, followed by Hive while it works, with a kill in between.
+"""Incremental update: Hive follows a shop on PostgreSQL while it works, with a kill in between.
 
     ./dev demo --incremental                    # or: python -m examples.incremental [--rows N] [--html FILE]
 
-Starts PostgreSQL and Hive 2.3 on this machine, makes a table of 1,000,000 orders, and enables incremental
-update. Then three "days" go by: 1 % of the orders are changed in each, in small transactions, while ``hive-
-mutate update extract --follow 2`` runs in a process of its own. On the second day that process is killed, and
-started again. At the end of each day the table is compacted, if its deltas are enough by then, while
-extraction goes on. In the end Hive's own SQL compares with PostgreSQL, and a page shows what happened. The
-exit status is 0 only if both sides are equal.
+The demo starts PostgreSQL and Hive 2.3 on this machine, makes a table of 1,000,000 orders, and enables
+incremental update. Then three "days" pass. On each day, 1 % of the orders are changed in small transactions,
+while ``hive-mutate update extract --follow 2`` runs in a separate process. On the second day that process is
+killed and started again. At the end of each day the table is compacted if it has enough deltas by then, while
+extraction continues. At the end Hive's own SQL is compared with PostgreSQL, and an HTML page shows what
+happened. The exit status is 0 only if both sides are equal.
 """
 
 from __future__ import annotations
@@ -63,11 +63,16 @@ GROUP BY status"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; returns 0 if Hive and PostgreSQL are equal in the end, else 1."""
+    """Run the demo. Return 0 if Hive and PostgreSQL are equal at the end, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=ROWS_DEFAULT, help="orders (default: %(default)s)")
     parser.add_argument(
-        "--html", type=Path, default=Path("incremental-update.html"), help="the page (default: %(default)s)"
+        "--rows", type=int, default=ROWS_DEFAULT, help="number of orders (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        default=Path("incremental-update.html"),
+        help="HTML page to write (default: %(default)s)",
     )
     options = parser.parse_args(arguments)
     started = time.monotonic()
@@ -81,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def start_both(stack: contextlib.ExitStack, work: Path, rows: int) -> tuple[Postgres, HiveJudge]:
-    """Both servers, which end with the stack, and the shop; they start side by side."""
+    """Start both servers concurrently, and make the shop. The servers end with the stack."""
 
     def start_hive() -> HiveJudge:
         hive = Hive23(work / "hive")
@@ -100,12 +105,12 @@ def start_both(stack: contextlib.ExitStack, work: Path, rows: int) -> tuple[Post
 
 
 def _source(server: Postgres) -> str:
-    """The URL of the shop."""
+    """Return the URL of the shop."""
     return f"postgresql://{server.user}@127.0.0.1:{server.port}/postgres"
 
 
 def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) -> bool:
-    """Follow the shop, compare."""
+    """Follow the shop, then compare both sides."""
     source = _source(server)
     with connect(hive.uri) as metastore:
         enabled = enable_update(metastore, TABLE, source, password=server.password)
@@ -133,7 +138,7 @@ def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) ->
 
 
 def live_a_day(day: int, server: Postgres, rows: int, follower: Follower) -> None:
-    """Change 1 % of the orders while a process extracts; on the second day it is killed in the middle."""
+    """Change 1 % of the orders while a process extracts. On the second day it is killed in the middle."""
     rng = random.Random(day)
     changes = int(rows * CHANGED_SHARE)
     began = time.monotonic()
@@ -164,7 +169,7 @@ def live_a_day(day: int, server: Postgres, rows: int, follower: Follower) -> Non
 
 
 def wait_until_applied(server: Postgres, log: str) -> None:
-    """Until the log is empty but for the receipt of the last extraction, or for a minute."""
+    """Wait until the log is empty except for the receipt of the last extraction, but at most a minute."""
     end_of_wait = time.monotonic() + LONGEST_EVENING_SECONDS
     while time.monotonic() < end_of_wait:
         ((waiting,),) = server.sql(f"SELECT count(*) FROM {log} WHERE hm_sequence > 0")
@@ -174,7 +179,7 @@ def wait_until_applied(server: Postgres, log: str) -> None:
 
 
 class Follower:
-    """``hive-mutate update extract --follow``, as a scheduler would run it, in a process of its own."""
+    """A separate process with ``hive-mutate update extract --follow``, as a scheduler would run it."""
 
     def __init__(self, server: Postgres, hive: HiveJudge, work: Path) -> None:
         self._hive = hive
@@ -187,17 +192,17 @@ class Follower:
         self._process = self._started()
 
     def __enter__(self) -> Follower:
-        """Return itself; it runs."""
+        """Return itself. The process already runs."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop it."""
+        """Stop the process."""
         self._process.terminate()
         self._process.wait()
         self._hive.time_out_transactions(0)
 
     def kill_and_restart(self) -> None:
-        """Kill it with all that it holds; the server gives up its transaction, at once here."""
+        """Kill the process and restart it. The server aborts its transaction, here at once."""
         self._process.kill()
         self._process.wait()
         self._hive.time_out_transactions(0)
@@ -211,7 +216,7 @@ class Follower:
 
 @contextlib.contextmanager
 def compactor(hive: HiveJudge) -> Iterator[None]:
-    """What a metastore's compactor threads do."""
+    """Compact within the block, as a metastore's compactor threads do."""
     stop = threading.Event()
 
     def work() -> None:
@@ -228,7 +233,7 @@ def compactor(hive: HiveJudge) -> Iterator[None]:
 
 
 def compare(server: Postgres, hive: HiveJudge) -> bool:
-    """Whether Hive's SQL gives the sums that PostgreSQL gives."""
+    """Return True if Hive's SQL returns the same sums as PostgreSQL."""
     there, here = (
         sorted((row[0], *(Decimal(str(value)).normalize() for value in row[1:])) for row in rows)
         for rows in (hive.sql(TOTALS.format(table=TABLE)), server.sql(TOTALS.format(table="orders")))

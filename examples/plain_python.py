@@ -1,10 +1,10 @@
-"""The fourteen steps of Hive's own mutation API, in their order, in one plain Python process without Spark.
+"""The fourteen steps of Hive's own mutation API, in order, in a plain Python process without Spark.
 
     python -m examples.plain_python [METASTORE_URI]
 
 A warehouse keeps its stock in a Hive table. A delivery brings one new article and more of another, and one
-article is sold out: an insert, an update and a delete. The update and the delete need the ROW__IDs of their
-rows, which the program first reads from the table's snapshot.
+article is sold out: an insert, an update and a delete. The update and the delete require the ROW__IDs of
+their rows, which the program first reads from the table's snapshot.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Record = dict[str, Any]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Load two articles, then run the procedure; 0 if the table holds the expected rows."""
+    """Load two articles, then run the procedure. Return 0 if the table holds the expected rows."""
     with metastore_address(arguments) as uri:
         create_table(uri, TABLE, "article bigint, name string, pieces int", "hall string", "article", 4)
         load(uri)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def load(uri: str) -> None:
-    """Put the first articles into the table, one record at a time."""
+    """Insert the first articles, one record at a time."""
     with _client(uri) as client, client.new_transaction() as transaction:
         with MutatorCoordinator(transaction.table(TABLE), writer_id="load") as coordinator:
             coordinator.insert(["east"], {"article": 1, "name": "bolt", "pieces": 100})
@@ -58,7 +58,7 @@ def load(uri: str) -> None:
 
 
 def procedure(uri: str) -> list[tuple[Any, ...]]:
-    """The fourteen steps."""
+    """Run the fourteen steps."""
     # 1. Make a client for the transaction's tables, with a listener for a lost lock.
     client = _client(uri).connect()
     # 2. Open a transaction.
@@ -68,7 +68,7 @@ def procedure(uri: str) -> list[tuple[Any, ...]]:
     print(f"{table.full_name}: {table.num_buckets} buckets, {table.version.value}")
     # 4. Begin: the lock is taken, the heartbeat starts, the snapshot is fixed.
     transaction.begin()
-    # 5. At least one coordinator for each table. The text form would take the table to another machine.
+    # 5. Make at least one coordinator per table. The encoded string would take the table to another machine.
     text = AcidTableSerializer.encode(transaction.table(TABLE))
     coordinator = MutatorCoordinator(AcidTableSerializer.decode(text), writer_id="delivery")
     # 6. Compute the changes.
@@ -77,7 +77,7 @@ def procedure(uri: str) -> list[tuple[Any, ...]]:
     halls = sorted({change["hall"] for change in changes})
     # 8. Append the bucket ids.
     append_bucket_ids(transaction.table(TABLE), changes)
-    # 9. Group by partition and bucket; inside a group first existing rows by ROW__ID, then the
+    # 9. Group by partition and bucket. Within a group, existing rows come first, by ROW__ID, then the
     # inserts.
     changes.sort(key=lambda c: (c["hall"], c["bucket"], c["operation"] == INSERT, c.get(ROW_ID_COLUMN, ())))
     # 10. Issue them.
@@ -92,7 +92,7 @@ def procedure(uri: str) -> list[tuple[Any, ...]]:
     partitions = client.metastore.get_partition_names("default", "stock")
     # 13. Close the client.
     client.close()
-    # 14. Create the partitions that do not exist: step 12 has done it.
+    # 14. Create the partitions that do not exist. Step 12 has already done this.
     print(f"touched {halls}, partitions now {partitions}")
     return sorted((r["article"], r["name"], r["pieces"], r["hall"]) for r in rows)
 
@@ -107,7 +107,7 @@ def compute_changes(transaction: Transaction) -> list[Record]:
 
 
 def read(transaction: Transaction) -> list[Record]:
-    """All rows of the snapshot, each with its ROW__ID and its partition."""
+    """Return all rows of the snapshot, each with its ROW__ID and its partition."""
     scan = TableScan(open_table(transaction, TABLE), row_ids=True)
     return [_record(row) for row in scan.to_arrow().to_pylist()]
 

@@ -1,13 +1,13 @@
-"""Streams: a shop on MariaDB, followed through Kafka into Hive, and copied to a second Hive; with a kill.
+"""Streams: Hive follows a shop on MariaDB through Kafka, and is copied to a second Hive; with a kill.
 
     ./dev demo --stream                          # or: python -m examples.stream [--rows N]
 
-Starts MariaDB, Kafka and two Hives (4.1), A and B, on this machine. A connector writes each change of the
-shop's table to Kafka, as Debezium does. A streaming query of Spark (:mod:`examples.stream_query`) writes them
-into two tables of Hive A, exactly once, and Hive's own REPL DUMP and REPL LOAD copy these to Hive B again and
-again. In the second round of changes the query's process is killed (``kill -9``) in the middle of a batch,
-and started again. In the end MariaDB, Hive A and Hive B are compared, row by row. The exit status is 0 only
-if all are equal, and no message was written twice or lost.
+The demo starts MariaDB, Kafka and two Hives (4.1), A and B, on this machine. A connector writes each change
+of the shop's table to Kafka, as Debezium does. A streaming query of Spark (:mod:`examples.stream_query`)
+writes the changes to two tables of Hive A, exactly once. Hive's own REPL DUMP and REPL LOAD repeatedly copy
+these to Hive B. In the second round of changes, the query's process is killed (``kill -9``) in the middle of
+a batch and started again. At the end MariaDB, Hive A and Hive B are compared row by row. The exit status is 0
+only if all are equal and no message was written twice or lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROUND_SECONDS = 10.0
 ROUND_TRANSACTIONS = 100
 LONGEST_SECONDS = 180.0
 COPY_SECONDS = 4.0
-"""Between two copies."""
+"""The time between two copies in seconds."""
 PARTITIONS = 2
 
 SHOP = (
@@ -56,9 +56,11 @@ SHOP = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; returns 0 if all three are equal in the end, else 1."""
+    """Run the demo. Return 0 if all three are equal at the end, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rows", type=int, default=ROWS_DEFAULT, help="orders (default: %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=ROWS_DEFAULT, help="number of orders (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -72,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class Servers:
-    """All four, which end with the stack; they start side by side."""
+    """All four servers. They start concurrently and end with the stack."""
 
     def __init__(self, stack: contextlib.ExitStack, work: Path) -> None:
-        """Start them."""
+        """Start the servers."""
 
         def hive(name: str) -> Hive41:
             return Hive41(work / name, replication_settings(work / name))
@@ -88,7 +90,7 @@ class Servers:
             self.a, self.b = (stack.enter_context(each.result()) for each in starting)
 
     def make_shop(self, rows: int) -> None:
-        """The shop's table, a topic, and a database at A that is a source of a replication."""
+        """Make the shop's table, a topic, and a database at A that is the source of a replication."""
         with self.maria.connect() as connection, connection.cursor() as cursor:
             for statement in SHOP:
                 cursor.execute(statement.format(rows=rows))
@@ -101,12 +103,12 @@ class Servers:
 
 
 def run(servers: Servers, work: Path, rows: int) -> bool:
-    """Live three rounds, and compare."""
+    """Run three rounds, then compare."""
     copy = Copy(servers, work)
     copy.cycle()
     say("first copy from A to B: the tables, without rows")
     with Connector(servers.maria, servers.kafka, "shop.orders", TOPIC) as connector:
-        say(f"the connector has told Kafka of {connector.changes:,} orders, and follows MariaDB's log")
+        say(f"the connector has written {connector.changes:,} orders to Kafka, and follows MariaDB's log")
         shop = Shop(servers.maria, rows)
         with Query(servers, work) as query, copy.running():
             query.wait_for(lambda: query.transactions >= 1)
@@ -123,12 +125,12 @@ def run(servers: Servers, work: Path, rows: int) -> bool:
             query.finish()
         told = connector.changes
     copy.cycle()
-    say(f"the end: {told:,} changes told; {query}; {copy}")
+    say(f"the end: {told:,} changes sent to Kafka; {query}; {copy}")
     return query.was_killed and compare(servers, told)
 
 
 class Shop:
-    """Changes orders, in small transactions; ``changes`` counts the rows."""
+    """The shop's work: it changes orders in small transactions. ``changes`` counts the changed rows."""
 
     def __init__(self, server: MariaDbJudge, rows: int) -> None:
         self._server = server
@@ -137,7 +139,7 @@ class Shop:
         self.changes = 0
 
     def live(self, number: int) -> None:
-        """One round: 30 rows are updated in each transaction, 10 inserted, about 5 deleted."""
+        """Run one round: in each transaction, 30 rows are updated, 10 inserted, and about 5 deleted."""
         began = time.monotonic()
         with self._server.connect(autocommit=False) as connection, connection.cursor() as cursor:
             for done in range(ROUND_TRANSACTIONS):
@@ -159,9 +161,10 @@ class Shop:
 
 
 class Query:
-    """The streaming query in a process of its own.
+    """The streaming query in a separate process.
 
-    ``transactions``: batches that it wrote; ``repeated``: those that it recognised as written before.
+    ``transactions``: number of batches that it wrote. ``repeated``: number of batches that it recognised as
+    already written.
     """
 
     def __init__(self, servers: Servers, work: Path) -> None:
@@ -173,22 +176,22 @@ class Query:
         self.was_killed = False
 
     def __enter__(self) -> Query:
-        """Start it."""
+        """Start the query."""
         self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End it, if it runs."""
+        """Kill the query if it still runs."""
         self._kill()
 
     def __str__(self) -> str:
-        again = f", {self.repeated} came again and were skipped" if self.was_killed else ""
+        again = f", {self.repeated} repeated and skipped" if self.was_killed else ""
         return f"batches written: {self.transactions}{again}"
 
     def kill_in_a_batch(self) -> None:
-        """Kill it with all that it holds, and start it again.
+        """Kill the query with all that it holds, and start it again.
 
-        The server would give up the dead transaction when its heartbeat is five minutes late; the demo aborts
+        The server would abort the dead transaction when its heartbeat is five minutes late. The demo aborts
         it at once.
         """
         with connect(self._uri) as metastore:
@@ -199,26 +202,26 @@ class Query:
                 return next((lock.txn_id for lock in locks if lock.state is LockState.ACQUIRED), None)
 
             self.wait_for(lambda: transaction() is not None)
-            time.sleep(0.7)  # into its work
+            time.sleep(0.7)  # so that it is in the middle of its work
             self._kill()
             self.was_killed = True
             dead = transaction()
             if dead is not None:
                 metastore.abort_txn(dead)
-        left = "its transaction had just ended" if dead is None else f"its transaction {dead} never shows"
+        left = "its transaction had just ended" if dead is None else f"nothing of transaction {dead} shows"
         say(f"killed the streaming query in the middle of a batch (kill -9): {left}; started it again")
         self._start()
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Until it is true."""
+        """Wait until the condition is true."""
         end = time.monotonic() + LONGEST_SECONDS
         while not condition():
             if time.monotonic() > end or self._process.poll() is not None:
-                raise RuntimeError(f"the streaming query does not go on:\n{self._log.read_text()[-3000:]}")
+                raise RuntimeError(f"the streaming query makes no progress:\n{self._log.read_text()[-3000:]}")
             time.sleep(0.05)
 
     def finish(self) -> None:
-        """Let it write what is in Kafka, and end."""
+        """Let the query write what is in Kafka, then end it."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._reader.join(LONGEST_SECONDS)
@@ -238,7 +241,7 @@ class Query:
         self._reader.start()
 
     def _kill(self) -> None:
-        """Python, and Spark's JVM with it."""
+        """Kill Python, and Spark's JVM with it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -254,7 +257,7 @@ class Query:
 
 
 class Copy:
-    """Hive's own replication from A to B; ``cycles`` counts the copies."""
+    """Hive's own replication from A to B. ``cycles`` counts the copies."""
 
     def __init__(self, servers: Servers, work: Path) -> None:
         self._servers = servers
@@ -266,14 +269,14 @@ class Copy:
         return f"copies to B: {self.cycles}"
 
     def cycle(self) -> None:
-        """What was committed since the last one."""
+        """Copy what was committed since the last cycle."""
         self._servers.a.sql(f"REPL DUMP {DATABASE} {self._with}")
         self._servers.b.sql(f"REPL LOAD {DATABASE} INTO {DATABASE} {self._with}")
         self.cycles += 1
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Copy again and again meanwhile."""
+        """Copy repeatedly while the block runs."""
 
         def work() -> None:
             while not self._stop.wait(COPY_SECONDS):
@@ -289,7 +292,7 @@ class Copy:
 
 
 def compare(servers: Servers, told: int) -> bool:
-    """Whether both Hives have MariaDB's rows, and every change once; prints sums of each."""
+    """Return True if both Hives have MariaDB's rows, and every change once. Print sums of each."""
     columns = "id, customer, total, status"
     rows: dict[str, list[Sequence[object]]] = {
         "MariaDB": [*servers.maria.sql(f"SELECT {columns} FROM shop.orders")],
@@ -306,7 +309,7 @@ def compare(servers: Servers, told: int) -> bool:
             f"SELECT count(*), count(DISTINCT concat_ws(' ', CAST(id AS string), CAST(place AS string))) "
             f"FROM {HISTORY}"
         )
-        print(f"  {name:8}  {count:,} changes in the history, {told:,} were told")
+        print(f"  {name:8}  {count:,} changes in the history, {told:,} were sent")
         is_equal &= count == places == told
     return is_equal
 

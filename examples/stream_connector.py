@@ -1,7 +1,7 @@
-"""What Debezium does, for the demo: reads MariaDB's binary log and writes each changed row to Kafka.
+"""A small Debezium for the demo: it reads MariaDB's binary log and writes each changed row to Kafka.
 
-A message is an envelope with the row before and after, a tombstone follows a delete, and the key of the row
-is the message's key. First the rows that are there are told, as a snapshot.
+A message is an envelope with the row before and after the change. A tombstone follows a delete. The message's
+key is the key of the row. The existing rows are sent first, as a snapshot.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from judges.kafka import Kafka
 from judges.mysql import MariaDbJudge
 
 REPLICA_ID = 4242
-"""The connector's own, among the server's replicas."""
+"""The connector's server id among the replicas of the server."""
 SLEEP_SECONDS = 0.1
 LONGEST_SECONDS = 60.0
 Row = Mapping[str, Any]
 
 
 class Connector:
-    """Follows one table in a thread of its own.
+    """A connector that follows one table in a separate thread.
 
-    ``changes``: rows that were told, those of the snapshot included; each is one message, beside tombstones.
+    ``changes``: number of rows that were sent, including those of the snapshot. Each is one message, not
+    counting tombstones.
     """
 
     def __init__(self, server: MariaDbJudge, kafka: Kafka, table: str, topic: str) -> None:
-        """Take the snapshot of ``database.table``, which nobody changes meanwhile."""
+        """Take the snapshot of ``database.table``. Nobody may change the table meanwhile."""
         self._server, self._topic = server, topic
         self._database, self._table = table.split(".")
         self._producer: Producer = kafka.producer(linger_ms=5)
@@ -50,22 +51,22 @@ class Connector:
         self._producer.flush(LONGEST_SECONDS)
 
     def __enter__(self) -> Connector:
-        """Follow the log."""
+        """Start to follow the log."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop."""
+        """Stop following the log."""
         self._stopped.set()
         self._thread.join()
 
     def wait_for(self, changes: int) -> None:
-        """Until so many rows were told, and Kafka has them."""
+        """Wait until this many rows were sent and Kafka has them."""
         end = time.monotonic() + LONGEST_SECONDS
         while self.changes < changes:
             if self._failure is not None or time.monotonic() > end:
                 raise RuntimeError(
-                    f"the connector told {self.changes} of {changes} changes"
+                    f"the connector sent {self.changes} of {changes} changes"
                 ) from self._failure
             time.sleep(SLEEP_SECONDS)
         self._producer.flush(LONGEST_SECONDS)
@@ -81,7 +82,7 @@ class Connector:
             raise
 
     def _follow(self) -> None:
-        """Tell what was committed since the last call."""
+        """Send what was committed since the last call."""
         stream = BinLogStreamReader(
             dict(self._server.connection_options()),
             REPLICA_ID,
@@ -131,6 +132,6 @@ class Connector:
 
 
 def _connect(**options: Any) -> Any:
-    if "db" in options:  # PyMySQL's old word, which the library still uses
+    if "db" in options:  # PyMySQL's old name of the option, which the library still uses
         options["database"] = options.pop("db")
     return pymysql.connect(**options)

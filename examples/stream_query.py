@@ -1,10 +1,10 @@
-"""The streaming query of the demo: Debezium's messages about orders, from Kafka into two tables of Hive.
+"""The streaming query of the demo: it writes Debezium's messages about orders from Kafka to two Hive tables.
 
     python -m examples.stream_query METASTORE_URI KAFKA_SERVERS CHECKPOINT
 
-``sales.orders`` is what the shop's table is, ``sales.order_history`` has a row for each message. Both change
-in one transaction a batch. A line of JSON tells of each batch. The program ends when its own input ends and
-every message is written; it may be killed at any time, and started again.
+``sales.orders`` is a copy of the shop's table, and ``sales.order_history`` has a row for each message. Each
+batch changes both in one transaction and prints a line of JSON. The program ends when its own input ends and
+every message is written. It may be killed at any time and started again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ ENVELOPE = f"before {_ROW}, after {_ROW}, op string"
 OPERATIONS = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
 BATCH_SECONDS = 2.0
 MOST_MESSAGES = 20_000
-"""Of a batch."""
+"""The maximum number of messages in a batch."""
 Write = Callable[[DataFrame, int], None]
 
 
 def changes(batch: DataFrame) -> DataFrame:
-    """Operations on rows, out of Kafka's messages; a tombstone, which follows a delete, says nothing new."""
+    """Return the operations on rows in Kafka's messages. The tombstone after a delete adds nothing."""
     told = sf.from_json(sf.col("value").cast("string"), ENVELOPE)
     names = sf.create_map(*(sf.lit(word) for pair in OPERATIONS.items() for word in pair))
     rows = batch.where("value IS NOT NULL").select(told.alias("told"), sf.col("offset").alias("place"))
@@ -59,12 +59,12 @@ def changes(batch: DataFrame) -> DataFrame:
 
 
 def history(batch: DataFrame) -> DataFrame:
-    """A row for each of them."""
+    """Return a history row for each operation."""
     return changes(batch).select("id", "operation", "status", "total", "place")
 
 
 def batches(uri: str) -> HiveBatches:
-    """What is done with a batch."""
+    """Return the function that writes a batch."""
     return hive_batches(
         uri,
         QUERY,
@@ -82,16 +82,16 @@ def tell(report: BatchReport) -> None:
 def started(
     spark: SparkSession, servers: str, topic: str, checkpoint: str, write: Write, seconds: float, most: int
 ) -> StreamingQuery:
-    """A query that reads a topic of Kafka, as any program would start it.
+    """Start a query that reads a Kafka topic, as any program would.
 
     Args:
-        spark: has the jars of :func:`judges.kafka.spark_jars`.
+        spark: a session that has the jars of :func:`judges.kafka.spark_jars`.
         servers: Kafka's brokers.
-        topic: what it reads, from its beginning.
-        checkpoint: Spark's folder.
-        write: what is done with a batch.
-        seconds: from the begin of one batch to the next.
-        most: messages of a batch.
+        topic: the topic to read, from its beginning.
+        checkpoint: Spark's checkpoint directory.
+        write: function that writes a batch.
+        seconds: time from the start of one batch to the start of the next.
+        most: maximum number of messages in a batch.
     """
     messages = (
         spark.readStream.format("kafka")

@@ -1,9 +1,8 @@
-"""Two tables, one transaction: money moves between accounts, and the journal says so; never one without the
-other.
+"""Two tables, one transaction: money moves between accounts, and the journal always records it.
 
     python -m examples.two_tables [METASTORE_URI]
 
-Shows a transfer that commits, and one that fails between its two tables and so changes neither.
+The example shows a transfer that commits, and one that fails between its two tables and so changes neither.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class BankClosed(Exception):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Open accounts, transfer, fail to transfer, show that the sum never changed."""
+    """Open accounts, transfer, fail to transfer, and show that the sum never changed."""
     with metastore_address(arguments) as uri, local_session() as spark:
         create_table(uri, ACCOUNTS, "id bigint, balance bigint", "", "id", 2)
         create_table(uri, JOURNAL, "source bigint, target bigint, amount bigint", "day string", "source", 2)
@@ -61,7 +60,7 @@ def open_accounts(client: MutatorClient, spark: SparkSession) -> None:
 def transfer(
     client: MutatorClient, spark: SparkSession, *, source: int, target: int, amount: int, fail: bool = False
 ) -> None:
-    """Take from one account, give to another, record it: three changes in two tables, one transaction."""
+    """Take from one account, give to another, and record it: three changes in two tables, one transaction."""
     with client.new_transaction() as transaction:
         print(apply_changes(transaction, ACCOUNTS, _new_balances(spark, transaction, source, target, amount)))
         if fail:
@@ -80,7 +79,7 @@ def _new_balances(
 
 
 def show(client: MutatorClient, spark: SparkSession) -> int:
-    """Print both tables; 0 if accounts and journal agree."""
+    """Print both tables. Return 0 if accounts and journal agree."""
     with client.new_transaction() as transaction:
         accounts = snapshot(transaction, ACCOUNTS, spark=spark).drop("ROW__ID").orderBy("id")
         journal = snapshot(transaction, JOURNAL, spark=spark).drop("ROW__ID")

@@ -1,10 +1,10 @@
-"""A table changed and read as Arrow, without Spark: what a small service or a notebook does.
+"""Change and read a table as Arrow data, without Spark, as a small service or a notebook does.
 
     python -m examples.without_spark [METASTORE_URI]
 
 A shop keeps its orders in a Hive table. A delivery of orders is appended, corrections are merged by key, and
-rows that a scan found are updated and deleted, all of one block in one transaction. Then the rows are read
-again, as Arrow. Whatever speaks Arrow works the same: pandas, Polars, DuckDB.
+rows that a scan found are updated and deleted. All changes of a block are one transaction. Then the rows are
+read again as Arrow data. Every library that supports Arrow works the same way: pandas, Polars, DuckDB.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PRICE = pa.decimal128(8, 2)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fill the table, change it, read it; 0 if it holds the expected rows."""
+    """Fill the table, change it, and read it. Return 0 if it holds the expected rows."""
     with metastore_address(arguments) as uri:
         create_table(uri, TABLE, "id bigint, item string, price decimal(8,2)", "day date", "id", 4)
         with connect(uri) as hive:
@@ -37,14 +37,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def orders(*rows: tuple[int, str, str, date]) -> pa.Table:
-    """Rows as Arrow, with the table's columns."""
+    """Return rows as Arrow data with the table's columns."""
     ids, items, prices, days = zip(*rows, strict=True)
     price = pa.array([Decimal(text) for text in prices], PRICE)
     return pa.table({"id": ids, "item": items, "price": price, "day": days})
 
 
 def fill(hive: Hive) -> None:
-    """Append rows; missing partitions are created."""
+    """Append rows. Missing partitions are created."""
     with hive.transaction(TABLE, create_partitions=True) as transaction:
         transaction.table(TABLE).append(
             orders(
@@ -57,7 +57,7 @@ def fill(hive: Hive) -> None:
 
 
 def change(hive: Hive) -> None:
-    """Merge by key, then change rows by their ROW__ID: one change set, all or nothing."""
+    """Merge by key, then change rows by their ROW__ID, as one change set: all or nothing."""
     corrections = orders((1, "green tea", "3.50", date(2024, 5, 1)), (4, "juice", "2.50", date(2024, 5, 3)))
     with hive.transaction(TABLE, create_partitions=True) as transaction:
         table = transaction.table(TABLE)
@@ -71,7 +71,7 @@ def change(hive: Hive) -> None:
 
 
 def read(hive: Hive) -> list[tuple[str, str]]:
-    """Items and prices of all rows, in a snapshot."""
+    """Return the items and prices of all rows in a snapshot."""
     with hive.snapshot(TABLE) as view:
         rows = view.table(TABLE).scan(["item", "price"]).to_arrow().sort_by("item")
     return [(row["item"], str(row["price"])) for row in rows.to_pylist()]

@@ -1,9 +1,9 @@
-"""A client for Hive metastores, independent of Spark, ORC and mutations.
+"""A client for Hive metastores that does not depend on Spark, ORC or change sets.
 
 with metastore_client.connect("thrift://host:9083") as client:
     print(client.get_table("default", "t"))
 
-A module is imported at the first use of one of its names; :file:`__init__.pyi` lists the names and their
+Each module is imported when one of its names is first used. :file:`__init__.pyi` lists the names and their
 modules.
 """
 

@@ -1,12 +1,12 @@
-"""The calls that the product makes to a metastore: the protocol of every implementation.
+"""The protocol of metastore clients: the calls that hive-mutation-api makes to a metastore.
 
 Implementations: :class:`metastore_client.remote.thrift_client.ThriftMetastoreClient` (a real server) and
-:class:`metastore_client.testing.InMemoryMetastore` (for tests, yours too). Both pass ``tests/contract``.
+:class:`metastore_client.testing.InMemoryMetastore` (for tests, including yours). Both pass
+``tests/contract``.
 
-An implementation may be called from several threads at once; a Thrift client keeps one connection per thread.
+An implementation may be called from several threads at once. A Thrift client keeps one connection per thread.
 Every call may raise :class:`~metastore_client.errors.MetastoreUnavailableError`; each call lists its other
-errors.
-Database and table names are sent in lower case by the implementation.
+errors. The implementation sends database and table names in lower case.
 """
 
 from __future__ import annotations
@@ -36,102 +36,135 @@ __all__ = ["MetastoreClient"]
 
 
 class MetastoreClient(Protocol):
-    """The calls of the mutation path."""
+    """A client of a metastore, with the calls that reading and changing ACID tables need."""
 
     # -- the server --------------------------------------------------------------------------------
     @property
     def address(self) -> str:
-        """Where the server is: the addresses as they were given. No two servers have the same."""
+        """The server's addresses as they were given. No two metastores have the same."""
         ...
 
     def capabilities(self) -> Capabilities:
-        """The capabilities of this server, probed once and kept."""
+        """Return the capabilities of this server. They are probed once and then kept."""
         ...
 
     def get_config_value(self, name: str, default: str) -> str:
-        """A configuration value of the server; the default if the server refuses to report it.
+        """Return a configuration value of the server, or the default if the server refuses to report it.
 
-        Each connection asks once.
+        Each connection requests a value only once.
         """
         ...
 
     def together(self, *calls: Callable[[], Any]) -> list[Any]:
-        """Make calls that do not need each other, so that they wait for the network at the same time.
+        """Make independent calls concurrently, so that they wait for the network at the same time.
 
         Args:
             calls: functions that call this client.
 
         Returns:
-            Their results, in their order. Of several errors the first one's is raised, after all have ended.
+            The results, in the order of the calls. If several calls fail, the error of the first of them is
+            raised after all have ended.
         """
         ...
 
     def close(self) -> None:
-        """Close the connections of all threads. May be called twice."""
+        """Close the connections of all threads. May be called more than once."""
         ...
 
     # -- databases, tables, partitions -------------------------------------------------------------
     def create_database(
         self, name: str, location: str | None = None, parameters: Mapping[str, str] | None = None
     ) -> None:
-        """Raises AlreadyExistsError."""
+        """Create a database.
+
+        Raises:
+            AlreadyExistsError: If the database exists.
+        """
         ...
 
     def get_database_parameters(self, database: str) -> Mapping[str, str]:
-        """The properties of a database. Raises NoSuchObjectError."""
+        """Return the properties of a database.
+
+        Raises:
+            NoSuchObjectError: If the database does not exist.
+        """
         ...
 
     def get_all_tables(self, database: str) -> list[str]:
-        """Names of the tables of a database, sorted."""
+        """Return the names of all tables of a database, sorted."""
         ...
 
     def create_table(self, table: TableInfo) -> None:
-        """Create a table. A server that asks for capabilities hears that we can write full ACID tables.
+        """Create a table.
 
-        Raises AlreadyExistsError, InvalidRequestError, NoSuchObjectError (database).
+        If the server asks its clients for their capabilities, the client declares that it can write full ACID
+        tables.
+
+        Raises:
+            AlreadyExistsError: If the table exists.
+            InvalidRequestError: If the server refuses the definition.
+            NoSuchObjectError: If the database does not exist.
         """
         ...
 
     def drop_table(self, database: str, table: str, *, delete_data: bool) -> None:
-        """Raises NoSuchObjectError."""
+        """Drop a table, with its files if ``delete_data`` is true.
+
+        Raises:
+            NoSuchObjectError: If the table does not exist.
+        """
         ...
 
     def get_table(self, database: str, table: str) -> TableInfo:
-        """Raises NoSuchObjectError."""
+        """Return the description of a table.
+
+        Raises:
+            NoSuchObjectError: If the table does not exist.
+        """
         ...
 
     def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
-        """NOT NULL, CHECK and DEFAULT constraints of a table, ordered by kind, column and name.
+        """Return the NOT NULL, CHECK and DEFAULT constraints of a table, ordered by kind, column and name.
 
-        A server without write ids has no such constraints. A missing table has none either.
+        The result is empty if the server has no write ids (it has no such constraints) or if the table does
+        not exist.
         """
         ...
 
     def get_partition_names(self, database: str, table: str) -> list[str]:
-        """Escaped names (``ds=2024-01-01/hr=3``) of all partitions; empty for an unpartitioned table."""
+        """Return the escaped names (``ds=2024-01-01/hr=3``) of all partitions.
+
+        The list is empty for an unpartitioned table.
+        """
         ...
 
     def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
-        """Partitions that exist among ``names``; missing ones are left out. Fetched in batches."""
+        """Return the partitions in ``names`` that exist; skip the others. They are fetched in batches."""
         ...
 
     def add_partitions(
         self, database: str, table: str, values: Sequence[Sequence[str]]
     ) -> list[PartitionInfo]:
-        """Create partitions at their default location; existing ones are skipped. Returns those created.
+        """Create partitions at their default location and return them. Skip those that exist.
 
-        ``values`` are unescaped texts, one per partition key. The caller must have replaced None and '' by
-        the default partition's name. Duplicates within the call are dropped. Sent in batches.
+        ``values`` are unescaped strings, one per partition key. The caller must have replaced None and ''
+        with the name of the default partition. Duplicates within the call are dropped. The partitions are
+        sent in batches.
 
-        Raises: InvalidRequestError (wrong number of values, names the server rejects), NoSuchObjectError.
+        Raises:
+            InvalidRequestError: If the number of values is wrong, or if the server rejects a name.
+            NoSuchObjectError: If the table does not exist.
         """
         ...
 
     def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
-        """Set parameters of a table, and remove those that are None; all others stay.
+        """Set parameters of a table and remove those that are None. All others stay unchanged.
 
-        The server has no call for this: the table is read, changed and written back at once, so a change that
-        another client makes in between may be lost. Raises NoSuchObjectError.
+        The server has no call for this. The client reads the table, changes it and writes it back at once, so
+        a change that another client makes in between may be lost.
+
+        Raises:
+            NoSuchObjectError: If the table does not exist.
         """
         ...
 
@@ -146,24 +179,27 @@ class MetastoreClient(Protocol):
         valid_write_ids: ValidWriteIdList | None = None,
         described: TableInfo | None = None,
     ) -> int:
-        """Record accurate numbers of rows, and that no statistics of columns are accurate any more.
+        """Record accurate row counts, and mark all column statistics as not accurate.
 
-        A server that does not answer queries from statistics, or a writer that tells no ids, is not asked for
-        numbers: that any statistics are accurate is taken back.
+        ``count`` is not called if the server does not answer queries from statistics, or if the writer gives
+        no ids. Then the claim that statistics are accurate is removed.
 
         Args:
-            database: of the table.
-            table: its name.
-            partition_names: escaped names, those that do not exist are left out; None for the table itself.
-            count: gives the new numbers for the recorded ones; called once for some hundred partitions.
-            write_id: the writer's.
-            valid_write_ids: those that the writer sees; both ids or neither are given.
-            described: the table as it was read just before, which saves reading it again.
+            database: name of the table's database.
+            table: name of the table.
+            partition_names: escaped names; those that do not exist are skipped. If None, the table itself.
+            count: function that returns the new row counts for the recorded ones. It is called once for a few
+                hundred partitions.
+            write_id: the writer's write id.
+            valid_write_ids: the write ids that the writer sees. Pass both ids or neither.
+            described: the table as it was just read, which saves reading it again.
 
         Returns:
-            How many objects were changed.
+            The number of objects that were changed.
 
-        Raises: NoSuchObjectError; InvalidRequestError: only one of the two ids is given.
+        Raises:
+            NoSuchObjectError: If the table does not exist.
+            InvalidRequestError: If only one of the two ids is given.
         """
         ...
 
@@ -176,21 +212,24 @@ class MetastoreClient(Protocol):
         *,
         valid_write_ids: ValidWriteIdList | None = None,
     ) -> dict[str, tuple[ColumnStatistics, ...]]:
-        """What is recorded of columns, be it true or not; see COLUMN_STATS_ACCURATE in the parameters.
+        """Return the recorded statistics of columns, accurate or not.
+
+        COLUMN_STATS_ACCURATE in the parameters says which are accurate.
 
         Args:
-            database: of the table.
-            table: its name.
-            partition_names: escaped names; None for an unpartitioned table. Fetched in batches.
+            database: name of the table's database.
+            table: name of the table.
+            partition_names: escaped names, fetched in batches. If None, the table must be unpartitioned.
             columns: names of data columns.
-            valid_write_ids: those of a snapshot. A server that answers queries from statistics leaves out
-                what it would not answer that snapshot's queries from.
+            valid_write_ids: the write ids of a snapshot. A server that answers queries from statistics then
+                omits the statistics from which it would not answer queries on this snapshot.
 
         Returns:
-            By partition name, '' for an unpartitioned table, ordered by column; what has no statistics is
-            left out.
+            Statistics by partition name ('' for an unpartitioned table), ordered by column. Partitions
+            without statistics are omitted.
 
-        Raises NoSuchObjectError: there is no such table.
+        Raises:
+            NoSuchObjectError: If the table does not exist.
         """
         ...
 
@@ -200,23 +239,32 @@ class MetastoreClient(Protocol):
         ...
 
     def get_open_txns(self) -> OpenTxns:
-        """All transactions that are open, or aborted and not yet cleaned."""
+        """Return all transactions that are open, or aborted and not yet cleaned."""
         ...
 
     def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
-        """Send a heartbeat for first..last (both included). Never raises for a transaction's state."""
+        """Send a heartbeat for the transactions first..last, both included.
+
+        The state of a transaction never causes an error.
+        """
         ...
 
     def commit_txn(self, txn_id: int) -> None:
-        """Commit; the client never repeats this call.
+        """Commit a transaction. The client never repeats this call.
 
-        Raises: NoSuchTxnError, TxnAbortedError (its text names a write conflict), MetastoreUnavailableError
-        (the outcome is unknown).
+        Raises:
+            NoSuchTxnError: If the transaction is unknown.
+            TxnAbortedError: If it is aborted. The message describes a write conflict if there was one.
+            MetastoreUnavailableError: If the outcome is unknown.
         """
         ...
 
     def abort_txn(self, txn_id: int) -> None:
-        """Abort; an aborted transaction is fine. Raises NoSuchTxnError (committed or unknown)."""
+        """Abort a transaction. Aborting an aborted transaction succeeds.
+
+        Raises:
+            NoSuchTxnError: If the transaction is committed or unknown.
+        """
         ...
 
     def add_dynamic_partitions(
@@ -229,71 +277,89 @@ class MetastoreClient(Protocol):
         *,
         write_id: int | None = None,
     ) -> None:
-        """Register partitions (escaped names) as written by the transaction. Sent in batches.
+        """Register partitions (escaped names) as written by the transaction. They are sent in batches.
 
-        Raises: NoSuchTxnError, TxnAbortedError.
+        Raises:
+            NoSuchTxnError: If the transaction is unknown.
+            TxnAbortedError: If the transaction is aborted.
         """
         ...
 
-    # -- write ids: only where the server has them, else UnsupportedByServerError ---------------------------
+    # -- write ids: only on servers that have them, otherwise UnsupportedByServerError ----------------------
     def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
-        """The transaction's write id for a table; repeated calls return the same id.
+        """Return the transaction's write id for a table. Repeated calls return the same id.
 
         The server does not check whether the table exists.
 
-        Raises: NoSuchTxnError, TxnAbortedError, MetastoreError (the transaction is not open).
+        Raises:
+            NoSuchTxnError: If the transaction is unknown.
+            TxnAbortedError: If the transaction is aborted.
+            MetastoreError: If the transaction is not open.
         """
         ...
 
     def get_valid_write_ids(
         self, full_names: Sequence[str], valid_txn_list: ValidTxnList
     ) -> dict[str, ValidWriteIdList]:
-        """The write ids of tables (``database.table``) that belong to the transactions of a snapshot.
+        """Return the write ids of tables (``database.table``) that belong to the transactions of a snapshot.
 
         Returns:
-            By full name in lower case, one for each.
+            One list per table, by its full name in lower case.
         """
         ...
 
     def keep_files(self, txn_id: int, full_names: Sequence[str]) -> None:
-        """Keep the cleaner from all files of tables (``database.table``) until the transaction ends.
+        """Prevent the cleaner from removing any file of the tables until the transaction ends.
 
-        To be told before the snapshot is taken: what the cleaner removes later is not in the snapshot then.
-        The server does not check that the transaction is open.
+        ``full_names`` are names such as ``database.table``. Call this before taking the snapshot; then no
+        file that the cleaner removes is part of the snapshot. The server does not check that the transaction
+        is open.
 
-        Raises UnsupportedByServerError unless the server ``has_min_history``.
+        Raises:
+            UnsupportedByServerError: If the server does not have ``has_min_history``.
         """
         ...
 
     def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
         """Report to the server which files a transaction wrote, before it commits.
 
-        Raises UnsupportedByServerError unless the server ``has_write_notifications``.
+        Raises:
+            UnsupportedByServerError: If the server does not have ``has_write_notifications``.
         """
         ...
 
     # -- locks -------------------------------------------------------------------------------------
     def lock(self, request: LockRequest) -> LockResponse:
-        """Ask for a lock once; the client never repeats this call, not even on a broken connection.
+        """Request a lock once. The client never repeats this call, not even after a broken connection.
 
-        Raises: NoSuchTxnError, TxnAbortedError, UnsupportedByServerError (EXCL_WRITE on a server that does
-        not have it).
+        Raises:
+            NoSuchTxnError: If the transaction is unknown.
+            TxnAbortedError: If the transaction is aborted.
+            UnsupportedByServerError: If the request contains EXCL_WRITE and the server does not have it.
         """
         ...
 
     def check_lock(self, lock_id: int, txn_id: int) -> LockResponse:
-        """Ask again for a waiting lock; also a heartbeat.
+        """Check the state of a waiting lock. The call also counts as a heartbeat.
 
-        Raises: NoSuchLockError, NoSuchTxnError, TxnAbortedError.
+        Raises:
+            NoSuchLockError: If the lock does not exist.
+            NoSuchTxnError: If the transaction is unknown.
+            TxnAbortedError: If the transaction is aborted.
         """
         ...
 
     def unlock(self, lock_id: int) -> None:
-        """Release a waiting lock. Raises NoSuchLockError, TxnOpenError."""
+        """Release a waiting lock.
+
+        Raises:
+            NoSuchLockError: If the lock does not exist.
+            TxnOpenError: If the lock belongs to an open transaction.
+        """
         ...
 
     def show_locks(self, database: str | None = None, table: str | None = None) -> list[LockInfo]:
-        """All locks, or those of a database or table."""
+        """Return all locks, or those of a database or table."""
         ...
 
     # -- compaction --------------------------------------------------------------------------------
@@ -305,9 +371,9 @@ class MetastoreClient(Protocol):
         type: CompactionType,
         properties: Mapping[str, str] | None = None,
     ) -> bool:
-        """Queue a compaction; returns False if one is queued or running already."""
+        """Queue a compaction. Return False if one is already queued or running."""
         ...
 
     def show_compactions(self) -> list[CompactionInfo]:
-        """The compaction queue and its history."""
+        """Return the compaction queue and its history."""
         ...

@@ -1,10 +1,10 @@
 """Delegation tokens of Hadoop, and the files that hold them.
 
-Reads protobuf messages without their classes: field numbers and values in their order.
+Reads protobuf messages without generated classes: field numbers and values in their order.
 
 Source: protobuf.dev, "Encoding".
 
-Hadoop's delegation tokens: the text form that a metastore returns, and Hadoop's file format for them.
+Hadoop's delegation tokens: the string that a metastore returns, and Hadoop's file formats for tokens.
 
 Source: org.apache.hadoop.security.token.Token and Credentials, WritableUtils.writeVInt, Security.proto
     (CredentialsProto); checked with tokens of real servers in test_transport_judged.py and
@@ -31,11 +31,13 @@ _LONGEST_VARINT = 10
 
 
 def fields(message: BinaryIO) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field: a number, or bytes, which may be a message, a text or fixed bytes.
+    """Yield the number and value of each field.
+
+    A value is a number, or bytes that may be a message, a string or fixed bytes.
 
     Raises:
-        EOFError: the message is truncated.
-        ValueError: it is not protobuf.
+        EOFError: If the message is truncated.
+        ValueError: If the message is not protobuf.
     """
     while first := message.read(1):
         tag = _read_varint(message, first)
@@ -47,19 +49,26 @@ def fields(message: BinaryIO) -> Iterator[tuple[int, int | bytes]]:
         elif kind in (_FIXED64, _FIXED32):
             yield number, _exactly(message, 8 if kind == _FIXED64 else 4)
         else:
-            raise ValueError(f"a field has the wire type {kind}")
+            raise ValueError(f"a field has the unsupported wire type {kind}")
 
 
 def texts(message: BinaryIO) -> dict[int, bytes]:
-    """Fields that are bytes, by number; the last one of a repeated field, as in protobuf.
+    """Return the fields that are bytes, by number. Keep the last value of a repeated field, as protobuf does.
 
-    Raises as :func:`fields`.
+    Raises:
+        EOFError: If the message is truncated.
+        ValueError: If the message is not protobuf.
     """
     return {number: value for number, value in fields(message) if isinstance(value, bytes)}
 
 
 def read_delimited(message: BinaryIO) -> bytes:
-    """Read bytes that follow their own length. Raises EOFError, ValueError."""
+    """Read bytes that follow their own length.
+
+    Raises:
+        EOFError: If the message is truncated.
+        ValueError: If the length is not protobuf.
+    """
     return _exactly(message, _read_varint(message))
 
 
@@ -71,7 +80,7 @@ def _read_varint(message: BinaryIO, first: bytes = b"") -> int:
         value |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:
             return value
-    raise ValueError("a number is longer than ten bytes")
+    raise ValueError("a variable-length number has more than ten bytes")
 
 
 def _exactly(message: BinaryIO, count: int) -> bytes:
@@ -92,7 +101,7 @@ _IDENTIFIER, _PASSWORD, _KIND, _SERVICE = 1, 2, 3, 4
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """A token: ``identifier`` names its user, ``password`` proves it."""
+    """A delegation token. ``identifier`` names its user and ``password`` proves it."""
 
     identifier: bytes
     password: bytes = field(repr=False)
@@ -101,10 +110,10 @@ class DelegationToken:
 
     @classmethod
     def from_text(cls, text: str) -> DelegationToken:
-        """Read the url-safe text that ``get_delegation_token`` returns.
+        """Read the URL-safe string that ``get_delegation_token`` returns.
 
         Raises:
-            InvalidConfigurationError: the text is not a token.
+            InvalidConfigurationError: If the string is not a token.
         """
         try:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
@@ -114,10 +123,10 @@ class DelegationToken:
 
     @property
     def last_millis(self) -> int:
-        """End of its longest possible life, in milliseconds since 1970; without renewals it ends earlier.
+        """The latest possible end of the token, in milliseconds since 1970. Without renewals it ends earlier.
 
         Raises:
-            InvalidConfigurationError: the identifier is not that of a delegation token.
+            InvalidConfigurationError: If the identifier is not that of a delegation token.
         """
         file = io.BytesIO(self.identifier)
         try:
@@ -128,11 +137,11 @@ class DelegationToken:
             return _read_length(file)
         except EOFError:
             raise InvalidConfigurationError(
-                f"a token of kind {self.kind} for {self.service} is damaged"
+                f"delegation token of kind {self.kind} for {self.service} is damaged"
             ) from None
 
     def is_for_metastore(self, signature: str) -> bool:
-        """Whether it is for the metastore of this signature (``hive.metastore.token.…``)."""
+        """Return True if the token is for the metastore of this signature (``hive.metastore.token.…``)."""
         return self.kind == METASTORE_KIND and self.service == signature
 
 
@@ -140,25 +149,25 @@ def read_token_file(path: Path) -> list[DelegationToken]:
     """Read the tokens of a credentials file, such as the one that HADOOP_TOKEN_FILE_LOCATION names.
 
     Raises:
-        InvalidConfigurationError: it cannot be read or is not in a format of Hadoop.
+        InvalidConfigurationError: If the file cannot be read or is not in one of Hadoop's formats.
     """
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InvalidConfigurationError(f"the delegation tokens cannot be read: {error}") from error
+        raise InvalidConfigurationError(f"cannot read the delegation tokens: {error}") from error
     return tokens_in(data, str(path))
 
 
 def tokens_in(data: bytes, name: str) -> list[DelegationToken]:
-    """The tokens in the content of a credentials file; ``name`` is the file's name for errors.
+    """Return the tokens in the content of a credentials file. Errors name the file as ``name``.
 
     Raises:
-        InvalidConfigurationError: it is not in a format of Hadoop.
+        InvalidConfigurationError: If the content is not in one of Hadoop's formats.
     """
     file = io.BytesIO(data)
     try:
         if file.read(4) != _FILE_MAGIC:
-            raise InvalidConfigurationError(f"{name} is not a file of Hadoop credentials")
+            raise InvalidConfigurationError(f"{name} is not a Hadoop credentials file")
         version = _exact_bytes(file, 1)[0]
         if version == _WRITABLE_VERSION:
             return [_read_named_token(file) for _ in range(_read_length(file))]
@@ -167,7 +176,7 @@ def tokens_in(data: bytes, name: str) -> list[DelegationToken]:
     except (EOFError, ValueError) as error:
         raise InvalidConfigurationError(f"{name} is damaged: {error or 'it is truncated'}") from None
     raise InvalidConfigurationError(
-        f"{name} holds Hadoop credentials in format {version}; only the formats 0 and 1 are read"
+        f"{name} contains Hadoop credentials in format {version}; only formats 0 and 1 are supported"
     )
 
 
@@ -198,7 +207,7 @@ def _read_token(file: BinaryIO) -> DelegationToken:
 
 
 def _read_length(file: BinaryIO) -> int:
-    """Read Hadoop's variable-length number: one byte from -112 up, else -112 - n and then n bytes."""
+    """Read Hadoop's variable-length number: one byte from -112 up, otherwise -112 - n and then n bytes."""
     first = int.from_bytes(_exact_bytes(file, 1), "big", signed=True)
     if first >= 0:
         return first

@@ -3,21 +3,21 @@
 ::
 
     MetastoreError                    root
-    ├─ MetastoreUnavailableError      no server answered, or the connection broke; the call may have worked
-    │   └─ SecureConnectionError      it was reached, but TLS or the login failed; nothing was done
-    ├─ InvalidConfigurationError      an address or a configuration value makes no sense
-    │   └─ MissingExtraError          it needs a package that is not installed; names the extra to install
-    ├─ NoSuchObjectError              database, table or partition does not exist
-    ├─ AlreadyExistsError             it exists already
-    ├─ InvalidAnswerError             the server's answer lacks something, or holds what it cannot hold
+    ├─ MetastoreUnavailableError      no server answered, or the connection broke (the call may have worked)
+    │   └─ SecureConnectionError      the server was reached, but TLS or the login failed (nothing was done)
+    ├─ InvalidConfigurationError      an address or a configuration value is not valid
+    │   └─ MissingExtraError          a required package is not installed (names the extra to install)
+    ├─ NoSuchObjectError              the database, table or partition does not exist
+    ├─ AlreadyExistsError             the database, table or partition already exists
+    ├─ InvalidAnswerError             the server's answer lacks a field or contains an invalid value
     ├─ InvalidRequestError            the server refused the request's contents (bad names, bad values)
-    ├─ NoSuchTxnError                 never existed, is committed, or was aborted and removed
-    ├─ TxnAbortedError                the transaction is aborted; at commit perhaps by a write conflict
-    ├─ NoSuchLockError                the lock is gone
+    ├─ NoSuchTxnError                 it never existed, is committed, or was aborted and removed
+    ├─ TxnAbortedError                the transaction is aborted, for example by a write conflict
+    ├─ NoSuchLockError                the lock no longer exists
     ├─ TxnOpenError                   the lock belongs to an open transaction
     └─ UnsupportedByServerError       this server does not have the call
 
-Thrift exceptions become one of these in :mod:`metastore_client.remote.thrift_calls`, always with ``from``.
+:mod:`metastore_client.remote.thrift_calls` turns Thrift exceptions into one of these, always with ``from``.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ __all__ = [
 
 
 class MetastoreError(Exception):
-    """Root of the metastore client's errors; raised itself for faults that have only a text.
+    """Root of the metastore client's errors. Raised itself for server errors that have only a message.
 
-    What to do: read the text, which is the server's own; its log has the stack trace.
+    How to fix: read the message, which comes from the server. The server's log has the stack trace.
     """
 
 
 class MetastoreUnavailableError(MetastoreError):
-    """No server answered, or the connection broke during a call.
+    """Raised when no server answered, or when the connection broke during a call.
 
-    ``outcome_unknown`` is true if the call may have taken effect: it was sent and the answer was lost.
-    False means that it never reached a server.
+    ``outcome_unknown`` is true if the call may have taken effect: it was sent, but the answer was lost. If it
+    is false, the call never reached a server.
 
-    What to do: compare the address in the message with ``hive-site.xml`` or the option; see that the
-    metastore runs and no firewall is between. A port that answers and hangs up at once may expect TLS or
-    Kerberos.
+    How to fix: compare the address in the message with ``hive-site.xml`` or with the option. Check that the
+    metastore is running and that no firewall blocks the connection. If a port accepts connections and closes
+    them at once, it may expect TLS or Kerberos.
     """
 
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
@@ -64,92 +64,91 @@ class MetastoreUnavailableError(MetastoreError):
 
 
 class SecureConnectionError(MetastoreUnavailableError):
-    """A server was reached, but TLS or the login failed on either side. No call was made.
+    """Raised when a server was reached, but TLS or the login failed on either side. No call was made.
 
-    What to do: compare what ``hive-site.xml`` says of TLS, SASL and passwords with the server's settings; for
-    Kerberos look at ``klist``.
+    How to fix: compare the settings for TLS, SASL and passwords in ``hive-site.xml`` with the server's. For
+    Kerberos, look at the output of ``klist``.
     """
 
 
 class InvalidConfigurationError(MetastoreError):
-    """An address or a configuration value makes no sense, or asks for something that is not supported.
+    """Raised when an address or a configuration value is not valid or requires an unsupported feature.
 
-    What to do: correct the option or the key of ``hive-site.xml`` that the message names.
+    How to fix: correct the option or the key of ``hive-site.xml`` that the message names.
     """
 
 
 class MissingExtraError(InvalidConfigurationError):
-    """The configuration asks for something that needs a package which is not installed.
+    """Raised when the configuration requires a package that is not installed.
 
-    What to do: install the extra that the message names, such as ``pip install
+    How to fix: install the extra that the message names, such as ``pip install
     "hive-mutation-api[kerberos]"``.
     """
 
 
 class NoSuchObjectError(MetastoreError):
-    """A database, table or partition does not exist.
+    """Raised when a database, table or partition does not exist.
 
-    What to do: look at the name in the message and at the metastore's address: is it the right server?
-    ``hive-mutate create-table`` makes tables.
+    How to fix: check the name in the message, and whether the metastore's address is that of the right
+    server. ``hive-mutate create-table`` creates tables.
     """
 
 
 class AlreadyExistsError(MetastoreError):
-    """A database, table or partition exists already.
+    """Raised when a database, table or partition already exists.
 
-    What to do: use the one that is there, or choose another name.
+    How to fix: use the existing one, or choose another name.
     """
 
 
 class InvalidAnswerError(MetastoreError):
-    """The server's answer cannot be decoded, lacks a field, or holds what that field cannot hold.
+    """Raised when the server's answer cannot be decoded, lacks a field, or contains an invalid value.
 
-    Nothing of such an answer was used. A call that changes something has taken effect all the same.
+    No part of such an answer is used. If the call changes something, it has taken effect nevertheless.
 
-    What to do: see whether the address in the message is that of a Hive metastore of a supported release; a
-    proxy between may change its answers. The server's log says what it did.
+    How to fix: check that the address in the message is that of a Hive metastore of a supported release. A
+    proxy in between may change its answers. The server's log shows what it did.
     """
 
 
 class InvalidRequestError(MetastoreError):
-    """The server refused the contents of the request.
+    """Raised when the server refuses the contents of a request.
 
-    What to do: correct what the message names, such as a name or a type that the server does not take.
+    How to fix: correct what the message names, such as a name or a type that the server does not accept.
     """
 
 
 class NoSuchTxnError(MetastoreError):
-    """The transaction never existed, is committed, or was aborted and then removed.
+    """Raised when the transaction never existed, is committed, or was aborted and then removed.
 
-    What to do: see whether the number is right; ``hive-mutate show txns`` lists those that are open or
-    aborted.
+    How to fix: check the number. ``hive-mutate show txns`` lists the transactions that are open or aborted.
     """
 
 
 class TxnAbortedError(MetastoreError):
-    """The transaction is aborted.
+    """Raised when the transaction is aborted.
 
-    What to do: run the whole job again in a new transaction.
+    How to fix: run the whole job again in a new transaction.
     """
 
 
 class NoSuchLockError(MetastoreError):
-    """The lock does not exist any more.
+    """Raised when the lock no longer exists.
 
-    What to do: run the whole job again: the lock ended with its transaction, which timed out or was aborted.
+    How to fix: run the whole job again. The lock ended with its transaction, which timed out or was aborted.
     """
 
 
 class TxnOpenError(MetastoreError):
-    """The lock belongs to an open transaction and cannot be released alone.
+    """Raised when the lock belongs to an open transaction and therefore cannot be released alone.
 
-    What to do: commit or abort the transaction, which releases its locks.
+    How to fix: commit or abort the transaction, which releases its locks.
     """
 
 
 class UnsupportedByServerError(MetastoreError):
-    """The server does not know this call.
+    """Raised when the server does not have the call.
 
-    What to do: see the page of compatibility for what each release of Hive lacks, and whether a proxy of
-    another kind stands before the metastore.
+    How to fix: see the compatibility page for what each release of Hive lacks. Check also whether a proxy of
+    another kind stands in front of the metastore.
     """

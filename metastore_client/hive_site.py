@@ -1,8 +1,8 @@
-"""Where and how to connect: :class:`MetastoreConfig`, read from ``hive-site.xml``, a dict or an address.
-Pure except for reading the file.
+"""The configuration of a connection: :class:`MetastoreConfig`, read from ``hive-site.xml``, a dict or an
+address. Pure except for reading the file.
 
-Only settings of the client are read here. ``hive.txn.timeout`` and the like are asked of the server, which
-decides them.
+Only the client's settings are read here. The server decides ``hive.txn.timeout`` and the like, so they are
+requested from the server.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ COMPACT_PROTOCOL = "hive.metastore.thrift.compact.protocol.enabled"
 FRAMED_TRANSPORT = "hive.metastore.thrift.framed.transport.enabled"
 EXECUTE_SET_UGI = "hive.metastore.execute.setugi"
 CONNECT_TIMEOUT_SECONDS_DEFAULT = 20.0
-"""Our own: Hive waits as long for a connection as for an answer, so a dead node would cost ten minutes."""
+"""The maximum wait for a connection, which is this client's own setting.
+
+Hive waits as long for a connection as for an answer, so a dead node would cost ten minutes.
+"""
 PORT_DEFAULT = 9083
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
@@ -80,22 +83,25 @@ _SECONDS_OF_UNIT = {
 }
 _REFERENCE = re.compile(r"\$\{([^{}$]+)\}")
 _DEPTH_MAX = 20
-"""Hadoop's bound on references to references (Configuration.MAX_SUBST)."""
+"""Hadoop's limit on references to references (Configuration.MAX_SUBST)."""
 VALUE_CHARACTERS_MAX = 100_000
-"""Longest value that references make; twenty steps of doubling would make a million times its length."""
+"""The maximum length of a value with references replaced.
+
+Without it, twenty steps that each double a value would make it a million times as long.
+"""
 _SHIPPED = "__spark_conf__/__hadoop_conf__"
 _ADDRESS = re.compile(r"(?:thrift://)?(?P<host>\[[^\]]+\]|[^:/\s]+)(?::(?P<port>\d+))?/?")
 
 
 class UriSelection(enum.Enum):
-    """The order in which the addresses are tried."""
+    """The order in which the client tries the addresses."""
 
     RANDOM = "RANDOM"
     SEQUENTIAL = "SEQUENTIAL"
 
 
 class Address(NamedTuple):
-    """One metastore server."""
+    """The address of one metastore server."""
 
     host: str
     port: int
@@ -106,27 +112,28 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class MetastoreConfig:
-    """How to reach a metastore.
+    """The settings with which a client reaches a metastore.
 
     Args:
-        addresses: the servers, all of the same metastore.
-        selection: RANDOM spreads the clients, SEQUENTIAL prefers the first address.
-        socket_timeout_seconds: longest wait for an answer; must exceed the longest call (a commit of 10,000
-            partitions may take minutes).
-        connect_timeout_seconds: longest wait for a connection to one address.
-        connect_rounds: how often the whole list is tried before the server counts as unavailable, >= 1.
+        addresses: addresses of the servers, all of the same metastore.
+        selection: RANDOM distributes the clients; SEQUENTIAL prefers the first address.
+        socket_timeout_seconds: maximum wait for an answer. It must exceed the longest call (a commit of
+            10,000 partitions may take minutes).
+        connect_timeout_seconds: maximum wait for a connection to one address.
+        connect_rounds: number of times to try the whole list before the server counts as unavailable, >= 1.
         connect_retry_delay_seconds: pause between two rounds.
-        failure_retries: how often a repeatable call is repeated after the connection broke.
-        is_compact: compact instead of binary protocol; a server speaks only one of them.
-        is_framed: framed instead of buffered transport.
-        sets_user: send the user's name once per connection (``set_ugi``).
-        user: our name on the server; with a login the server takes the name from the login.
-        tls: how to encrypt; None: no encryption.
-        http: HTTP instead of bare TCP; framing does not apply then.
-        login: how to authenticate on bare TCP; None: no authentication. With a login framing does not apply.
-        protections: protections that the login may negotiate for the bytes after it; under TLS none is added.
-        origin: whence the addresses are, for messages, as ``read from FILE``; '' if nobody said.
-        site: all keys of the hive-site.xml, for what a server does not tell of its settings.
+        failure_retries: number of times to repeat a repeatable call after the connection broke.
+        is_compact: True for the compact protocol, False for the binary one. A server speaks only one of them.
+        is_framed: True for the framed transport, False for the buffered one.
+        sets_user: True to send the user's name once per connection (``set_ugi``).
+        user: user name on the server. With a login, the server takes the name from the login.
+        tls: encryption settings. If None, the connection is not encrypted.
+        http: HTTP settings; framing then does not apply. If None, plain TCP is used.
+        login: authentication settings for plain TCP; framing then does not apply. If None, the client does
+            not authenticate.
+        protections: protections that the login may negotiate for later data. Under TLS, none is added.
+        origin: where the addresses come from, for messages, such as ``read from FILE``. '' if unknown.
+        site: all keys of the hive-site.xml, for settings that a server does not report.
     """
 
     addresses: tuple[Address, ...]
@@ -151,7 +158,10 @@ class MetastoreConfig:
         if not self.addresses:
             raise InvalidConfigurationError(f"no metastore address is given ({URIS} is empty)")
         if self.http is not None and self.login is not None:
-            raise InvalidConfigurationError("a login by SASL is for bare TCP; HTTP has headers and tokens")
+            raise InvalidConfigurationError(
+                "SASL login and HTTP cannot be combined: SASL works on plain TCP only, HTTP has headers and "
+                "tokens"
+            )
         if self.http is not None or self.login is not None:
             object.__setattr__(self, "sets_user", False)
             object.__setattr__(self, "is_framed", False)
@@ -160,19 +170,19 @@ class MetastoreConfig:
 
     @classmethod
     def from_uris(cls, text: str) -> MetastoreConfig:
-        """Read ``thrift://host:port,thrift://host2:port``; the port is 9083 unless said otherwise.
+        """Read ``thrift://host:port,thrift://host2:port``. The default port is 9083.
 
         Raises:
-            InvalidConfigurationError: a part is not an address.
+            InvalidConfigurationError: If a part is not an address.
         """
         return cls(addresses=_parse_addresses(text))
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, str]) -> MetastoreConfig:
-        """Read the keys of ``hive-site.xml``; unknown keys are ignored.
+        """Read the keys of ``hive-site.xml``. Unknown keys are ignored.
 
         Raises:
-            InvalidConfigurationError: there is no address, or a value is invalid.
+            InvalidConfigurationError: If there is no address, or if a value is invalid.
         """
         uris = text_of(values, URIS) or values.get(URIS_3, "").strip()
         if not uris:
@@ -207,13 +217,13 @@ class MetastoreConfig:
         """Make a configuration from any of the accepted sources.
 
         Args:
-            source: a configuration; an address list (``thrift://…``); the keys of a hive-site.xml; the path
-                of such a file or of the folder it lies in (a text that names an existing file or folder is
-                a path too); None: the file in HIVE_CONF_DIR, else in HADOOP_CONF_DIR.
-            user: our name on the server; default: as configured, else the user of this process.
+            source: a configuration, a list of addresses (``thrift://…``), the keys of a hive-site.xml, or the
+                path of such a file or of its directory. A string that names an existing directory or looks
+                like a path is also a path. If None, the file in HIVE_CONF_DIR, otherwise in HADOOP_CONF_DIR.
+            user: user name on the server. If None, the configured one, otherwise the user of this process.
 
         Raises:
-            InvalidConfigurationError: there is no source, or it is invalid.
+            InvalidConfigurationError: If there is no source, or if it is invalid.
         """
         if isinstance(source, MetastoreConfig):
             config = source
@@ -233,13 +243,14 @@ class MetastoreConfig:
 
 
 def read_hive_site(path: Path) -> dict[str, str]:
-    """Read names and values of a ``hive-site.xml``, given as the file or the folder it lies in.
+    """Read names and values of a ``hive-site.xml``, given as the file or as its directory.
 
-    ``${env:NAME}`` and ``${system:user.name}`` and references to other keys of the file are replaced.
+    References such as ``${env:NAME}`` and ``${system:user.name}``, and those to other keys of the file, are
+    replaced.
 
     Raises:
-        InvalidConfigurationError: the file is missing or is not such an XML file, or references make a value
-            very long.
+        InvalidConfigurationError: If the file is missing or is not such an XML file, or if references make a
+            value too long.
     """
     file = _file_of(path)
     try:
@@ -247,9 +258,9 @@ def read_hive_site(path: Path) -> dict[str, str]:
     except FileNotFoundError:
         raise InvalidConfigurationError(f"no such file: {file}") from None
     except (ElementTree.ParseError, OSError) as error:
-        raise InvalidConfigurationError(f"{file} cannot be read as XML: {error}") from error
+        raise InvalidConfigurationError(f"cannot read {file} as XML: {error}") from error
     if root.tag != "configuration":
-        raise InvalidConfigurationError(f"{file}: the root element is <{root.tag}>, not <configuration>")
+        raise InvalidConfigurationError(f"{file}: root element is <{root.tag}>, expected <configuration>")
     values = {}
     for entry in root.iter("property"):
         name = (entry.findtext("name") or "").strip()
@@ -266,7 +277,7 @@ def parse_duration_seconds(text: str, *, default_unit: str = "s") -> float:
     """Read a Hive duration: ``300``, ``300s``, ``5 min``, ``100ms``, ``1d``.
 
     Raises:
-        InvalidConfigurationError: not a duration.
+        InvalidConfigurationError: If the string is not a duration.
     """
     found = _DURATION.fullmatch(text)
     unit = "" if found is None else (found.group(2).lower() or default_unit)
@@ -297,7 +308,7 @@ def _selection(text: str) -> UriSelection:
         return UriSelection(text.strip().upper())
     except ValueError:
         raise InvalidConfigurationError(
-            f"{URI_SELECTION} is {text!r}; expected RANDOM or SEQUENTIAL"
+            f"{URI_SELECTION}: expected RANDOM or SEQUENTIAL, got {text!r}"
         ) from None
 
 
@@ -312,12 +323,13 @@ def _seconds(values: Mapping[str, str], key: str, default: float) -> float:
 
 
 def _replaced(name: str, values: Mapping[str, str], file: Path) -> str:
-    """The value of a key with ``${…}`` replaced; unknown references stay, as in Hadoop's Configuration.
+    """Return the value of a key with ``${…}`` replaced.
 
-    References to references are followed as deeply as Hadoop follows them; a ring of references stays as it
-    is then.
+    Unknown references stay, as in Hadoop's Configuration. References to references are followed as deeply as
+    Hadoop follows them. A cycle of references then stays as it is.
 
-    Raises InvalidConfigurationError: the value has more than VALUE_CHARACTERS_MAX characters.
+    Raises:
+        InvalidConfigurationError: If the value has more than VALUE_CHARACTERS_MAX characters.
     """
     text = values[name]
     for _ in range(_DEPTH_MAX):
@@ -327,12 +339,12 @@ def _replaced(name: str, values: Mapping[str, str], file: Path) -> str:
             parts += [text[position : found.start()], _referred(found, values)]
             position = found.end()
             length += len(parts[-2]) + len(parts[-1])
-            # Asked before anything is joined: each reference may bring a text full of references.
+            # Checked before anything is joined: each reference may add a value that is full of references.
             if length > VALUE_CHARACTERS_MAX:
                 raise InvalidConfigurationError(
                     f"{file}: the value of {name} has more than {VALUE_CHARACTERS_MAX:,} characters when its "
-                    "references ${…} are replaced, since references refer to values with references. Write "
-                    "the value out, or remove the references"
+                    "references ${…} are replaced, since they refer to values with references. Write the "
+                    "value out, or remove the references"
                 )
         replaced = "".join([*parts, text[position:]])
         if replaced == text:
@@ -342,7 +354,7 @@ def _replaced(name: str, values: Mapping[str, str], file: Path) -> str:
 
 
 def _referred(found: re.Match[str], values: Mapping[str, str]) -> str:
-    """What a reference stands for; itself if that is not known."""
+    """Return the value of a reference, or the reference itself if it is not known."""
     name = found.group(1)
     if name.startswith("env:"):
         return os.environ.get(name.removeprefix("env:"), found.group())
@@ -352,10 +364,12 @@ def _referred(found: re.Match[str], values: Mapping[str, str]) -> str:
 
 
 def shipped_by_spark() -> Path | None:
-    """The folder of Hadoop's files that Spark takes along to a driver in a container of YARN, if this is one.
+    """Return the directory of Hadoop's files that Spark ships to a driver in a YARN container.
 
-    They are those of the ``HADOOP_CONF_DIR`` from which the job was submitted.
-    Source: org.apache.spark.deploy.yarn.Client (``__spark_conf__``); CONTAINER_ID is YARN's.
+    Return None if this process is not such a driver. The files are those of the ``HADOOP_CONF_DIR`` from
+    which the job was submitted.
+
+    Source: org.apache.spark.deploy.yarn.Client (``__spark_conf__``); YARN sets CONTAINER_ID.
     """
     folder = Path(_SHIPPED)
     return folder if "CONTAINER_ID" in os.environ and folder.is_dir() else None
@@ -381,8 +395,8 @@ def _is_path(text: str) -> bool:
 
 
 def current_user() -> str:
-    """The user of this process; HADOOP_USER_NAME wins, as in Hadoop without Kerberos."""
+    """Return the user of this process. HADOOP_USER_NAME takes precedence, as in Hadoop without Kerberos."""
     try:
         return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a number that has no name
+    except (KeyError, OSError):  # a container may run under a user id that has no name
         return f"uid-{os.getuid()}"

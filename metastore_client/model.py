@@ -1,4 +1,4 @@
-"""Values that the metastore client takes and returns: frozen, independent of Thrift."""
+"""The values that the metastore client takes and returns. They are frozen and independent of Thrift."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class LockType(enum.IntEnum):
-    """Strength of a lock; EXCL_WRITE exists in 4.x only."""
+    """The strength of a lock. EXCL_WRITE exists only in 4.x."""
 
     SHARED_READ = 1
     SHARED_WRITE = 2
@@ -43,7 +43,7 @@ class LockType(enum.IntEnum):
 
 
 class LockLevel(enum.IntEnum):
-    """What a lock component names."""
+    """The kind of resource that a lock component names."""
 
     DB = 1
     TABLE = 2
@@ -51,7 +51,7 @@ class LockLevel(enum.IntEnum):
 
 
 class LockState(enum.IntEnum):
-    """Answer to ``lock`` and ``check_lock``."""
+    """The state of a lock, as ``lock`` and ``check_lock`` report it."""
 
     ACQUIRED = 1
     WAITING = 2
@@ -60,7 +60,7 @@ class LockState(enum.IntEnum):
 
 
 class DataOperationType(enum.IntEnum):
-    """What a transaction does to a resource; the server's conflict check uses it."""
+    """The operation of a transaction on a resource. The server's conflict check uses it."""
 
     SELECT = 1
     INSERT = 2
@@ -71,7 +71,7 @@ class DataOperationType(enum.IntEnum):
 
 
 class TxnState(enum.IntEnum):
-    """State of a transaction as the server reports it."""
+    """The state of a transaction, as the server reports it."""
 
     COMMITTED = 1
     ABORTED = 2
@@ -79,7 +79,10 @@ class TxnState(enum.IntEnum):
 
 
 class CompactionType(enum.IntEnum):
-    """Kind of compaction; those after MAJOR exist in 4.x only, where the server queues them too."""
+    """The kind of a compaction.
+
+    Kinds after MAJOR exist only in 4.x, where the server itself also queues them.
+    """
 
     MINOR = 1
     MAJOR = 2
@@ -88,7 +91,7 @@ class CompactionType(enum.IntEnum):
 
 
 class ConstraintKind(enum.Enum):
-    """What a constraint says about the rows that a table takes."""
+    """The kind of a constraint on the rows of a table."""
 
     NOT_NULL = "NOT NULL"
     CHECK = "CHECK"
@@ -97,7 +100,7 @@ class ConstraintKind(enum.Enum):
 
 @dataclass(frozen=True)
 class ColumnInfo:
-    """A column: name in lower case, type as Hive writes it (``decimal(10,2)``, ``array<int>``)."""
+    """A column: its name in lower case and its type as Hive writes it (``decimal(10,2)``, ``array<int>``)."""
 
     name: str
     type: str
@@ -108,10 +111,10 @@ class ColumnInfo:
 class TableInfo:
     """A table as the metastore describes it.
 
-    ``columns`` are the data columns in table order, ``partition_keys`` the partition columns;
+    ``columns`` are the data columns in table order, and ``partition_keys`` are the partition columns.
     ``bucket_columns`` are in CLUSTERED BY order. ``num_buckets`` <= 0 means not bucketed. ``location`` is the
-    text the metastore holds, undecoded. ``sent`` is what a server sent, if one did: a client that alters the
-    table sends it back with its changes.
+    string in the metastore, not decoded. ``sent`` is the structure that a server sent, if there is one: a
+    client that alters the table sends it back with its changes.
     """
 
     database: str
@@ -133,16 +136,17 @@ class TableInfo:
 
     @property
     def full_name(self) -> str:
-        """``database.table``."""
+        """The table's name as ``database.table``."""
         return f"{self.database}.{self.name}"
 
 
 @dataclass(frozen=True)
 class PartitionInfo:
-    """A partition; ``values`` are unescaped texts in partition-key order, ``name`` the escaped path form.
+    """A partition.
 
-    ``num_buckets`` and ``bucket_columns`` are the partition's own, which may differ from its table's; None if
-    they are not known. ``num_buckets`` <= 0 means not bucketed.
+    ``values`` are the unescaped strings in the order of the partition keys. ``name`` is the escaped form that
+    paths use. ``num_buckets`` and ``bucket_columns`` are the partition's own and may differ from its table's.
+    They are None if they are not known. ``num_buckets`` <= 0 means not bucketed.
     """
 
     database: str
@@ -157,10 +161,10 @@ class PartitionInfo:
 
 @dataclass(frozen=True)
 class ConstraintInfo:
-    """A constraint of a table that Hive enforces on writes, if ``is_enabled``.
+    """A constraint of a table. Hive enforces it on writes if ``is_enabled`` is true.
 
-    ``column`` is in lower case, and '' for a CHECK of the whole table. ``expression`` is the SQL text of the
-    condition or of the default value, as Hive keeps it; '' for NOT NULL.
+    ``column`` is in lower case, or '' for a CHECK of the whole table. ``expression`` is the SQL of the
+    condition or of the default value, as Hive stores it. It is '' for NOT NULL.
     """
 
     kind: ConstraintKind
@@ -170,18 +174,18 @@ class ConstraintInfo:
     is_enabled: bool = True
 
     def order(self) -> tuple[str, str, str]:
-        """What a table's constraints are ordered by."""
+        """Return the key by which the constraints of a table are sorted."""
         return (self.kind.value, self.column, self.name)
 
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """What a metastore has recorded of the values of one column, in a table or in one partition.
+    """Statistics that a metastore has recorded for one column of a table or of one partition.
 
-    ``low`` and ``high`` are those of integers, floats, decimals, dates and (in whole seconds, the wall clock)
-    timestamps; None where there is no value, or none that Python's calendar has, and for types without a
-    range: texts, binary, boolean. Releases before 4.0 give seconds since 1970 for timestamps. ``true_count``
-    and ``false_count`` are those of booleans.
+    ``low`` and ``high`` exist for integers, floats, decimals, dates and timestamps (local time, in whole
+    seconds). They are None if there are no values, if the value is outside Python's calendar, or if the type
+    does not have a range (strings, binary, boolean). For timestamps, releases before 4.0 give seconds since
+    1970. ``true_count`` and ``false_count`` exist for booleans.
     """
 
     column: str
@@ -197,8 +201,8 @@ class ColumnStatistics:
 class LockComponent:
     """One resource of a lock request.
 
-    ``is_dynamic_partition_write`` true leaves the component unrecorded until ``add_dynamic_partitions`` names
-    the partitions that were written.
+    If ``is_dynamic_partition_write`` is true, the server does not record the component until
+    ``add_dynamic_partitions`` names the partitions that were written.
     """
 
     type: LockType
@@ -213,7 +217,7 @@ class LockComponent:
 
 @dataclass(frozen=True)
 class LockRequest:
-    """One lock request; all components are granted or none."""
+    """A lock request. The server grants all of its components or none."""
 
     components: tuple[LockComponent, ...]
     txn_id: int
@@ -224,7 +228,7 @@ class LockRequest:
 
 @dataclass(frozen=True)
 class LockResponse:
-    """Answer to ``lock`` or ``check_lock``."""
+    """The answer to ``lock`` or ``check_lock``."""
 
     lock_id: int
     state: LockState
@@ -233,7 +237,7 @@ class LockResponse:
 
 @dataclass(frozen=True)
 class LockInfo:
-    """One entry of ``show_locks``."""
+    """An entry of ``show_locks``."""
 
     lock_id: int
     database: str
@@ -252,7 +256,7 @@ class LockInfo:
 class TxnInfo:
     """A transaction that is open, or aborted and not yet cleaned.
 
-    Times are milliseconds since 1970, None if unknown.
+    Times are milliseconds since 1970, or None if unknown.
     """
 
     id: int
@@ -266,7 +270,7 @@ class TxnInfo:
 
 @dataclass(frozen=True)
 class OpenTxns:
-    """Answer to ``get_open_txns_info``: every id <= ``high_watermark`` that is not listed is committed."""
+    """The answer to ``get_open_txns_info``: each id <= ``high_watermark`` that is not listed is committed."""
 
     high_watermark: int
     txns: tuple[TxnInfo, ...]
@@ -274,7 +278,10 @@ class OpenTxns:
 
 @dataclass(frozen=True)
 class HeartbeatResult:
-    """Ids of aborted transactions, and ids unknown to the server (committed, or aborted and removed)."""
+    """The result of a heartbeat: ids of aborted transactions, and ids that the server does not know.
+
+    An unknown transaction was committed, or aborted and then removed.
+    """
 
     aborted: frozenset[int] = frozenset()
     nosuch: frozenset[int] = frozenset()
@@ -284,8 +291,8 @@ class HeartbeatResult:
 class WriteNotification:
     """The files that a transaction wrote into a table, or into one partition of it.
 
-    ``partition_values`` are unescaped texts, empty for an unpartitioned table. ``files`` are pairs of a full
-    path and the ACID directory in which it lies (``delta_0000002_0000002_0000``).
+    ``partition_values`` are unescaped strings, empty for an unpartitioned table. ``files`` are pairs of a
+    full path and the ACID directory that contains the file (``delta_0000002_0000002_0000``).
     """
 
     txn_id: int
@@ -298,9 +305,9 @@ class WriteNotification:
 
 @dataclass(frozen=True)
 class CompactionInfo:
-    """One entry of ``show_compact``.
+    """An entry of ``show_compact``.
 
-    Times are milliseconds since 1970. ``error``: why it failed; a 4.x server tells.
+    Times are milliseconds since 1970. ``error`` is the reason for a failure, which only 4.x servers report.
     """
 
     database: str

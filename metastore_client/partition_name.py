@@ -1,10 +1,10 @@
 """Partition names as Hive spells them in paths and in the metastore. Pure.
 
-A name is ``key=value/key=value`` with lower-case keys and escaped keys and values; the metastore keeps the
-values unescaped beside it.
+A name is ``key=value/key=value`` with lower-case keys and with escaped keys and values. The metastore stores
+the unescaped values beside the name.
 
-Source: Hive's FileUtils.escapePathName, unescapePathName and makePartName (equal in 2.3, 3.1 and 4.x); every
-ASCII character was compared with the answers of a running 2.3.10 server (tests/contract).
+Source: Hive's FileUtils.escapePathName, unescapePathName and makePartName (identical in 2.3, 3.1 and 4.x).
+Every ASCII character was compared with the answers of a running 2.3.10 server (tests/contract).
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ __all__ = [
 ]
 
 DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
-"""The partition value that stands for NULL and for the empty string, unless the server is set otherwise."""
+"""The partition value for NULL and for the empty string, unless the server is configured otherwise."""
 DEFAULT_PARTITION_SETTING = "hive.exec.default.partition.name"
-"""The server's setting of it."""
+"""The server's setting for the default partition's name."""
 
 MAX_PARTITION_NAME_LENGTH = 767
-"""Width, in characters, of the columns that hold a partition name in the metastore's database."""
+"""Width, in characters, of the columns for partition names in the metastore's database."""
 
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\[\\\]^{]")
 _ESCAPE_SEQUENCE = re.compile(r"%([0-9a-fA-F]{2})")
 
 
 def escape_path_name(text: str) -> str:
-    """Escape one key or value for use in a path; '' becomes the default partition's name."""
+    """Escape a key or value for use in a path. An empty string becomes the default partition's name."""
     if not text:
         return DEFAULT_PARTITION_NAME
     return _ESCAPED.sub(lambda found: f"%{ord(found.group()):02X}", text)
 
 
 def unescape_path_name(text: str) -> str:
-    """Reverse :func:`escape_path_name`; a ``%`` without two hexadecimal digits stays."""
+    """Reverse :func:`escape_path_name`. A ``%`` without two hexadecimal digits stays."""
     return _ESCAPE_SEQUENCE.sub(lambda found: chr(int(found.group(1), 16)), text)
 
 
@@ -54,11 +54,11 @@ def make_partition_name(keys: Sequence[str], values: Sequence[str]) -> str:
     """Build a partition name from keys and unescaped values.
 
     Args:
-        keys: partition columns in table order, any case.
-        values: one text per key; '' and the default partition's name both mean NULL.
+        keys: partition columns in table order, in any case.
+        values: one string per key. Both '' and the default partition's name mean NULL.
 
     Raises:
-        ValueError: the numbers of keys and values differ, or there are none.
+        ValueError: If the numbers of keys and values differ, or if there are none.
     """
     if len(keys) != len(values) or not keys:
         raise ValueError(
@@ -74,7 +74,7 @@ def parse_partition_name(name: str) -> tuple[tuple[str, str], ...]:
     """Split a name into (key, unescaped value) pairs in path order.
 
     Raises:
-        ValueError: a part has no ``=``, or no key before it.
+        ValueError: If a part has no ``=``, or no key before it.
     """
     pairs = []
     for part in name.split("/"):
@@ -86,14 +86,15 @@ def parse_partition_name(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def check_partition_name(name: str) -> None:
-    """Refuse a name at which a server fails, or which it stores as a separate partition that no reader finds.
+    """Raise ValueError if a server fails at a name, or stores it as a partition that no reader finds.
 
     Raises:
-        ValueError: too long, not ``key=value``, a key in upper case, or a character that is not escaped.
+        ValueError: If the name is too long, is not ``key=value``, has a key in upper case, or contains a
+            character that is not escaped.
     """
     if len(name) > MAX_PARTITION_NAME_LENGTH:
         raise ValueError(
-            f"a partition name of {len(name)} characters; a metastore holds at most "
+            f"partition name is too long: got {len(name)} characters, a metastore holds at most "
             f"{MAX_PARTITION_NAME_LENGTH}: {name[:80]}…"
         )
     pairs = parse_partition_name(name)
@@ -103,10 +104,10 @@ def check_partition_name(name: str) -> None:
 
 
 def check_name(name: str, where: str) -> None:
-    """Refuse a request with a partition name that Hive would not write; ``where`` begins the message.
+    """Raise InvalidRequestError if Hive would not write a partition name. ``where`` begins the message.
 
     Raises:
-        InvalidRequestError: see :func:`check_partition_name`.
+        InvalidRequestError: If :func:`check_partition_name` refuses the name.
     """
     try:
         check_partition_name(name)

@@ -1,20 +1,20 @@
 """Lists of valid transaction ids and write ids, and the row counts that they allow.
 
-Lists of valid ids: which transactions a snapshot sees. Pure.
+Lists of valid ids, which say which transactions a snapshot sees. Pure.
 
-Texts as Hive writes them (``hive.txn.valid.txns``, ``hive.txn.valid.writeids``)::
+Their string forms in Hive (``hive.txn.valid.txns``, ``hive.txn.valid.writeids``)::
 
-    2.x        hwm:minOpen:e1:e2:…                              exceptions open and aborted alike
-    3.x+       hwm:minOpen:open,open:aborted,aborted            ``hwm:minOpen::`` if none
+    2.x        hwm:minOpen:e1:e2:…                              exceptions: both open and aborted
+    3.x+       hwm:minOpen:open,open:aborted,aborted            ``hwm:minOpen::`` if there are none
     write ids  database.table:hwm:minOpen:open,…:aborted,…
 
 Source: Hive's ValidReadTxnList, ValidReaderWriteIdList.
 
-The number of rows that a metastore records of a table or partition, and if it is called accurate. Pure.
+The row count that a metastore records for a table or partition, and whether it is accurate. Pure.
 
-Hive 4 answers ``count(*)`` from such a number. Its INSERT, UPDATE and DELETE add to the recorded number
-whether it is called accurate or not, and its minor compaction calls the sum accurate (seen on 4.1.0). So a
-writer must leave the right number, as Hive's own statements do; to say that it is not accurate is not enough.
+Hive 4 answers ``count(*)`` from this number. Its INSERT, UPDATE and DELETE add to the recorded number whether
+it is marked as accurate or not, and its minor compaction marks the sum as accurate (seen on 4.1.0). So a
+writer must leave the right number, as Hive's own statements do. Marking it as not accurate is not enough.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ __all__ = [
 
 
 NO_OPEN_ID = 9223372036854775807
-"""``min_open`` when no transaction is open (Java's Long.MAX_VALUE)."""
+"""The value of ``min_open`` when no transaction is open (Java's Long.MAX_VALUE)."""
 
 _MOST_LISTED = 1_000_000
-"""Ids in a row that are made entries of a list; damaged numbers name far more."""
+"""The maximum number of consecutive ids that become entries of a list. Damaged numbers name far more."""
 
 
 class RangeValidity(enum.Enum):
-    """How many ids of a range are valid."""
+    """The share of a range's ids that are valid: none, some or all."""
 
     NONE = "none"
     SOME = "some"
@@ -60,10 +60,10 @@ class RangeValidity(enum.Enum):
 
 @dataclass(frozen=True)
 class ValidIdList:
-    """The ids a snapshot sees: every id <= ``high_watermark`` that is not an exception.
+    """The ids that a snapshot sees: every id <= ``high_watermark`` that is not an exception.
 
-    ``exceptions`` are sorted and include open and aborted ids alike; ``min_open`` is the smallest open id.
-    ``aborted`` are those of the exceptions that are known to be aborted.
+    ``exceptions`` are sorted and contain both open and aborted ids. ``min_open`` is the smallest open id.
+    ``aborted`` are the exceptions that are known to be aborted.
     """
 
     high_watermark: int
@@ -76,18 +76,18 @@ class ValidIdList:
             object.__setattr__(self, "exceptions", tuple(sorted(set(self.exceptions))))
 
     def is_valid(self, id: int) -> bool:
-        """Whether the snapshot sees rows written under ``id``."""
+        """Return True if the snapshot sees rows written under ``id``."""
         if id > self.high_watermark:
             return False
         at = bisect_left(self.exceptions, id)
         return at == len(self.exceptions) or self.exceptions[at] != id
 
     def is_valid_base(self, id: int) -> bool:
-        """Whether a compacted base up to ``id`` may be used: nothing at or below it was open."""
+        """Return True if a compacted base up to ``id`` is usable: no id at or below it was open."""
         return id < self.min_open and id <= self.high_watermark
 
     def range_validity(self, first: int, last: int) -> RangeValidity:
-        """How many of the ids first..last (both included) are valid."""
+        """Return how many of the ids first..last (both included) are valid."""
         if self.high_watermark < first:
             return RangeValidity.NONE
         known_last = min(last, self.high_watermark)  # an exception above the watermark counts once
@@ -98,7 +98,7 @@ class ValidIdList:
         return RangeValidity.NONE if invalid == last - first + 1 else RangeValidity.SOME
 
     def up_to(self, last: int) -> Self:
-        """The same list without ids above ``last``."""
+        """Return this list without ids above ``last``."""
         return dataclasses.replace(
             self,
             high_watermark=min(last, self.high_watermark),
@@ -107,11 +107,11 @@ class ValidIdList:
         )
 
     def without(self, ids: Collection[int]) -> Self:
-        """The same list without some ids."""
+        """Return this list with ``ids`` as additional exceptions."""
         return dataclasses.replace(self, exceptions=tuple(sorted({*self.exceptions, *ids})))
 
     def to_write_id_text(self) -> str:
-        """The 3.x form: ``hwm:minOpen:open,open:aborted,aborted``."""
+        """Return the 3.x form: ``hwm:minOpen:open,open:aborted,aborted``."""
         is_open = [str(i) for i in self.exceptions if i not in self.aborted]
         aborted = [str(i) for i in self.exceptions if i in self.aborted]
         return f"{self.high_watermark}:{self.min_open}:{','.join(is_open)}:{','.join(aborted)}"
@@ -123,21 +123,23 @@ class ValidTxnList(ValidIdList):
 
     @classmethod
     def everything(cls) -> ValidTxnList:
-        """A list in which every id is valid; for directories unknown to any metastore."""
+        """Return a list in which every id is valid, for directories that no metastore knows."""
         return cls(high_watermark=NO_OPEN_ID)
 
     @classmethod
     def from_open_txns(
         cls, open_txns: OpenTxns, own_txn_id: int | None, *, has_write_ids: bool = False
     ) -> ValidTxnList:
-        """The snapshot of a reader: all but open and aborted transactions; its own writes count as valid.
+        """Return the snapshot of a reader: all transactions except open and aborted ones.
+
+        The reader's own writes count as valid.
 
         Args:
-            open_txns: the server's list, asked for after the locks were granted.
-            own_txn_id: the reading transaction, None for a reader without one.
-            has_write_ids: the server's capability. With it a snapshot ends at the own transaction, as in
-                Hive. A younger transaction that has committed may have a higher write id, and a delete with
-                a write id below its row's is obeyed by one of Hive's readers and not by the other.
+            open_txns: the server's list, requested after the locks were granted.
+            own_txn_id: the reading transaction. If None, the reader has none.
+            has_write_ids: the server's capability. If true, the snapshot ends at the reading transaction, as
+                in Hive. A younger transaction that has committed may have a higher write id, and only one of
+                Hive's readers obeys a delete whose write id is below that of its row.
 
         Source: createValidReadTxnList in Hive's TxnUtils (2.3), TxnCommonUtils (3.0 and later).
         """
@@ -158,7 +160,11 @@ class ValidTxnList(ValidIdList):
 
     @classmethod
     def parse(cls, text: str) -> ValidTxnList:
-        """Read the 2.x or the 3.x form. Raises ValueError, naming the text."""
+        """Read the 2.x or the 3.x form.
+
+        Raises:
+            ValueError: If the string has neither form. The message contains the string.
+        """
         parts = text.strip().split(":")
         try:
             high_watermark = int(parts[0])
@@ -177,13 +183,13 @@ class ValidTxnList(ValidIdList):
         return cls(high_watermark, tuple(exceptions), min_open, frozenset(aborted))
 
     def to_text(self) -> str:
-        """The 2.x form, which Hive 2.3's readers parse."""
+        """Return the 2.x form, which Hive 2.3's readers parse."""
         return f"{self.high_watermark}:{self.min_open}:" + ":".join(map(str, self.exceptions))
 
 
 @dataclass(frozen=True)
 class ValidWriteIdList(ValidIdList):
-    """Write ids of one table that a snapshot sees; ``table`` is ``database.table``."""
+    """The write ids of one table that a snapshot sees. ``table`` is ``database.table``."""
 
     table: str = ""
 
@@ -196,7 +202,10 @@ class ValidWriteIdList(ValidIdList):
         min_open: int | None,
         aborted_bits: bytes,
     ) -> ValidWriteIdList:
-        """Build it from an answer; bit i % 8 of byte i // 8 is set if ``invalid[i]`` is aborted."""
+        """Build the list from a server's answer.
+
+        Bit i % 8 of byte i // 8 of ``aborted_bits`` is set if ``invalid[i]`` is aborted.
+        """
         aborted = frozenset(
             id
             for at, id in enumerate(invalid)
@@ -213,7 +222,11 @@ class ValidWriteIdList(ValidIdList):
 
     @classmethod
     def parse(cls, text: str) -> ValidWriteIdList:
-        """Read ``database.table:hwm:minOpen:open:aborted``. Raises ValueError, naming the text."""
+        """Read ``database.table:hwm:minOpen:open:aborted``.
+
+        Raises:
+            ValueError: If the string does not have this form. The message contains the string.
+        """
         try:
             table, high_watermark, min_open, is_open, aborted = text.strip().split(":")
             return cls(
@@ -230,17 +243,18 @@ class ValidWriteIdList(ValidIdList):
             ) from None
 
     def to_text(self) -> str:
-        """The text that the server and Hive's readers parse."""
+        """Return the form that the server and Hive's readers parse."""
         return f"{self.table}:{self.to_write_id_text()}"
 
 
 def listed_ids(first: int, last: int) -> range:
-    """The ids first..last (both included), each of which is to become an entry of a list.
+    """Return the ids first..last (both included), each of which becomes an entry of a list.
 
-    Raises ValueError: there are more than a million, which no server has open and aborted.
+    Raises:
+        ValueError: If there are more than a million. No server has so many open and aborted ids.
     """
     if last - first >= _MOST_LISTED:
-        raise ValueError(f"the ids {first} to {last}, more than {_MOST_LISTED}, would have to be listed")
+        raise ValueError(f"ids {first} to {last}: a list holds at most {_MOST_LISTED} consecutive ids")
     return range(first, last + 1)
 
 
@@ -253,11 +267,11 @@ def _parse_ids(text: str) -> list[int]:
 
 
 COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
-"""The parameter that names what is accurate, as JSON."""
+"""The parameter that lists which statistics are accurate, as JSON."""
 CountRows = Callable[[Mapping[str, int | None]], Mapping[str, int | None]]
-"""Gives the numbers of rows to record for the recorded ones, by partition ('' for the table).
+"""A function that returns the row counts to record, given the recorded ones, by partition ('' for the table).
 
-None stands for a number that is not known.
+None stands for an unknown number.
 """
 _BASIC, _NUM_ROWS = "BASIC_STATS", "numRows"
 _ONLY_ROWS = '{"BASIC_STATS":"true"}'
@@ -266,13 +280,15 @@ _ONLY_ROWS = '{"BASIC_STATS":"true"}'
 def accurate_row_count(
     parameters: Mapping[str, str], writer: int | None, valid_write_ids: ValidWriteIdList
 ) -> int | None:
-    """The recorded number of rows, if it is called accurate by a writer that has not aborted; else None.
+    """Return the recorded row count, or None if it is not accurate.
+
+    It is accurate if the parameters mark it so and its writer has not aborted.
 
     Args:
-        parameters: of the table or partition.
-        writer: the write id under which they were stored.
-        valid_write_ids: those of the reader. A writer that is still open counts: Hive adds to its number,
-            too.
+        parameters: parameters of the table or partition.
+        writer: the write id under which the parameters were stored.
+        valid_write_ids: the reader's write ids. A writer that is still open counts, because Hive also adds to
+            its number.
     """
     try:
         claims = json.loads(parameters.get(COLUMN_STATS_ACCURATE, "{}"))
@@ -284,9 +300,9 @@ def accurate_row_count(
 
 
 def with_row_count(parameters: Mapping[str, str], row_count: int | None) -> dict[str, str]:
-    """The parameters with an accurate number of rows, or with none that is called accurate.
+    """Return the parameters with an accurate row count, or without the claim of one if ``row_count`` is None.
 
-    Statistics of columns are no longer called accurate either way.
+    In both cases, column statistics are no longer marked as accurate.
     """
     others = {name: value for name, value in parameters.items() if name != COLUMN_STATS_ACCURATE}
     if row_count is None:

@@ -1,8 +1,8 @@
 """Atomic change sets over Hive ACID tables.
 
-Everything a user needs is a name of this package; :file:`__init__.pyi` lists the names and their modules. A
-module is imported when a name of it is first used, so ``import mutation_api`` needs neither pyspark nor
-thrift, and costs no more than a script that prints its help should wait for.
+This package exports every name that users need; :file:`__init__.pyi` lists the names and their modules. A
+module is imported when one of its names is first used. So ``import mutation_api`` needs neither pyspark nor
+thrift, and does not slow down a script that only prints its help.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
-"""The version of this package. Its one home is setup.cfg; installing copies it to the metadata read here.
+"""The version of this package, which is written in setup.cfg alone. Installing copies it to the metadata.
 
-A task on a cluster may run the package from an archive without metadata, so a missing version is no error.
+A task on a cluster may run the package from an archive without metadata, so a missing version is allowed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ UNKNOWN = "0+unknown"
 
 
 def installed_version() -> str:
-    """What was installed; UNKNOWN if nothing was, as where the source runs from an archive."""
+    """Return the installed version. UNKNOWN if none is installed, for example in an archive."""
     try:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:

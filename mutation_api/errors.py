@@ -1,48 +1,48 @@
-"""Every error that mutation_api raises, on one page.
+"""All errors that mutation_api raises, on one page.
 
 ::
 
-    MutationError                     root: one ``except`` catches all of ours; never raised itself
-    ├─ ClientError                    the driver side
-    │   ├─ ConfigurationError         an option or a hive-site.xml value makes no sense
-    │   │   └─ LocalEngineError           what Spark's engine does and the local one does not
-    │   ├─ ConnectionFailedError      no metastore could be reached, or it went away
-    │   ├─ TableNotMutableError       the table breaks a rule; the message says which
+    MutationError                     root: one ``except`` catches every error; never raised itself
+    ├─ ClientError                    an error on the driver
+    │   ├─ ConfigurationError         an option or a hive-site.xml value is invalid
+    │   │   └─ LocalEngineError           only Spark's engine can do this
+    │   ├─ ConnectionFailedError      the metastore could not be reached, or the connection was lost
+    │   ├─ TableNotMutableError       the table breaks a rule that the message names
     │   ├─ TransactionError
     │   │   ├─ TransactionStateError      the caller took the steps in a wrong order
-    │   │   ├─ TransactionAbortedError    the server says the transaction is over
+    │   │   ├─ TransactionAbortedError    the server reports that the transaction is over
     │   │   │   └─ WriteConflictError         another one changed the same partition and committed first
-    │   │   └─ CommitOutcomeUnknownError  the connection was lost during commit: look, do not retry
-    │   ├─ CompactionError            a compaction failed, or did not end in time
+    │   │   └─ CommitOutcomeUnknownError  the connection was lost during commit: check, do not retry
+    │   ├─ CompactionError            a compaction failed or did not end in time
     │   └─ LockError
     │       ├─ LockNotAcquiredError       another transaction held the lock for too long
     │       └─ LockLostError              the lock or its heartbeat was lost during the work
-    ├─ WorkerError                    the executor side
-    │   ├─ BucketIdError              a bucket id that the row or the table contradicts
-    │   ├─ GroupRevisitedError        a (partition, bucket) came back after it was closed
-    │   ├─ RecordSequenceError        records of a group are out of order, or one ROW__ID comes twice
-    │   ├─ RecordLayoutError          columns are missing, extra, or of a type that does not fit
-    │   ├─ RecordValueError           a value that the column, or ORC as Hive reads it, cannot hold
+    ├─ WorkerError                    an error while records were written
+    │   ├─ BucketIdError              a bucket id contradicts the row or the table
+    │   ├─ GroupRevisitedError        records arrived for a (partition, bucket) that was already closed
+    │   ├─ RecordSequenceError        records of a group are out of order, or a ROW__ID occurs twice
+    │   ├─ RecordLayoutError          columns are missing, extra or of the wrong type
+    │   ├─ RecordValueError           the column, or ORC as Hive reads it, cannot hold a value
     │   │   └─ ConstraintViolationError   a row breaks a NOT NULL or CHECK constraint
-    │   ├─ DuplicateKeyError          several source rows of a merge would act on one row
-    │   ├─ RowIdNotFoundError         an update or delete names a row that the snapshot does not have
-    │   ├─ PartitionCreationError     a partition is missing and may not, or could not, be created
+    │   ├─ DuplicateKeyError          several source rows of a merge would change the same row
+    │   ├─ RowIdNotFoundError         the row of an update or delete is not in the snapshot
+    │   ├─ PartitionCreationError     a missing partition may not, or could not, be created
     │   └─ DeltaWriteError            a file could not be written
     ├─ ReadError                      a table directory cannot be read
-    │   ├─ DirectoryStateError        directories that contradict each other or the snapshot
-    │   └─ CorruptFileError           an ORC file that is damaged or is not what its name says
+    │   ├─ DirectoryStateError        directories contradict each other or the snapshot
+    │   └─ CorruptFileError           an ORC file is damaged or is not what its name says
     ├─ InputError                     a change source cannot be read or applied
-    │   ├─ InputFormatError               a file or message is damaged, or is not what its format says
+    │   ├─ InputFormatError               a file or message is damaged or does not match its format
     │   ├─ StoppedAtStatementError        the log has a statement that changes a table without rows
-    │   ├─ SourcePositionError            the source does not have what follows the watermark
-    │   ├─ CaptureError                   changes of a source table that are not captured
-    │   ├─ OutstandingChangesError        captured changes that have not been applied yet
-    │   └─ ContradictionError             operations that cannot follow one another, or do not fit the table
-    └─ ManifestError                  missing, doubled or contradictory task output
+    │   ├─ SourcePositionError            the source no longer has the changes that follow the watermark
+    │   ├─ CaptureError                   changes of a source table are not captured
+    │   ├─ OutstandingChangesError        captured changes have not been applied yet
+    │   └─ ContradictionError             operations contradict each other or the rows of the table
+    └─ ManifestError                  task output is missing, duplicate or contradictory
 
 Errors of :mod:`metastore_client.errors` are wrapped by ``raise … from``. A message holds the values (table,
-bucket, expected, found), because a Spark worker's error reaches the driver as text only. All classes take one
-positional argument, the message, so that they survive pickling.
+bucket, expected, found), because the error of a Spark worker reaches the driver as a string only. All classes
+take one positional argument, the message, so that they survive pickling.
 """
 
 from __future__ import annotations
@@ -93,350 +93,350 @@ __all__ = [
 
 
 class MutationError(Exception):
-    """Root of all errors of this package.
+    """Root of all errors of this package; never raised itself.
 
-    What to do: catch it around a whole change set; the child class says whether to run the same job again.
+    How to fix: catch it around a whole change set; the subclass says whether to run the same job again.
     """
 
 
 class ClientError(MutationError):
-    """Something failed on the driver side.
+    """Raised when something fails on the driver.
 
-    Raised itself where a file that a command writes (a snapshot, a diff) cannot be written.
+    This class itself is raised when a file that a command writes (a snapshot, a diff) cannot be written.
 
-    What to do: see the child class; for a file look at the path in the message: space, permission, address.
+    How to fix: see the subclass. For a file, check free space, permissions and the address in the message.
     """
 
 
 class ConfigurationError(ClientError):
-    """An option or a configuration value makes no sense.
+    """Raised when an option or a configuration value is invalid, before anything is written.
 
-    Comes before anything is written: a wrong option, or a file, a key or a package that is missing.
+    The cause is a wrong option, or a file, a key or a package that is missing.
 
-    What to do: correct what the message names; ``--help`` and the page of settings say what is possible.
-    Running the same again does not help.
+    How to fix: correct what the message names; ``--help`` and the page of settings list the valid values.
+    Running the same job again does not help.
     """
 
 
 class LocalEngineError(ConfigurationError):
-    """Spark's engine does it; the local engine does not, or not with a result that is surely the same.
+    """Raised when a request needs Spark's engine.
 
-    What to do: use Spark (``--engine spark``, in Python ``merge_into``), or do what the message offers.
+    The local engine does not support it, or cannot guarantee the same result.
+
+    How to fix: use Spark (``--engine spark``, in Python ``merge_into``), or follow the message.
     """
 
 
 class ConnectionFailedError(ClientError):
-    """No metastore, or no source database, could be reached, or it went away.
+    """Raised when no metastore or source database can be reached, or when the connection is lost.
 
-    Comes at the first call, or during the work, of which nothing is visible then.
+    It is raised at the first call or during the work. Nothing of the work is visible.
 
-    What to do: check the address in the message against ``hive-site.xml`` or the option, then firewall, TLS
-    and login. For a source database check user and password, too. Then run the job again.
+    How to fix: compare the address in the message with ``hive-site.xml`` or the option, then check firewall,
+    TLS and login. For a source database, check user and password too. Then run the job again.
     """
 
 
 class TableNotMutableError(ClientError):
-    """The table cannot be mutated; the message names the rule it breaks.
+    """Raised when the table cannot be written to; the message names the rule that it breaks.
 
-    Comes when a table is not transactional, not ORC, insert-only, or has a column that cannot be written.
+    The table is not transactional, not ORC, insert-only, or has a column that cannot be written.
 
-    What to do: run ``hive-mutate doctor DB.TABLE``, which names all rules that the table breaks; change the
-    table, or make a new one with ``hive-mutate create-table``.
+    How to fix: run ``hive-mutate doctor DB.TABLE``, which lists all rules that the table breaks. Change the
+    table, or create a new one with ``hive-mutate create-table``.
     """
 
 
 class TransactionError(ClientError):
-    """Something is wrong with the transaction.
+    """Raised when something is wrong with the transaction.
 
-    Raised itself where the metastore refuses a call of the transaction for another reason.
+    This class itself is raised when the metastore refuses a call of the transaction for any other reason.
 
-    What to do: read the server's reason in the message; ``hive-mutate explain TXN`` shows the state of the
+    How to fix: read the server's reason in the message; ``hive-mutate explain TXN`` shows the state of the
     transaction. Then run the whole job again.
     """
 
 
 class TransactionStateError(TransactionError):
-    """The caller took the steps of a transaction in a wrong order.
+    """Raised when the caller takes the steps of a transaction in a wrong order.
 
-    Comes when records come after the end, a table is written that is only read, or a step is done twice.
+    For example, records arrive after the end, a table that is only read is written, or a step is done twice.
 
-    What to do: correct the program: declare each written table as a sink, and do all work inside of the
-    transaction's block.
+    How to fix: correct the program. Declare each written table as a sink; stay in the transaction's block.
     """
 
 
 class TransactionAbortedError(TransactionError):
-    """The server says that the transaction is over; nothing of it is visible.
+    """Raised when the server reports that the transaction is over; nothing of it is visible.
 
-    Comes when another client aborted it, or no heartbeat arrived within ``hive.txn.timeout``.
+    Another client aborted it, or no heartbeat arrived within ``hive.txn.timeout``.
 
-    What to do: run the whole job again. If it comes again, look for who aborts (the metastore's log) and
-    whether the driver was paused or cut off for that long.
+    How to fix: run the whole job again. If the error returns, find out who aborts (see the metastore's log),
+    and whether the driver was paused or cut off for longer than the timeout.
     """
 
 
 class WriteConflictError(TransactionAbortedError):
-    """Another transaction changed the same table or partition and committed first; nothing is visible.
+    """Raised when another transaction changed the same table or partition and committed first.
 
-    Comes at the commit; the message names the other transaction and what it changed.
+    It is raised at commit; nothing is visible. The message names the other transaction and what it changed.
 
-    What to do: run the whole job again, so that it reads a new snapshot; never write the same ROW__IDs again.
-    If it comes often, let the writers of the table run one after another.
+    How to fix: run the whole job again, so that it reads a new snapshot; never write the same ROW__IDs again.
+    If the error is frequent, let the writers of the table run one after another.
     """
 
 
 class CommitOutcomeUnknownError(TransactionError):
-    """The connection was lost during commit and the outcome is unknown: look, do not retry.
+    """Raised when the connection was lost during commit, so that the outcome is unknown.
 
-    Comes when neither the commit's answer nor a later question about it came through.
+    Neither the answer to the commit nor the answer to a later question about it arrived.
 
-    What to do: ``hive-mutate show txns``: if the transaction is listed as open or aborted, nothing of it is
-    visible, and the job may run again once it is aborted; if it is not listed, it is committed.
+    How to fix: do not retry; run ``hive-mutate show txns``. If the transaction is listed as open or aborted,
+    nothing is visible; run again once it is aborted. If it is not listed, it is committed.
     """
 
 
 class CompactionError(ClientError):
-    """A compaction failed, or did not end in time; the message has the server's reason.
+    """Raised when a compaction fails or does not end in time; the message has the server's reason.
 
-    Comes from ``hive-mutate update compact`` and its like; the rows of the table are as before.
+    ``hive-mutate update compact`` and similar commands raise it. The rows of the table are unchanged.
 
-    What to do: run ``hive-mutate show compactions``. If it failed, the log of the metastore has the reason;
-    if it is waiting, workers must run (``hive.compactor.worker.threads``). The command waits for it again.
+    How to fix: run ``hive-mutate show compactions``. If it failed, the log of the metastore has the reason.
+    If it is waiting, start workers (``hive.compactor.worker.threads``). Then run the command again.
     """
 
 
 class LockError(ClientError):
-    """Something is wrong with the lock.
+    """Raised when something is wrong with the lock.
 
-    What to do: see the child class; ``hive-mutate show locks`` lists all locks and their transactions.
+    How to fix: see the subclass; ``hive-mutate show locks`` lists all locks and their transactions.
     """
 
 
 class LockNotAcquiredError(LockError):
-    """The lock was not granted within the bound, or was refused.
+    """Raised when the lock is refused or is not granted within the timeout; nothing was written.
 
-    Comes before anything is written, when others hold locks on the table for longer than the lock's time-out;
-    the message names them.
+    The message names the transactions that held locks on the table for longer than the timeout.
 
-    What to do: run ``hive-mutate show locks``, and ``hive-mutate explain TXN`` for the holder. If it works,
-    wait, or wait longer (``lock_timeout_seconds`` in Python, ``--lock-timeout`` of a command);
-    if its client is dead, ``hive-mutate abort TXN``. Then run the job again.
+    How to fix: run ``hive-mutate show locks``, and ``hive-mutate explain TXN`` for the holder. If the holder
+    is working, wait, or raise the timeout (``lock_timeout_seconds`` in Python, ``--lock-timeout`` of a
+    command). If its client is dead, run ``hive-mutate abort TXN``. Then run the job again.
     """
 
 
 class LockLostError(LockError):
-    """The lock, the transaction or the heartbeat was lost while work was going on.
+    """Raised when the lock, the transaction or the heartbeat is lost while work is going on.
 
-    Comes when the metastore was out of reach for too long, or another client ended the transaction.
+    The metastore was out of reach for too long, or another client ended the transaction.
 
-    What to do: nothing is visible: see that the metastore can be reached, then run the whole job again.
+    How to fix: check that the metastore can be reached, then run the whole job again. Nothing is visible.
     """
 
 
 class WorkerError(MutationError):
-    """Something failed while records were being written.
+    """Raised when something fails while records are written.
 
-    Raised itself where a Spark job fails for its own reasons: no tokens, a missing module, a lost stage.
+    This class itself is raised when a Spark job itself fails: no tokens, a missing module, a lost stage.
 
-    What to do: read the cause in the message, and the executors' logs; a missing module is brought by
-    ``hive-mutate pack`` and ``--python-archive``. Nothing is visible: the job may run again.
+    How to fix: read the cause in the message and in the executors' logs. ``hive-mutate pack`` and
+    ``--python-archive`` provide a missing module. Nothing is visible, so the job may run again.
     """
 
 
 class BucketIdError(WorkerError):
-    """A bucket id that the row or the table contradicts.
+    """Raised when a bucket id contradicts the row or the table.
 
-    Comes when an update would move its row to another bucket, or a bucket is named that is not there.
+    An update would move its row to another bucket, or the table does not have the bucket.
 
-    What to do: write a delete and an insert in place of an update that changes the bucket columns, or merge
-    by key. ROW__IDs must be those that were read from this table.
+    How to fix: replace an update that changes the bucket columns by a delete and an insert, or merge by key.
+    Use only ROW__IDs that were read from this table.
     """
 
 
 class GroupRevisitedError(WorkerError):
-    """A (partition, bucket) group came back after it had been closed.
+    """Raised when records arrive for a (partition, bucket) group that was already closed.
 
-    Comes from a ``MutatorCoordinator`` whose records are not grouped.
+    The records that were passed to a ``MutatorCoordinator`` are not grouped.
 
-    What to do: sort the records by partition, bucket and ROW__ID before they are given to the coordinator;
-    ``apply_changes`` does it by itself.
+    How to fix: sort the records by partition, bucket and ROW__ID before you pass them to the coordinator, or
+    use ``apply_changes``, which sorts them.
     """
 
 
 class RecordSequenceError(WorkerError):
-    """Records of a group are out of order, or one ROW__ID occurs twice.
+    """Raised when the records of a group are out of order, or when a ROW__ID occurs twice.
 
-    Comes from a coordinator with records in a wrong order, or a change set that changes one row twice.
+    A coordinator received records in a wrong order, or a change set changes one row twice.
 
-    What to do: sort the records of a group by ROW__ID, inserts last; keep one change for each row.
+    How to fix: sort the records of a group by ROW__ID, inserts last; keep one change per row.
     """
 
 
 class RecordLayoutError(WorkerError):
-    """Columns of the record are missing, extra, or of a type that does not fit.
+    """Raised when columns of the records are missing, extra or of the wrong type.
 
-    Comes before anything is written; the message names the columns, or the column with both types.
+    Nothing was written. The message names the columns, or the column with both types.
 
-    What to do: rename, add, drop or cast the columns of the source so that they are those of the table.
-    ``ingest`` leaves columns out by ``--ignore-column``.
+    How to fix: rename, add, drop or cast the columns of the source to match the table. ``ingest`` leaves out
+    the columns given by ``--ignore-column``.
     """
 
 
 class RecordValueError(WorkerError):
-    """A value that the column, or ORC as Hive reads it, cannot hold.
+    """Raised when the column, or ORC as Hive reads it, cannot hold a value.
 
-    Comes while rows are checked; the message names column, type and value, and nothing of the change set is
-    visible.
+    It is raised while rows are checked; nothing is visible. The message names column, type and value.
 
-    What to do: correct the value in the source, or give the column a wider type in Hive.
+    How to fix: correct the value in the source, or give the column a wider type in Hive.
     """
 
 
 class ConstraintViolationError(RecordValueError):
-    """A row breaks a NOT NULL or CHECK constraint that Hive enforces; nothing is visible.
+    """Raised when a row breaks a NOT NULL or CHECK constraint that Hive enforces; nothing is visible.
 
-    What to do: correct the row in the source, or drop the constraint in Hive.
+    How to fix: correct the row in the source, or drop the constraint in Hive.
     """
 
 
 class DuplicateKeyError(WorkerError):
-    """Several source rows of a merge would act on one row of the table, or insert one key.
+    """Raised when several source rows of a merge would change the same row or insert the same key.
 
-    Comes from merges and diffs by key, before anything is written; the message shows some of the keys.
+    Merges and diffs by key raise it before anything is written. The message shows some of the keys.
 
-    What to do: keep one source row for each key, or say which one counts: ``on_duplicate=first_by(…)`` in
-    Python. For a diff choose a key that is unique in both states.
+    How to fix: keep one source row per key, or choose one with ``on_duplicate=first_by(…)`` in Python. For a
+    diff, choose a key that is unique in both states.
     """
 
 
 class RowIdNotFoundError(WorkerError):
-    """An update or a delete names a row that the snapshot does not hold.
+    """Raised when the row of an update or delete is not in the snapshot.
 
-    Comes when the row was deleted meanwhile, or the ROW__ID is of another table or partition.
+    The row was deleted meanwhile, or the ROW__ID belongs to another table or partition.
 
-    What to do: read the rows again, in the transaction that changes them, or merge by key.
+    How to fix: read the rows again in the transaction that changes them, or merge by key.
     """
 
 
 class PartitionCreationError(WorkerError):
-    """A partition is missing and may not, or could not, be created.
+    """Raised when a partition is missing and may not, or could not, be created.
 
-    What to do: let them be created: ``create_partitions=True`` of ``hive.transaction`` and
-    ``add_sink_table``, ``--create-partitions`` of commands; or correct the partition columns.
+    How to fix: allow its creation with ``create_partitions=True`` of ``hive.transaction`` and
+    ``add_sink_table``, or ``--create-partitions`` of commands; or correct the partition columns.
     """
 
 
 class DeltaWriteError(WorkerError):
-    """A file could not be written.
+    """Raised when a file cannot be written; nothing is visible.
 
-    Comes on a worker when a storage refuses or is full, or a file fails a check; nothing is visible.
+    A storage refuses the write or is full, or a file fails a check. Workers raise it.
 
-    What to do: look at the location and the cause in the message: space, permission, quota. Then run the job
-    again.
+    How to fix: check space, permissions and quota at the location in the message. Then run the job again.
     """
 
 
 class ReadError(MutationError):
-    """A table directory cannot be read.
+    """Raised when a table directory cannot be read.
 
-    Raised itself where a directory cannot be listed.
+    This class itself is raised when a directory cannot be listed.
 
-    What to do: look at the cause in the message: permission, address, a missing extra of this library.
+    How to fix: read the cause in the message: a permission, an address, or an extra that is not installed.
     """
 
 
 class DirectoryStateError(ReadError):
-    """Directories contradict each other or the snapshot.
+    """Raised when directories contradict each other or the snapshot.
 
-    Comes when files were removed or moved by hand, when a reader had no lock and the cleaner was faster, or
-    when the past that was asked for is compacted.
+    Files were removed or moved by hand, a reader without a lock was overtaken by the cleaner, or the
+    requested past state is already compacted.
 
-    What to do: read again in a new snapshot. If it comes again, run ``hive-mutate verify DB.TABLE``, which
-    says of each directory what is wrong and what to do; save the directory before you change it.
+    How to fix: read again in a new snapshot. If the error returns, run ``hive-mutate verify DB.TABLE``, which
+    reports what is wrong with each directory and how to fix it. Save a directory before you change it.
     """
 
 
 class CorruptFileError(ReadError):
-    """An ORC file is damaged, or is not what its name says.
+    """Raised when an ORC file is damaged or is not what its name says.
 
-    Comes when a file is cut off, its checks fail, or it is no ORC file.
+    The file is cut off, its checks fail, or it is not an ORC file.
 
-    What to do: run ``hive-mutate verify DB.TABLE`` to find all such files; bring the file back from a replica
-    or a copy. Do not delete it: its rows would be lost silently.
+    How to fix: run ``hive-mutate verify DB.TABLE`` to find all such files. Restore each from a replica or a
+    backup. Do not delete it: its rows would be lost silently.
     """
 
 
 class InputError(MutationError):
-    """A change source cannot be read or applied.
+    """Raised when a change source cannot be read or applied.
 
-    Raised itself where a source cannot be listed or kept, or a table was altered while it was read whole.
+    This class itself is raised if a source cannot be listed or buffered, or the table is altered meanwhile.
 
-    What to do: do what the message says; nothing was applied, and the next run begins where this one did.
+    How to fix: follow the message. Nothing was applied, and the next run starts where this one started.
     """
 
 
 class InputFormatError(InputError):
-    """A file or message is damaged, or is not what its format says; names file, line and field.
+    """Raised when a file or message is damaged or does not match its format.
 
-    Comes before anything of the run is applied.
+    It is raised before anything of the run is applied. The message names file, line and field.
 
-    What to do: look at that line: a file that is still being written, another format or other settings of the
-    program that wrote it (``--help`` lists the options for them). Correct or move the file, then run again.
+    How to fix: look at that line. The file may be incomplete, or its format or writer settings may differ
+    from the options (see ``--help``). Correct or move the file, then run again.
     """
 
 
 class StoppedAtStatementError(InputError):
-    """A log has a statement, such as TRUNCATE, that changes a table without rows; all before is committed.
+    """Raised when a log has a statement, such as TRUNCATE, that changes a table without rows.
 
-    What to do: do the same in Hive, then run with the option that the message names, as ``--seen-to``.
+    How to fix: do the same in Hive, then run with the option that the message names, such as ``--seen-to``.
+    All changes before the statement are committed.
     """
 
     report: object = None
 
 
 class SourcePositionError(InputError):
-    """The source does not have what follows the watermark, or the watermark would move backwards.
+    """Raised when the source no longer has the changes that follow the watermark.
 
-    Comes when the source's log was purged, or source or table was restored from an older backup.
+    The source's log was purged, the source or the table was restored from an older backup, or the watermark
+    would move backwards.
 
-    What to do: if the log is back, run again; if it is lost, load the table anew, as the message says.
+    How to fix: if the log is back, run again. If it is lost, reload the table as the message says.
     """
 
 
 class CaptureError(InputError):
-    """Changes of a source table are not captured, or not all of them.
+    """Raised when changes of a source table are not captured, or not all of them.
 
-    Raised when triggers or the log of an incremental update are missing, switched off or altered.
+    Triggers or the log of an incremental update are missing, switched off or altered.
 
-    What to do: ``hive-mutate update repair``; the next extraction then compares the whole table.
+    How to fix: run ``hive-mutate update repair``; the next extraction then compares the whole table.
     """
 
 
 class OutstandingChangesError(InputError):
-    """Changes were captured and have not been applied; what was asked for would lose them.
+    """Raised when a request would lose changes that were captured and have not been applied.
 
-    What to do: run ``hive-mutate update extract`` first, or drop them by ``--discard``.
+    How to fix: run ``hive-mutate update extract`` first, or discard them with ``--discard``.
     """
 
 
 class ContradictionError(InputError):
-    """Operations that cannot follow one another, or that the rows of the table contradict.
+    """Raised when operations contradict each other or the rows of the table.
 
-    Comes with ``--strict``: an insert of a key that is there, an update or delete of one that is not. Without
-    it too, where two operations on one key have one position, so that nobody knows the later one.
+    With ``--strict``: an insert of an existing key, or an update or delete of a missing key. Always: two
+    operations on one key at the same position, so that their order is unknown.
 
-    What to do: if a part of the log is applied again, the first is normal: run without ``--strict``. Else
-    compare the table with the source. For the second see whether one log is there twice.
+    How to fix: if part of the log is applied again, run without ``--strict``. Otherwise compare the table
+    with the source. For operations at one position, check whether the same log is read twice.
     """
 
 
 class ManifestError(MutationError):
-    """Task output is missing, doubled or contradictory.
+    """Raised when task output is missing, duplicate or contradictory.
 
-    Comes at the commit: a worker's files without its manifests, manifests twice, or files that are gone.
+    It is raised at commit: files have no manifest, a manifest occurs twice, or files have disappeared.
 
-    What to do: in a program with coordinators close each, and give all manifests of one attempt of each
-    writer to ``transaction.add_manifests()``. From ``apply_changes`` it is a defect: report the message.
+    How to fix: in a program with coordinators, close each coordinator, and pass all manifests of one attempt
+    of each writer to ``transaction.add_manifests()``. From ``apply_changes`` it is a bug: report the message.
     """
 
 
@@ -444,6 +444,6 @@ MAX_NAMES_IN_MESSAGE = 10
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a message lists them: all, or the first ten and the number of the others."""
+    """Return names for a message: all, or the first ten and the number of the rest."""
     rest = len(names) - MAX_NAMES_IN_MESSAGE
     return ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (f" and {rest} more" if rest > 0 else "")

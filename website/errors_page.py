@@ -40,6 +40,6 @@ def _tree(module: ModuleType) -> str:
 def _section(module: ModuleType, name: str) -> str:
     error = getattr(module, name)
     parent = error.__mro__[1].__name__
-    told = without_roles(inspect.getdoc(error) or "").replace("What to do:", "**What to do:**")
+    told = without_roles(inspect.getdoc(error) or "").replace("How to fix:", "**How to fix:**")
     what = "" if parent == "Exception" else f"\nA [`{parent}`](#{parent.lower()}).\n"
     return f"### {name}\n{what}\n{told}\n"

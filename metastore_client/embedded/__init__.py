@@ -1,1 +1,1 @@
-"""The metastore that comes with pyspark, as a process of this machine."""
+"""The metastore that comes with pyspark, run as a process on this machine."""

@@ -1,4 +1,4 @@
-"""``python -m metastore_client.embedded``."""
+"""The command ``python -m metastore_client.embedded``."""
 
 import sys
 

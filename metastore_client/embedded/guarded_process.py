@@ -1,9 +1,9 @@
-"""A server process that never outlives us, not even if we are killed with ``kill -9``.
+"""A server process that never outlives its parent, even if the parent is killed with ``kill -9``.
 
 The server and a small guardian (this file, run as a program) share a separate process group, so that Ctrl-C
-in the terminal reaches only us. The guardian reads a pipe whose other end only we hold. When our process
-ends, for whatever reason, the pipe ends and the guardian ends the server. If the guardian is killed, Linux
-ends the server at once.
+in the terminal reaches only the parent. The guardian reads a pipe whose other end only the parent holds. When
+the parent ends, for any reason, the pipe ends and the guardian ends the server. If the guardian is killed,
+Linux ends the server at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 __all__ = ["LOG_TAIL_BYTES", "STOP_TIMEOUT_SECONDS", "GuardedProcess"]
 
 STOP_TIMEOUT_SECONDS = 10.0
-"""Time that the server has to end by itself before it is killed."""
+"""Time for the server to end by itself before it is killed."""
 LOG_TAIL_BYTES = 4096
 
 _PR_SET_PDEATHSIG = 1
@@ -30,13 +30,13 @@ _GUARDIAN_GRACE_SECONDS = 5.0
 
 
 class GuardedProcess:
-    """A running server process.
+    """A server process with a guardian.
 
     Args:
         command: program and arguments.
-        log_file: standard output and error are appended to it.
-        working_directory: where the process runs.
-        remove_on_exit: folder that the guardian removes after the process has ended.
+        log_file: file to which standard output and error are appended.
+        working_directory: working directory of the process.
+        remove_on_exit: directory that the guardian removes after the process has ended.
     """
 
     def __init__(
@@ -61,16 +61,19 @@ class GuardedProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is alive."""
+        """True if the process is alive."""
         return self._guardian.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of a process that ended, None while it runs."""
+        """The exit code of a process that has ended, or None while it runs."""
         return self._guardian.poll()
 
     def stop(self) -> None:
-        """End the process: ask it first, kill it after :data:`STOP_TIMEOUT_SECONDS`. May be called twice."""
+        """End the process. It is killed if it has not ended after :data:`STOP_TIMEOUT_SECONDS`.
+
+        May be called more than once.
+        """
         if self._guardian.stdin is not None and not self._guardian.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self._guardian.stdin.close()
@@ -89,7 +92,7 @@ class GuardedProcess:
                 self._guardian.stdin.close()
 
     def log_tail(self) -> str:
-        """The last :data:`LOG_TAIL_BYTES` of this process's output."""
+        """Return the last :data:`LOG_TAIL_BYTES` of this process's output."""
         try:
             with self.log_file.open("rb") as log:
                 log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
@@ -99,7 +102,7 @@ class GuardedProcess:
 
 
 def _guard(remove_on_exit: str, command: Sequence[str]) -> int:
-    """Run the server until it ends by itself, standard input ends or we are asked to stop."""
+    """Run the server until it ends by itself, until standard input ends, or until SIGTERM."""
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -121,7 +124,7 @@ def _guard(remove_on_exit: str, command: Sequence[str]) -> int:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies; other systems have the pipe only."""
+    """Ask Linux to kill this process when its parent dies. Other systems have only the pipe."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

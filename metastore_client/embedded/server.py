@@ -1,20 +1,20 @@
 """A Hive metastore on this machine: its process, and the command that runs it.
 
-The real Hive metastore 2.3 that ships inside pyspark's jars, on this machine, ready in seconds.
+The real Hive metastore 2.3 that ships in pyspark's jars, run on this machine and ready in seconds.
 
     with EmbeddedMetastore() as metastore:
         client = metastore_client.connect(metastore.uri)
 
-As a command: :mod:`metastore_client.embedded.server`.
+The command is ``python -m metastore_client.embedded``.
 
-It needs Java >= 17 (a runtime is enough) and the jars of the installed pyspark; neither Spark nor Hadoop is
-started. The data lies in an embedded Derby database. Hive 2.3 opens its port on all interfaces without
-authentication: use it for tests, demos and tables on this machine, not in a network you do not trust.
+The server needs Java >= 17 (a runtime is enough) and the jars of the installed pyspark. Neither Spark nor
+Hadoop is started. The data is in an embedded Derby database. Hive 2.3 opens its port on all interfaces
+without authentication. Use it for tests, demos and tables on this machine, not in an untrusted network.
 
 The embedded metastore as a command: ``python -m metastore_client.embedded --data-dir DIR --port 9083``.
 
-Runs until Ctrl-C. The class is in :mod:`metastore_client.embedded.server`, so that running this module does
-not import it twice.
+The command runs until Ctrl-C. The class is in :mod:`metastore_client.embedded.server`, so that running this
+module does not import it twice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["START_TIMEOUT_SECONDS_DEFAULT", "EmbeddedMetastore", "add_arguments"
 
 
 START_TIMEOUT_SECONDS_DEFAULT = 180.0
-"""Time after which a start counts as failed; it takes about 5 s on a quiet machine."""
+"""Time after which a start counts as failed. A start takes about 5 s on a quiet machine."""
 PORT_TRIES = 3
 POLL_SECONDS = 0.05
 MEMORY_OPTION = "-Xmx512m"
@@ -49,27 +49,29 @@ MEMORY_OPTION = "-Xmx512m"
 _MAIN_CLASS = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 _MARK = "hive.metastore.embedded.mark"
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-"""A small server gains nothing from the second compiler and parallel collection: ready in 4.2 s, not 5.1."""
+"""A small server gains nothing from the second compiler and parallel collection: it is ready in 4.2 s instead
+of 5.1 s."""
 
 
 class EmbeddedMetastore:
-    """A metastore in a separate process; a context manager.
+    """A metastore in a separate process. It is a context manager.
 
-    The process has its own process group and dies with us, also if we are killed. Its log is
-    ``metastore.log`` in the data directory. Dead transactions are aborted after their time-out; compactions
-    are neither looked for nor done.
+    The process has its own process group. It ends with this process, even if this process is killed. Its log
+    is ``metastore.log`` in the data directory. Dead transactions are aborted after their timeout. Compactions
+    are neither initiated nor run.
 
     Args:
-        data_directory: holds the database, the log and (by default) the warehouse; survives restarts.
-            None: a temporary directory that is removed at the end.
-        warehouse: root of the tables; default: ``warehouse`` in the data directory.
-        port: the port, 0 for a free one.
-        configuration: Hive settings that win over ours, such as ``{"hive.txn.timeout": "5s"}``.
-        start_timeout_seconds: how long :meth:`start` waits for an answer.
+        data_directory: directory of the database, the log and (by default) the warehouse. It survives
+            restarts. If None, a temporary directory that is removed at the end.
+        warehouse: root of the tables. If None, ``warehouse`` in the data directory.
+        port: port to listen on, or 0 for a free one.
+        configuration: Hive settings that override the defaults, such as ``{"hive.txn.timeout": "5s"}``.
+        start_timeout_seconds: maximum time that :meth:`start` waits for an answer.
 
     Raises:
-        JavaNotFoundError: at :meth:`start`: no Java or no pyspark.
-        MetastoreUnavailableError: at :meth:`start`: it died or never answered; the message ends with its log.
+        JavaNotFoundError: If :meth:`start` finds no Java or no pyspark.
+        MetastoreUnavailableError: If the server ends or does not answer during :meth:`start`. The message
+            ends with its log.
     """
 
     def __init__(
@@ -106,16 +108,16 @@ class EmbeddedMetastore:
 
     @property
     def log_file(self) -> Path:
-        """The server's log file."""
+        """The path of the server's log file."""
         return self.data_directory / "metastore.log"
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is alive."""
+        """True if the process is alive."""
         return self._process is not None and self._process.is_running
 
     def start(self) -> None:
-        """Start the server and wait until it answers; a running server is left alone."""
+        """Start the server and wait until it answers. Do nothing if it is running."""
         if self.is_running:
             return
         try:
@@ -139,7 +141,7 @@ class EmbeddedMetastore:
                 return
 
     def stop(self) -> None:
-        """End the server and remove a temporary data directory. May be called twice."""
+        """Stop the server and remove a temporary data directory. May be called more than once."""
         if self._process is not None:
             self._process.stop()
             self._process = None
@@ -147,7 +149,7 @@ class EmbeddedMetastore:
             shutil.rmtree(self.data_directory, ignore_errors=True)
 
     def kill(self) -> None:
-        """Kill the server at once, as a crash would; :meth:`start` brings it back at the same address."""
+        """Kill the server at once, as a crash would. :meth:`start` starts it again at the same address."""
         if self._process is not None:
             self._process.kill()
             self._process = None
@@ -174,12 +176,12 @@ class EmbeddedMetastore:
                 raise _start_failure(f"ended with exit code {process.exit_code}", process, self._port)
             if time.monotonic() > deadline:
                 raise _start_failure(
-                    f"gave no answer within {self._start_timeout_seconds:g} s", process, self._port
+                    f"did not answer within {self._start_timeout_seconds:g} s", process, self._port
                 )
             time.sleep(POLL_SECONDS)
 
     def _answers(self, mark: str) -> bool:
-        """Whether our own server answers, with its tables and its transactions."""
+        """Return True if the server of this object answers, with its tables and its transactions."""
         if not _is_listening(self._port):
             return False
         config = MetastoreConfig(addresses=(Address("127.0.0.1", self._port),), connect_rounds=1)
@@ -217,15 +219,16 @@ class EmbeddedMetastore:
             "datanucleus.connectionPoolingType": "HikariCP",
             "datanucleus.schema.autoCreateAll": "true",
             "hive.metastore.schema.verification": "false",
-            # Makes the metastore create the tables of its transaction handler; otherwise a script does that.
+            # Makes the metastore create the tables of its transaction handler, which otherwise a script does.
             "hive.in.test": "true",
             "hive.metastore.warehouse.dir": str(self.warehouse),
             "hive.metastore.server.min.threads": "4",
             "hive.txn.manager": "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager",
             "hive.support.concurrency": "true",
-            # The reaper of dead transactions runs only beside the initiator.
+            # The reaper of dead transactions runs only together with the initiator.
             "hive.compactor.initiator.on": "true",
-            # Its findings would not be compacted here, and it runs a program for each written partition.
+            # The compactions that it finds would not run here. It starts a program for each written
+            # partition.
             "hive.compactor.check.interval": "1d",
             "hive.compactor.worker.threads": "0",
             "hive.async.log.enabled": "false",
@@ -234,7 +237,7 @@ class EmbeddedMetastore:
 
 
 class _PortTakenError(Exception):
-    """Another process took the port between our check and the server's start."""
+    """Raised when another process took the port after it was chosen and before the server started."""
 
 
 def _start_failure(what: str, process: GuardedProcess, port: int) -> Exception:
@@ -246,7 +249,7 @@ def _start_failure(what: str, process: GuardedProcess, port: int) -> Exception:
 
 
 def _as_configured(config: MetastoreConfig, configuration: Mapping[str, str]) -> MetastoreConfig:
-    """The same address with the protocol and framing that the server is configured for."""
+    """Return the same address with the protocol and framing that the server is configured for."""
     given = {"hive.metastore.connect.retries": "1", **configuration}
     return MetastoreConfig.from_mapping({**given, "hive.metastore.uris": str(config.addresses[0])})
 
@@ -270,7 +273,7 @@ WAIT_POLL_SECONDS = 0.2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the embedded metastore until Ctrl-C or SIGTERM; prints its address."""
+    """Run the embedded metastore until Ctrl-C or SIGTERM. Its address is printed."""
     parser = argparse.ArgumentParser(prog="python -m metastore_client.embedded", description=main.__doc__)
     add_arguments(parser)
     return run(parser.parse_args(arguments))
@@ -278,16 +281,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument("--data-dir", metavar="DIR", help="keep the data here (default: thrown away)")
+    parser.add_argument("--data-dir", metavar="DIR", help="keep the data in DIR (default: discard it)")
     parser.add_argument("--warehouse", metavar="DIR", help="root of the tables (default: in the data dir)")
-    parser.add_argument("--port", type=int, default=0, help="port (default: a free one)")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
     parser.add_argument(
-        "--conf", metavar="KEY=VALUE", action="append", default=[], help="a Hive setting; may be repeated"
+        "--conf", metavar="KEY=VALUE", action="append", default=[], help="Hive setting (repeatable)"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command with parsed arguments; returns its exit code."""
+    """Run the command with parsed arguments and return its exit code."""
     configuration = dict(each.partition("=")[::2] for each in arguments.conf)
     stop = _StopSignal()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -309,10 +312,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _StopSignal:
-    """Notes the first Ctrl-C or SIGTERM; a second one interrupts.
+    """A signal handler that records the first Ctrl-C or SIGTERM. A second one interrupts.
 
-    An interrupt at any place may come between taking a lock of ``subprocess`` and the block that gives it
-    back; whoever waits for the server then waits for ever.
+    An interrupt may come at any point, even between acquiring a lock of ``subprocess`` and the block that
+    releases it. Code that waits for the server would then wait forever.
     """
 
     def __init__(self) -> None:

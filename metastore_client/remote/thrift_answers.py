@@ -1,20 +1,20 @@
 """Answers of a metastore: their checks, and the errors that they become.
 
-The answer to a call, read field by field: what it lacks or cannot hold is refused by its path.
+Reads the answer to a call field by field, and refuses missing and invalid values by their path.
 
-Generated code leaves a field that did not come at None, and takes any number for an enum. So nothing of an
-answer is used as it came: each field is asked for by what it must be, and a field of a wrong kind or number
+Generated code leaves a missing field at None and accepts any number for an enum. So no part of an answer is
+used unchecked: each field is read by a method that states its type, and a field of a wrong type or number
 becomes one error.
 
-Threads that make calls beside their caller, and end when nothing has been asked of them for a while.
+Threads that make calls on behalf of their caller. They end when they have had no work for a while.
 
-A thread has a connection of its own, for which a server keeps a thread, too. So a client that does nothing
-keeps none but its own.
+Each thread has its own connection, and for each connection the server also keeps a thread. So a client that
+is idle keeps only its own connection.
 
-Checks of a Thrift request before any of it is sent.
+Checks a Thrift request before any part of it is sent.
 
-Generated Python code encodes a request with a missing field half, and the server hangs up on it. So each
-request is compared with the generated specification first.
+If a field is missing, generated Python code encodes only half of the request, and the server hangs up on it.
+So each request is first compared with the generated specification.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _E = TypeVar("_E", bound=enum.IntEnum)
 _T = TypeVar("_T")
 _SHOWN_LETTERS = 120
 _ADVICE = (
-    "the server, or a proxy before it, answers otherwise than Hive does: see its log, and whether the "
+    "the server, or a proxy before it, answers differently from Hive: see its log, and check that the "
     "address is that of a Hive metastore of a supported release"
 )
 
@@ -45,13 +45,13 @@ _ADVICE = (
 class Answer:
     """A value of an answer: the answer itself, a field, or an element of a list.
 
-    Each method that gives a value raises InvalidAnswerError if it is absent or of another kind; it names the
-    call, the path to the value, what was found and what is expected.
+    Each method that returns a value raises InvalidAnswerError if the value is absent or of another type. The
+    error names the call, the path to the value, the value found and what was expected.
 
     Args:
-        value: as generated code has decoded it.
-        name: of the answer, as messages begin; else of the field.
-        within: the value that has the field; None for the answer itself.
+        value: the value as generated code has decoded it.
+        name: the name of the field. For the answer itself, the beginning of messages.
+        within: the value that contains the field. If None, this is the answer itself.
     """
 
     __slots__ = ("_name", "_value", "_within")
@@ -62,58 +62,58 @@ class Answer:
         self._within = within
 
     def __getitem__(self, field: str) -> Answer:
-        """A field of a structure; the field may be absent, the structure may not."""
+        """Return a field of a structure. The field may be absent, but the structure may not."""
         return Answer(getattr(self.struct(), field), field, self)
 
     @property
     def is_absent(self) -> bool:
-        """Whether the server left it out."""
+        """True if the server omitted the value."""
         return self._value is None
 
     def optional(self, read: Callable[[Answer], _T]) -> _T | None:
-        """What a method of this class gives (``answer.optional(Answer.text)``), or None if it is absent."""
+        """Return a method's result (``answer.optional(Answer.text)``), or None if the value is absent."""
         return None if self._value is None else read(self)
 
     def struct(self) -> Any:
-        """A structure as it was decoded: to be sent back, never to be read."""
+        """Return a structure as it was decoded. It may be sent back, but must not be read."""
         if self._value is None:
             self.refuse("a structure")
         return self._value
 
     def text(self) -> str:
-        """A text, which may be empty."""
+        """Return a string, which may be empty."""
         if not isinstance(self._value, str):
-            self.refuse("a text")
+            self.refuse("a string")
         return self._value
 
     def text_or_empty(self) -> str:
-        """A text, '' if it is absent."""
+        """Return a string, or '' if it is absent."""
         return "" if self._value is None else self.text()
 
     def octets(self) -> bytes:
-        """Bytes."""
+        """Return bytes."""
         if not isinstance(self._value, bytes):
             self.refuse("bytes")
         return self._value
 
     def flag(self) -> bool:
-        """A truth."""
+        """Return a boolean."""
         if not isinstance(self._value, bool):
             self.refuse("true or false")
         return self._value
 
     def real(self) -> float:
-        """A floating-point number."""
+        """Return a floating-point number."""
         if not isinstance(self._value, float):
             self.refuse("a floating-point number")
         return self._value
 
     def number(self) -> int:
-        """An integer."""
+        """Return an integer."""
         return self.number_from(None)
 
     def number_from(self, least: int | None, most: int | None = None) -> int:
-        """An integer, not below and not above some others."""
+        """Return an integer from ``least`` up to ``most``, both included. If None, there is no limit."""
         value = self._value
         if (
             not isinstance(value, int)
@@ -126,11 +126,11 @@ class Answer:
         return value
 
     def id(self) -> int:
-        """The id of a transaction, a lock or a write, which begin at 1."""
+        """Return the id of a transaction, of a lock or of a write. These ids begin at 1."""
         return self.number_from(1)
 
     def member(self, kind: type[_E], among: Collection[_E] | None = None) -> _E:
-        """A member of an enum, by its number; one of some members, if given."""
+        """Return the member of an enum with this number. If ``among`` is given, the member must be in it."""
         allowed = kind if among is None else among
         found = next((each for each in allowed if each == self._value), None)
         if found is None or isinstance(self._value, bool):
@@ -138,45 +138,45 @@ class Answer:
         return found
 
     def elements(self) -> list[Answer]:
-        """The elements of a list or set."""
+        """Return the elements of a list or set."""
         if not isinstance(self._value, list | set):
             self.refuse("a list")
         return [Answer(each, f"[{at}]", self) for at, each in enumerate(self._value)]
 
     def elements_or_none(self) -> list[Answer]:
-        """The elements of a list; no elements if it is absent."""
+        """Return the elements of a list, or no elements if it is absent."""
         return [] if self._value is None else self.elements()
 
     def texts(self) -> list[str]:
-        """A list of texts."""
+        """Return a list of strings."""
         return [each.text() for each in self.elements()]
 
     def parameters(self) -> dict[str, str]:
-        """A map of texts by texts, as a new one."""
+        """Return a map from strings to strings, as a new dict."""
         found = self._value
         if isinstance(found, dict) and all(type(n) is str and type(v) is str for n, v in found.items()):
             return dict(found)
         return {name: each.text() for name, each in self.by_name().items()}
 
     def by_name(self) -> dict[str, Answer]:
-        """The values of a map with texts as keys."""
+        """Return the values of a map whose keys are strings."""
         if not isinstance(self._value, dict) or not all(isinstance(name, str) for name in self._value):
-            self.refuse("a map with texts as keys")
+            self.refuse("a map with string keys")
         return {name: Answer(each, f"[{name!r}]", self) for name, each in self._value.items()}
 
     def one_of(self, expected: Iterable[str]) -> str:
-        """A text that is one of those that were asked for, in any case; gives it in lower case."""
+        """Return a string in lower case. It must be one of the expected strings, in any case."""
         found = self.text().lower()
         asked = list(expected)
         if found not in asked:
-            self.refuse(f"what was asked for: {', '.join(map(repr, asked[:10]))}{' …' * (len(asked) > 10)}")
+            self.refuse(f"a requested name: {', '.join(map(repr, asked[:10]))}{' …' * (len(asked) > 10)}")
         return found
 
     def refuse(self, expected: str) -> NoReturn:
-        """Raise the error of this value.
+        """Raise InvalidAnswerError for this value.
 
         Args:
-            expected: what it should be, such as "a text".
+            expected: what the value should be, such as "a string".
         """
         names: list[str] = []
         value: Answer = self
@@ -194,17 +194,17 @@ def _shown(value: Any) -> str:
 
 
 IDLE_SECONDS = 2.0
-"""A thread that waits so long for work ends."""
+"""Time after which a thread without work ends."""
 
 _Work = tuple[Callable[[], Any], "Future[Any]"]
 
 
 class Helpers:
-    """Some threads, made when they are needed.
+    """A small pool of threads, which are started when they are needed.
 
     Args:
-        most: number of threads.
-        at_end: called by each thread before it ends.
+        most: maximum number of threads.
+        at_end: function that each thread calls before it ends.
     """
 
     def __init__(self, most: int, at_end: Callable[[], None]) -> None:
@@ -217,7 +217,7 @@ class Helpers:
         self._threads: set[threading.Thread] = set()
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Let a thread make a call, as soon as one is free; until then the future can be cancelled."""
+        """Make a call in a thread as soon as one is free. Until then the future can be cancelled."""
         future: Future[Any] = Future()
         with self._changed:
             self._work.append((call, future))
@@ -230,7 +230,7 @@ class Helpers:
         return future
 
     def close(self) -> None:
-        """End the threads, and wait for them."""
+        """End the threads and wait for them."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -246,7 +246,10 @@ class Helpers:
         self._at_end()
 
     def _next(self) -> _Work | None:
-        """What to do; None: nothing for a while, or no more."""
+        """Wait for the next work and return it.
+
+        Return None if none comes for a while or the pool is closed.
+        """
         with self._changed:
             while not self._work:
                 self._waiting += 1
@@ -259,14 +262,14 @@ class Helpers:
 
 
 def done(call: Callable[[], Any]) -> Future[Any]:
-    """A call that has been made, and its result or error."""
+    """Make a call at once and return it as a completed future with its result or error."""
     future: Future[Any] = Future()
     _settle(future, call)
     return future
 
 
 def _settle(future: Future[Any], call: Callable[[], Any]) -> None:
-    """Make a call, and give a future its result or error."""
+    """Make a call and store its result or error in a future."""
     try:
         future.set_result(call())
     except BaseException as error:
@@ -277,14 +280,14 @@ _INTEGER_BITS = {TType.BYTE: 8, TType.I16: 16, TType.I32: 32, TType.I64: 64}
 
 
 def check_argument(value: Any, where: str) -> None:
-    """Refuse a request with a missing required field or a value of a wrong type.
+    """Raise InvalidRequestError if a required field is missing or a value has a wrong type.
 
-    Generated code sends such a request half, and the server hangs up on it.
+    Generated code would send only half of such a request, and the server would hang up on it.
     """
     spec = getattr(value, "thrift_spec", None)
     if spec is None:
         if value is None:
-            raise InvalidRequestError(f"{where}: an argument is missing")
+            raise InvalidRequestError(f"{where}: missing argument")
         return
     try:
         value.validate()
@@ -297,7 +300,7 @@ def check_argument(value: Any, where: str) -> None:
 
 
 def _check_field(value: Any, kind: int, details: Any, where: str) -> None:
-    """Check one value against its Thrift type; ``details`` come from the generated specification."""
+    """Check one value against its Thrift type. ``details`` come from the generated specification."""
     if kind == TType.STRUCT:
         check_argument(value, where)
     elif kind == TType.LIST:
@@ -308,10 +311,10 @@ def _check_field(value: Any, kind: int, details: Any, where: str) -> None:
             _check_field(key, details[0], details[1], where)
             _check_field(item, details[2], details[3], where)
     elif kind == TType.STRING and not isinstance(value, str):
-        raise InvalidRequestError(f"{where} must be a string, not {value!r}")
+        raise InvalidRequestError(f"{where} must be a string, got {value!r}")
     elif kind in _INTEGER_BITS:
         limit = 1 << (_INTEGER_BITS[kind] - 1)
         if not isinstance(value, int) or not -limit <= value < limit:
             raise InvalidRequestError(
-                f"{where} must be an integer of {_INTEGER_BITS[kind]} bits, not {value!r}"
+                f"{where} must be an integer of {_INTEGER_BITS[kind]} bits, got {value!r}"
             )

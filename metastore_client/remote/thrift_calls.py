@@ -1,16 +1,16 @@
-"""One call of a metastore over Thrift: connection, repetition, errors, and what the server can do.
+"""Makes single calls to a metastore over Thrift: connection, repetition, errors, and the server's abilities.
 
-A call is repeated after its connection broke if doing it twice changes nothing; the caller says so. A server
-of 3.1 also hangs up when it fails inside, so a broken connection does not prove that a node is down.
+A call is repeated after a broken connection if its caller says that doing it twice changes nothing. A 3.1
+server also hangs up when it fails internally, so a broken connection does not prove that a node is down.
 
-Generated Python code encodes a request with a missing field half, and the server hangs up on it. So requests
-are checked before they are sent, and a connection is thrown away if its call failed in any way but with a
-declared error.
+If a field is missing, generated Python code encodes only half of a request, and the server hangs up on it. So
+requests are checked before they are sent, and a connection is discarded after any failure of its call except
+a declared error.
 
-What a server answers is given as an :class:`~metastore_client.remote.thrift_answers.Answer`, which cannot be
-used without saying what it must be.
+The answer of a server is returned as an :class:`~metastore_client.remote.thrift_answers.Answer`. To read it,
+the caller must state its type.
 
-Source: Hive's hive_metastore.thrift; the answers of servers were tried on 2.3.10, 3.1.3 and 4.1.0
+Source: Hive's hive_metastore.thrift. The answers of servers were tried on 2.3.10, 3.1.3 and 4.1.0
     (tests/contract, tests/integration).
 """
 
@@ -60,18 +60,18 @@ _ERRORS: dict[type[TException], type[MetastoreError]] = {
     ttypes.TxnOpenException: TxnOpenError,
 }
 _REQUESTS_WITH_CONTENTS = ("create_database", "create_table", "create_table_req", "add_partitions_req")
-"""Calls in which a MetaException, the server's error for everything, is about the request's contents."""
+"""Calls in which a MetaException, the server's error for everything, concerns the request's contents."""
 
 MOST_TOGETHER = 4
-"""Connections of one caller that wait for the server at the same time."""
+"""Maximum number of connections of one caller that wait for the server at the same time."""
 
 _Item = TypeVar("_Item")
 
 
 class ThriftCalls:
-    """Makes calls to a real server; subclasses define the calls. A context manager.
+    """The engine of a client for a real server; subclasses define the calls. It is a context manager.
 
-    May be used by several threads; each has its own connection, made at its first call.
+    Several threads may use it. Each thread has its own connection, which is made at its first call.
     """
 
     def __init__(self, config: MetastoreConfig, *, open_socket: OpenSocket = open_socket) -> None:
@@ -92,21 +92,29 @@ class ThriftCalls:
 
     @property
     def address(self) -> str:
-        """See :meth:`MetastoreClient.address`."""
+        """The server's addresses as they were given. No two metastores have the same.
+
+        See :meth:`MetastoreClient.address`.
+        """
         return ",".join(map(str, self.config.addresses))
 
     def capabilities(self) -> Capabilities:
-        """See :meth:`MetastoreClient.capabilities`."""
+        """Return the capabilities of this server. They are probed once and then kept.
+
+        See :meth:`MetastoreClient.capabilities`.
+        """
         with self._mutex:
             if self._capabilities is None:
                 self._capabilities = self._probe()
             return self._capabilities
 
     def together(self, *calls: Callable[[], Any]) -> list[Any]:
-        """See :meth:`MetastoreClient.together`. All but the first are made by helping threads.
+        """Make independent calls concurrently, so that they wait for the network at the same time.
 
-        What no thread has begun when the first has ended, the caller does itself: so calls that make calls
-        together never wait for a thread that waits for them.
+        See :meth:`MetastoreClient.together`. Helper threads make all calls except the first.
+
+        When the first call has ended, the caller itself makes all calls that no thread has begun. So a call
+        that itself uses this method never waits for a thread that waits for it.
         """
         helped = [self._helpers_of_process().submit(call) for call in calls[1:]]
         outcomes: list[Future[Any]] = []
@@ -123,7 +131,10 @@ class ThriftCalls:
             return self._helpers[1]
 
     def close(self) -> None:
-        """See :meth:`MetastoreClient.close`."""
+        """Close the connections of all threads. May be called more than once.
+
+        See :meth:`MetastoreClient.close`.
+        """
         with self._mutex:
             helpers, self._helpers = self._helpers, None
         self._pool.close()
@@ -131,7 +142,10 @@ class ThriftCalls:
             helpers[1].close()
 
     def _probe(self) -> Capabilities:
-        """Probe with calls without effect: 2.3 and 3.1 report the same version, and vendors mix releases."""
+        """Probe with calls that have no effect.
+
+        Versions are not reliable: 2.3 and 3.1 report the same one, and vendors mix releases.
+        """
         no_notifications = ttypes.WriteNotificationLogBatchRequest(
             catalog=CATALOG, db="default", table="", requestList=[]
         )
@@ -153,7 +167,7 @@ class ThriftCalls:
         return True
 
     def _introduce(self, connection: Connection) -> None:
-        """Send our user name to a server; a second time on one connection makes it hang up."""
+        """Send the user name to a server. A second time on the same connection makes the server hang up."""
         if not self.config.sets_user:
             return
         try:
@@ -162,13 +176,13 @@ class ThriftCalls:
             raise unusable.error from unusable.__cause__
 
     def _call(self, name: str, *arguments: Any, service: Any = Metastore, repeat: bool = False) -> Answer:
-        """Make one call and give its answer.
+        """Make one call and return its answer.
 
         Args:
-            name: the call in the interface description.
-            arguments: as there.
-            service: the generated module that holds the call.
-            repeat: whether doing it twice is harmless; it is then repeated if the connection breaks.
+            name: name of the call in the interface description.
+            arguments: arguments of the call in the interface description.
+            service: the generated module that contains the call.
+            repeat: True if doing the call twice is harmless. It is then repeated if the connection breaks.
         """
         for argument in arguments:
             check_argument(argument, name)
@@ -190,7 +204,7 @@ class ThriftCalls:
     def _exchange_once(
         self, connection: Connection, service: Any, name: str, arguments: Sequence[Any]
     ) -> Answer:
-        """Send a request and read its answer; a connection in an unknown state is thrown away."""
+        """Send a request and read its answer. Discard the connection if its state is unknown."""
         try:
             return _exchange(connection, service, name, arguments)
         except _UnusableConnection as unusable:
@@ -201,13 +215,13 @@ class ThriftCalls:
             raise
         except MetastoreError:
             raise
-        except BaseException:  # such as an interrupt: the answer is still on its way
+        except BaseException:  # such as an interrupt: the answer is still in transit
             self._pool.discard(connection)
             raise
 
 
 class _UnusableConnection(Exception):
-    """Carries an error after which the connection cannot be used any more."""
+    """An error after which the connection can no longer be used."""
 
     def __init__(self, error: MetastoreError) -> None:
         super().__init__(str(error))
@@ -222,11 +236,11 @@ def _exchange(connection: Connection, service: Any, name: str, arguments: Sequen
         getattr(client, f"send_{name}")(*arguments)
         about = f"the answer of {connection.address} to {name}"
         answer = getattr(client, f"recv_{name}")()
-    except MetastoreUnavailableError:  # from the transport: it has its own text
+    except MetastoreUnavailableError:  # from the transport, with its own message
         raise
     except (TTransportException, OSError, EOFError) as error:
         raise MetastoreUnavailableError(
-            f"{name}: the connection to {connection.address} broke before the answer came "
+            f"{name}: the connection to {connection.address} broke before the answer arrived "
             f"({error}); the call may have taken effect",
             outcome_unknown=True,
         ) from error
@@ -245,16 +259,16 @@ def _exchange(connection: Connection, service: Any, name: str, arguments: Sequen
 
 
 def _application_error(error: TApplicationException, name: str, connection: Connection) -> Exception:
-    """The error for a failure that the server has not declared for the call."""
+    """Return the error for a failure that the server has not declared for the call."""
     if error.type == TApplicationException.UNKNOWN_METHOD:
-        return UnsupportedByServerError(f"the server {connection.address} does not know the call {name}")
+        return UnsupportedByServerError(f"the server {connection.address} does not have the call {name}")
     failure = MetastoreError(f"{name}: the server {connection.address} failed: {error.message}")
-    # After an internal error the connection stays usable. After any other error, such as a request that it
-    # could not read, the server hangs up.
+    # After an internal error, the connection stays usable. After any other error, such as a request that the
+    # server could not read, the server hangs up.
     return failure if error.type == TApplicationException.INTERNAL_ERROR else _UnusableConnection(failure)
 
 
 def batches(items: Sequence[_Item], size: int) -> Iterator[Sequence[_Item]]:
-    """The items in their order, ``size`` at a time."""
+    """Yield the items in their order, ``size`` at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -1,8 +1,8 @@
 """The metastore over Thrift: :class:`ThriftMetastoreClient`.
 
-:mod:`~metastore_client.remote.thrift_calls` makes one call. :mod:`~metastore_client.remote.thrift_tables` and
-:mod:`~metastore_client.remote.thrift_transactions` define the calls, and which of them are repeated when the
-connection breaks.
+:mod:`~metastore_client.remote.thrift_calls` makes a single call.
+:mod:`~metastore_client.remote.thrift_tables` and :mod:`~metastore_client.remote.thrift_transactions` define
+the calls, and which of them are repeated when the connection breaks.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def connect(
     """Connect to a metastore and probe its capabilities.
 
     Args:
-        target: ``thrift://host:port`` (several with commas), a :class:`MetastoreConfig`, the keys of a
-            hive-site.xml, the path of one, or None for the one in HIVE_CONF_DIR or HADOOP_CONF_DIR.
-        user: our name on the server; default: HADOOP_USER_NAME, else the user of this process.
+        target: ``thrift://host:port`` (several are separated by commas), a :class:`MetastoreConfig`, the keys
+            of a hive-site.xml, or the path of one. If None, the file in HIVE_CONF_DIR or HADOOP_CONF_DIR.
+        user: user name on the server. If None, HADOOP_USER_NAME, otherwise the user of this process.
 
     Raises:
-        InvalidConfigurationError: the target is invalid.
-        MetastoreUnavailableError: no server answered.
+        InvalidConfigurationError: If the target is invalid.
+        MetastoreUnavailableError: If no server answered.
     """
     client = ThriftMetastoreClient(MetastoreConfig.load(target, user=user))
     try:
@@ -42,13 +42,16 @@ def connect(
 
 
 class ThriftMetastoreClient(TableCalls, TransactionCalls):
-    """A :class:`~metastore_client.client.MetastoreClient` on a real server.
+    """A :class:`~metastore_client.client.MetastoreClient` for a real server. It is a context manager.
 
-    May be used by several threads; each has its own connection, made at its first call. A context manager.
+    Several threads may use it. Each thread has its own connection, which is made at its first call.
     """
 
     def get_config_value(self, name: str, default: str) -> str:
-        """See :meth:`MetastoreClient.get_config_value`; hive-site.xml has what the server does not tell."""
+        """Return a configuration value of the server, or the default if the server refuses to report it.
+
+        See :meth:`MetastoreClient.get_config_value`. Settings that it hides come from hive-site.xml.
+        """
         default = self.config.site.get(name, default)
         told = self._pool.get().settings
         if (name, default) not in told:

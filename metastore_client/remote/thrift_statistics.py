@@ -1,10 +1,10 @@
 """Statistics and constraints of tables in Thrift's structures.
 
-Statistics of columns as a server reports them.
+Reads column statistics from a server's answer.
 
 Source: ColumnStatisticsData in Hive's hive_metastore.thrift. Before 4.0 timestamps come as ``longStats``.
 
-Constraints of tables as a server reports them.
+Reads the constraints of tables from a server's answers.
 
 Source: SQLNotNullConstraint, SQLCheckConstraint and SQLDefaultConstraint in Hive's hive_metastore.thrift.
 """
@@ -24,7 +24,7 @@ __all__ = ["column_statistics", "constraint_infos"]
 _EPOCH = date(1970, 1, 1)
 _EPOCH_TIME = datetime(1970, 1, 1)
 _MOST_DIGITS = 38
-"""Of a decimal in Hive."""
+"""The maximum number of digits of a decimal in Hive."""
 _EXACT = Context(prec=_MOST_DIGITS)
 _KINDS = (
     "booleanStats",
@@ -39,15 +39,16 @@ _KINDS = (
 
 
 def column_statistics(answer: Answer, columns: Iterable[str]) -> tuple[ColumnStatistics, ...]:
-    """The server's answer for a table or a partition, ordered by column; unknown kinds are left out.
+    """Return the statistics of a table or a partition, ordered by column. Skip unknown kinds.
 
-    Ends of a range that lie beyond Python's calendar are None.
+    Ends of a range that are outside Python's calendar are None.
 
     Args:
         answer: the list of statistics.
-        columns: those that were asked for, in lower case.
+        columns: the columns that were requested, in lower case.
 
-    Raises InvalidAnswerError.
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
     """
     found = [known for each in answer.elements() for known in _known(each, columns)]
     return tuple(sorted(found, key=lambda each: each.column))
@@ -74,7 +75,7 @@ def _known(answer: Answer, columns: Iterable[str]) -> list[ColumnStatistics]:
 
 
 def _decimal(answer: Answer) -> Decimal:
-    """Its unscaled value is a signed integer, highest byte first."""
+    """Return a decimal. Its unscaled value is a signed integer with the highest byte first."""
     unscaled = int.from_bytes(answer["unscaled"].octets(), "big", signed=True)
     if abs(unscaled) >= 10**_MOST_DIGITS:
         answer["unscaled"].refuse(f"a number of at most {_MOST_DIGITS} digits")
@@ -105,13 +106,17 @@ _ENDS: dict[str, Callable[[Answer], int | float | Decimal | date | datetime | No
     "dateStats": _day,
     "timestampStats": _moment,
 }
-"""How the ends of a range are read, of the kinds that have one."""
+"""The function that reads an end of the range, for each kind that has a range."""
 
 
 def constraint_infos(
     not_null: Iterable[Answer], checks: Iterable[Answer], defaults: Iterable[Answer]
 ) -> tuple[ConstraintInfo, ...]:
-    """The server's answers as values, ordered by kind, column and name. Raises InvalidAnswerError."""
+    """Return the constraints in the server's answers, ordered by kind, column and name.
+
+    Raises:
+        InvalidAnswerError: If an answer lacks a field or contains an invalid value.
+    """
     found = [_info(ConstraintKind.NOT_NULL, each, "nn_name", None) for each in not_null]
     found += [_info(ConstraintKind.CHECK, each, "dc_name", "check_expression") for each in checks]
     found += [_info(ConstraintKind.DEFAULT, each, "dc_name", "default_value") for each in defaults]
@@ -119,9 +124,9 @@ def constraint_infos(
 
 
 def _info(kind: ConstraintKind, answer: Answer, name: str, expression: str | None) -> ConstraintInfo:
-    """One constraint; ``name`` and ``expression`` are the fields that hold them.
+    """Return one constraint. ``name`` and ``expression`` are the fields that contain them.
 
-    Only a CHECK may be of no column, but of the table.
+    Only a CHECK may have no column; it then applies to the whole table.
     """
     column = answer["column_name"]
     return ConstraintInfo(

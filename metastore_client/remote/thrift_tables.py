@@ -1,7 +1,7 @@
 """Databases, tables, partitions and their compaction, in a real metastore.
 
-Reads and the creation of partitions are repeated when the connection breaks, since doing them twice changes
-nothing. So is a change of statistics, which stores the read values without one flag.
+When the connection breaks, reads and the creation of partitions are repeated, since doing them twice changes
+nothing. A change of statistics is also repeated: it stores the values that were read, without one flag.
 """
 
 from __future__ import annotations
@@ -46,44 +46,48 @@ from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row
 __all__ = ["TableCalls"]
 
 ADD_PARTITIONS_BATCH = 100
-"""Partitions created per call; larger batches are not faster and approach the time limit (14 ms each)."""
+"""Number of partitions created per call. Larger batches are not faster and approach the time limit (14 ms
+per partition)."""
 FETCH_PARTITIONS_BATCH = 500
-"""Partitions per ``get_partitions_by_names``."""
+"""Number of partitions per ``get_partitions_by_names``."""
 RACE_TRIES = 5
 _ENGINE = "hive"
-"""Whose statistics: 4.x also keeps those of other engines."""
+"""The engine whose statistics are read. 4.x also stores those of other engines."""
 
 _ALL_PARTITIONS = -1
 _CLIENT_CAPABILITIES = ttypes.ClientCapabilities(
     values=[ttypes.ClientCapability.TEST_CAPABILITY, ttypes.ClientCapability.INSERT_ONLY_TABLES]
 )
-"""Without them a 3.x server hides insert-only tables, and one in test mode hides all tables."""
+"""Without them, a 3.x server hides insert-only tables, and a server in test mode hides all tables."""
 _PROCESSOR_CAPABILITIES = ("HIVEFULLACIDWRITE", "HIVEMANAGEDINSERTWRITE")
-"""Capabilities that a 4.x server demands from the creator of a full ACID table, and of an insert-only one."""
+"""Capabilities that a 4.x server demands from the creator of a full ACID or an insert-only table."""
 
 
 class TableCalls(ThriftCalls):
-    """The calls of a :class:`~metastore_client.client.MetastoreClient` that are about tables."""
+    """The part of a :class:`~metastore_client.client.MetastoreClient` with the calls about tables."""
 
     # -- databases, tables, partitions ---------------------------------------------------------------------
     def create_database(
         self, name: str, location: str | None = None, parameters: Mapping[str, str] | None = None
     ) -> None:
-        """See :meth:`MetastoreClient.create_database`."""
+        """Create a database. See :meth:`MetastoreClient.create_database`."""
         database = ttypes.Database(name=name.lower(), locationUri=location, parameters=dict(parameters or {}))
         self._call("create_database", database)
 
     def get_database_parameters(self, database: str) -> Mapping[str, str]:
-        """See :meth:`MetastoreClient.get_database_parameters`."""
+        """Return the properties of a database. See :meth:`MetastoreClient.get_database_parameters`."""
         answer = self._call("get_database", database.lower(), repeat=True)
         return answer["parameters"].optional(Answer.parameters) or {}
 
     def get_all_tables(self, database: str) -> list[str]:
-        """See :meth:`MetastoreClient.get_all_tables`."""
+        """Return the names of all tables of a database, sorted.
+
+        See :meth:`MetastoreClient.get_all_tables`.
+        """
         return sorted(self._call("get_all_tables", database.lower(), repeat=True).texts())
 
     def create_table(self, table: TableInfo) -> None:
-        """See :meth:`MetastoreClient.create_table`."""
+        """Create a table. See :meth:`MetastoreClient.create_table`."""
         sent = thrift_table(table, self.config.user)
         if self.capabilities().has_exclusive_write_lock:
             request = ttypes.CreateTableRequest(
@@ -94,17 +98,20 @@ class TableCalls(ThriftCalls):
             self._call("create_table", sent)
 
     def drop_table(self, database: str, table: str, *, delete_data: bool) -> None:
-        """See :meth:`MetastoreClient.drop_table`."""
+        """Drop a table, with its files if ``delete_data`` is true. See :meth:`MetastoreClient.drop_table`."""
         self._call("drop_table", database.lower(), table.lower(), delete_data)
 
     def get_table(self, database: str, table: str) -> TableInfo:
-        """See :meth:`MetastoreClient.get_table`."""
+        """Return the description of a table. See :meth:`MetastoreClient.get_table`."""
         database, table = database.lower(), table.lower()
         request = ttypes.GetTableRequest(dbName=database, tblName=table, capabilities=_CLIENT_CAPABILITIES)
         return table_info(self._call("get_table_req", request, repeat=True)["table"], database, table)
 
     def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
-        """See :meth:`MetastoreClient.get_constraints`. One call to 4.x, three to 3.x."""
+        """Return the NOT NULL, CHECK and DEFAULT constraints of a table, ordered by kind, column and name.
+
+        See :meth:`MetastoreClient.get_constraints`. One call to 4.x, three to 3.x.
+        """
         database, table = database.lower(), table.lower()
         capabilities = self.capabilities()
         if not capabilities.has_write_ids:
@@ -130,14 +137,17 @@ class TableCalls(ThriftCalls):
         )
 
     def _answer_if_known(self, name: str, request: Any) -> Answer | None:
-        """The answer; None from a server that does not know the call: 3.0 has no CHECK constraints."""
+        """Return the answer, or None if the server does not have the call: 3.0 has no CHECK constraints."""
         try:
             return self._call(name, request, service=Metastore4, repeat=True)
         except UnsupportedByServerError:
             return None
 
     def get_partition_names(self, database: str, table: str) -> list[str]:
-        """See :meth:`MetastoreClient.get_partition_names`."""
+        """Return the escaped names (``ds=2024-01-01/hr=3``) of all partitions.
+
+        See :meth:`MetastoreClient.get_partition_names`.
+        """
         try:
             answer = self._call(
                 "get_partition_names", database.lower(), table.lower(), _ALL_PARTITIONS, repeat=True
@@ -153,7 +163,10 @@ class TableCalls(ThriftCalls):
         return sorted(names)
 
     def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
-        """See :meth:`MetastoreClient.get_partitions_by_names`."""
+        """Return the partitions in ``names`` that exist; skip the others. They are fetched in batches.
+
+        See :meth:`MetastoreClient.get_partitions_by_names`.
+        """
         described = self.get_table(database, table)
         found = [
             partition_info(each, described)
@@ -165,9 +178,11 @@ class TableCalls(ThriftCalls):
     def add_partitions(
         self, database: str, table: str, values: Sequence[Sequence[str]]
     ) -> list[PartitionInfo]:
-        """See :meth:`MetastoreClient.add_partitions`.
+        """Create partitions at their default location and return them. Skip those that exist.
 
-        After a broken connection or a race with another client the result may lack partitions that we
+        See :meth:`MetastoreClient.add_partitions`.
+
+        After a broken connection or a race with another client, the result may lack partitions that this call
         created.
         """
         described = self.get_table(database, table)
@@ -181,7 +196,10 @@ class TableCalls(ThriftCalls):
         ]
 
     def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
-        """See :meth:`MetastoreClient.set_table_parameters`."""
+        """Set parameters of a table and remove those that are None. All others stay unchanged.
+
+        See :meth:`MetastoreClient.set_table_parameters`.
+        """
         described = self.get_table(database, table)
         raw: Any = described.sent
         kept = {name: value for name, value in described.parameters.items() if name not in changes}
@@ -199,12 +217,14 @@ class TableCalls(ThriftCalls):
         valid_write_ids: ValidWriteIdList | None = None,
         described: TableInfo | None = None,
     ) -> int:
-        """See :meth:`MetastoreClient.record_row_counts`.
+        """Record accurate row counts, and mark all column statistics as not accurate.
+
+        See :meth:`MetastoreClient.record_row_counts`.
 
         The server has no call for this: objects are read, changed and written back at once.
         """
         if (write_id is None) != (valid_write_ids is None):
-            raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
+            raise InvalidRequestError(f"{database}.{table}: pass write_id and valid_write_ids together")
         if not self.capabilities().answers_from_statistics:
             count = dict.fromkeys
         writer = _writer(write_id, valid_write_ids)
@@ -247,7 +267,10 @@ class TableCalls(ThriftCalls):
         *,
         valid_write_ids: ValidWriteIdList | None = None,
     ) -> dict[str, tuple[ColumnStatistics, ...]]:
-        """See :meth:`MetastoreClient.get_column_statistics`."""
+        """Return the recorded statistics of columns, accurate or not.
+
+        See :meth:`MetastoreClient.get_column_statistics`.
+        """
         self.get_table(database, table)  # a server answers for a missing one as if it had no statistics
         asked: dict[str, Any] = {
             "dbName": database.lower(),
@@ -270,9 +293,9 @@ class TableCalls(ThriftCalls):
         return {name: columns for name, columns in found.items() if columns}
 
     def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any]) -> None:
-        """Store a table as it is given; ``writer`` holds the write id and the valid write ids, or nothing."""
+        """Store a table as given. ``writer`` holds the write id and the valid write ids, or nothing."""
         if writer and self.capabilities().has_exclusive_write_lock:
-            raw.writeId = writer["writeId"]  # the server compares this one, not the request's
+            raw.writeId = writer["writeId"]  # the server compares this id, not the request's
             request = ttypes.AlterTableRequest(
                 catName=CATALOG,
                 dbName=raw.dbName,
@@ -295,7 +318,7 @@ class TableCalls(ThriftCalls):
     def _alter_raw_partitions(
         self, database: str, table: str, changed: Sequence[Any], writer: Mapping[str, Any]
     ) -> None:
-        """Store partitions as they are given; ``writer`` as for a table."""
+        """Store partitions as given. ``writer`` has the same content as for a table."""
         database, table = database.lower(), table.lower()
         if writer and self.capabilities().has_exclusive_write_lock:
             for raw in changed:
@@ -347,7 +370,10 @@ class TableCalls(ThriftCalls):
         type: CompactionType,
         properties: Mapping[str, str] | None = None,
     ) -> bool:
-        """See :meth:`MetastoreClient.compact`."""
+        """Queue a compaction. Return False if one is already queued or running.
+
+        See :meth:`MetastoreClient.compact`.
+        """
         request = ttypes.CompactionRequest(
             dbname=database.lower(),
             tablename=table.lower(),
@@ -358,16 +384,17 @@ class TableCalls(ThriftCalls):
         return self._call("compact2", request, repeat=True)["accepted"].flag()
 
     def show_compactions(self) -> list[CompactionInfo]:
-        """See :meth:`MetastoreClient.show_compactions`."""
+        """Return the compaction queue and its history. See :meth:`MetastoreClient.show_compactions`."""
         answer = self._call("show_compact", ttypes.ShowCompactRequest(), repeat=True)
         return [compaction_info(each) for each in answer["compacts"].elements()]
 
 
 def _again_after_a_race(change: Callable[[], int]) -> int:
-    """Change parameters again, from what they are then, if another client changed the same at that moment.
+    """Change parameters.
 
-    Two clients that add one parameter at once meet in the server's database: the second breaks a key of its
-    table of parameters (``TABLE_PARAMS``, ``PARTITION_PARAMS``), and nothing of it is stored.
+    If another client changes the same ones at that moment, repeat with their new values. If two clients add
+    one parameter at the same time, the second violates a key of the server's table of parameters
+    (``TABLE_PARAMS``, ``PARTITION_PARAMS``), and nothing of its change is stored.
     """
     for _ in range(RACE_TRIES - 1):
         try:
@@ -379,7 +406,7 @@ def _again_after_a_race(change: Callable[[], int]) -> int:
 
 
 def _stored_as_sent() -> Any:
-    """An environment without statistics: the server then stores exactly what we send."""
+    """Return an environment without statistics. The server then stores exactly what the client sends."""
     return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
 
 
@@ -388,12 +415,12 @@ def _with_row_counts(
     count: CountRows,
     valid_write_ids: ValidWriteIdList | None,
 ) -> list[Any]:
-    """Those tables or partitions whose parameters change; they are changed in place.
+    """Set the row counts and return the tables or partitions that this changes. They are changed in place.
 
     Args:
-        found: by name the parameters, and the structure to be sent back.
+        found: the parameters and the structure to send back, by name.
         count: see MetastoreClient.record_row_counts.
-        valid_write_ids: those that the writer sees; None: no number is accurate.
+        valid_write_ids: the write ids that the writer sees. If None, no number is accurate.
     """
     counts: Mapping[str, int | None] = dict.fromkeys(found)
     if valid_write_ids is not None:
@@ -413,7 +440,7 @@ def _with_row_counts(
 
 
 def _writer(write_id: int | None, valid_write_ids: ValidWriteIdList | None) -> dict[str, Any]:
-    """The writer's ids, as the server wants them with a change of statistics; empty without them."""
+    """Return the writer's ids, as the server requires them to change statistics. Empty without ids."""
     if valid_write_ids is None:
         return {}
     return {"writeId": write_id, "validWriteIdList": valid_write_ids.to_text()}

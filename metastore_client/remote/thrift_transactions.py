@@ -2,12 +2,12 @@
 
 The main decision is which calls are repeated when the connection breaks. Heartbeats, ``check_lock``,
 ``unlock``, registrations and aborts are repeated, since doing them twice changes nothing. ``open_txn`` is
-repeated, since an unused transaction is reaped. ``lock`` never is: asked twice in one transaction, a 2.3
-server grants the second request past the queue. ``commit_txn`` is left to the caller, which can find out its
-outcome.
+repeated, since an unused transaction is reaped. ``lock`` is never repeated: if a transaction sends it twice,
+a 2.3 server grants the second request ahead of the queue. ``commit_txn`` is left to the caller, which can
+find out its outcome.
 
-A 3.1 server hangs up in some calls (write ids) if the transaction is not open. The transaction's state is
-then asked for on a new connection.
+In some calls (write ids), a 3.1 server hangs up if the transaction is not open. The client then requests the
+transaction's state on a new connection.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 __all__ = ["TransactionCalls"]
 
 REGISTER_PARTITIONS_BATCH = 1_000
-"""Partitions per ``add_dynamic_partitions``."""
+"""Number of partitions per ``add_dynamic_partitions``."""
 NOTIFICATIONS_BATCH = 100
-"""Partitions per ``add_write_notification_log_in_batch``; each may name many files."""
+"""Number of partitions per ``add_write_notification_log_in_batch``. Each may name many files."""
 
 
 class TransactionCalls(ThriftCalls):
-    """The calls of a :class:`~metastore_client.client.MetastoreClient` that are about transactions."""
+    """The part of a :class:`~metastore_client.client.MetastoreClient` with the calls about transactions."""
 
     # -- transactions --------------------------------------------------------------------------------------
     def open_txn(self, user: str, hostname: str, agent_info: str) -> int:
-        """See :meth:`MetastoreClient.open_txn`."""
+        """Open one transaction and return its id. See :meth:`MetastoreClient.open_txn`."""
         request = ttypes.OpenTxnRequest(
             num_txns=1, user=safe_text(user), hostname=safe_text(hostname), agentInfo=safe_text(agent_info)
         )
@@ -70,14 +70,20 @@ class TransactionCalls(ThriftCalls):
         return ids.elements()[0].id()
 
     def get_open_txns(self) -> OpenTxns:
-        """See :meth:`MetastoreClient.get_open_txns`."""
+        """Return all transactions that are open, or aborted and not yet cleaned.
+
+        See :meth:`MetastoreClient.get_open_txns`.
+        """
         answer = self._call("get_open_txns_info", repeat=True)
         return OpenTxns(
             answer["txn_high_water_mark"].number_from(0), tuple(map(txn_info, answer["open_txns"].elements()))
         )
 
     def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
-        """See :meth:`MetastoreClient.heartbeat_txn_range`."""
+        """Send a heartbeat for the transactions first..last, both included.
+
+        See :meth:`MetastoreClient.heartbeat_txn_range`.
+        """
         request = ttypes.HeartbeatTxnRangeRequest(min=first, max=last)
         answer = self._call("heartbeat_txn_range", request, repeat=True)
         aborted, no_such = (
@@ -87,12 +93,18 @@ class TransactionCalls(ThriftCalls):
         return HeartbeatResult(aborted, no_such)
 
     def commit_txn(self, txn_id: int) -> None:
-        """See :meth:`MetastoreClient.commit_txn`."""
-        # Hive 4 checks for write conflicts only with this field; 2.x and 3.x skip unknown fields.
+        """Commit a transaction. The client never repeats this call.
+
+        See :meth:`MetastoreClient.commit_txn`.
+        """
+        # Hive 4 checks for write conflicts only if this field is set; 2.x and 3.x skip unknown fields.
         self._call("commit_txn", ttypes.CommitTxnRequest(txnid=txn_id, exclWriteEnabled=False))
 
     def abort_txn(self, txn_id: int) -> None:
-        """See :meth:`MetastoreClient.abort_txn`."""
+        """Abort a transaction. Aborting an aborted transaction succeeds.
+
+        See :meth:`MetastoreClient.abort_txn`.
+        """
         self._call("abort_txn", ttypes.AbortTxnRequest(txnid=txn_id), repeat=True)
 
     def add_dynamic_partitions(
@@ -105,7 +117,10 @@ class TransactionCalls(ThriftCalls):
         *,
         write_id: int | None = None,
     ) -> None:
-        """See :meth:`MetastoreClient.add_dynamic_partitions`."""
+        """Register partitions (escaped names) as written by the transaction. They are sent in batches.
+
+        See :meth:`MetastoreClient.add_dynamic_partitions`.
+        """
         for name in partition_names:
             check_name(name, f"{database}.{table}")
         for batch in batches(list(partition_names), REGISTER_PARTITIONS_BATCH):
@@ -125,9 +140,11 @@ class TransactionCalls(ThriftCalls):
 
     # -- write ids -----------------------------------------------------------------------------------------
     def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
-        """See :meth:`MetastoreClient.allocate_write_id`.
+        """Return the transaction's write id for a table. Repeated calls return the same id.
 
-        The server has no declared error for a transaction that is not open: it hangs up (3.1) or fails (4.x).
+        See :meth:`MetastoreClient.allocate_write_id`.
+
+        The server declares no error for a transaction that is not open: it hangs up (3.1) or fails (4.x).
         """
         self._require_write_ids("allocate_table_write_ids")
         request = ttypes.AllocateTableWriteIdsRequest(
@@ -148,12 +165,15 @@ class TransactionCalls(ThriftCalls):
     def get_valid_write_ids(
         self, full_names: Sequence[str], valid_txn_list: ValidTxnList
     ) -> dict[str, ValidWriteIdList]:
-        """See :meth:`MetastoreClient.get_valid_write_ids`."""
+        """Return the write ids of tables (``database.table``) that belong to the transactions of a snapshot.
+
+        See :meth:`MetastoreClient.get_valid_write_ids`.
+        """
         self._require_write_ids("get_valid_write_ids")
         names = sorted({name.lower() for name in full_names})
         for name in names:
             if not all(name.partition(".")):
-                raise InvalidRequestError(f"get_valid_write_ids: expected database.table, found {name!r}")
+                raise InvalidRequestError(f"get_valid_write_ids: expected database.table, got {name!r}")
         if not names:
             return {}
         request = ttypes.GetValidWriteIdsRequest(
@@ -167,18 +187,25 @@ class TransactionCalls(ThriftCalls):
         return found
 
     def keep_files(self, txn_id: int, full_names: Sequence[str]) -> None:
-        """See :meth:`MetastoreClient.keep_files`."""
+        """Prevent the cleaner from removing any file of the tables until the transaction ends.
+
+        See :meth:`MetastoreClient.keep_files`.
+        """
         if not self.capabilities().has_min_history:
-            raise UnsupportedByServerError("the server does not take the tables that a transaction reads")
-        # The cleaner of 4.2.1 takes the compactions below the lowest of these ids. Hive's own client gives
-        # the first id beyond its snapshot, which does not hold compactions of the snapshot itself; 1 does.
+            raise UnsupportedByServerError("the server does not accept the tables that a transaction reads")
+        # The cleaner of 4.2.1 handles only compactions below the lowest of these ids. Hive's own client sends
+        # the first id beyond its snapshot, which does not hold back compactions within the snapshot itself; 1
+        # does.
         lowest = {name.lower(): 1 for name in full_names}
         self._call("add_write_ids_to_min_history", txn_id, lowest, service=Metastore4, repeat=True)
 
     def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
-        """See :meth:`MetastoreClient.add_write_notifications`."""
+        """Report to the server which files a transaction wrote, before it commits.
+
+        See :meth:`MetastoreClient.add_write_notifications`.
+        """
         if not self.capabilities().has_write_notifications:
-            raise UnsupportedByServerError("the server does not take the names of written files")
+            raise UnsupportedByServerError("the server does not accept notifications of written files")
         by_table: dict[tuple[str, str], list[WriteNotification]] = {}
         for notification in notifications:
             where = (notification.database.lower(), notification.table.lower())
@@ -191,15 +218,15 @@ class TransactionCalls(ThriftCalls):
                     table=table,
                     requestList=[write_notification_request(notification) for notification in batch],
                 )
-                # Not repeated: a server may note the files a second time.
+                # Not repeated: the server may record the files a second time.
                 self._call("add_write_notification_log_in_batch", request, service=Metastore4)
 
     def _require_write_ids(self, call: str) -> None:
         if not self.capabilities().has_write_ids:
-            raise UnsupportedByServerError(f"the server has no write ids: {call}")
+            raise UnsupportedByServerError(f"the server has no write ids, which {call} needs")
 
     def _require_open(self, txn_id: int, failure: MetastoreError) -> None:
-        """Turn the failure of a call into a typed error if the transaction is not open (any more)."""
+        """Raise a typed error instead of a call's failure if the transaction is not (or no longer) open."""
         state = self.heartbeat_txn_range(txn_id, txn_id)
         if txn_id in state.aborted:
             raise TxnAbortedError(f"transaction {txn_id} is aborted: {failure}") from failure
@@ -210,14 +237,17 @@ class TransactionCalls(ThriftCalls):
 
     # -- locks ---------------------------------------------------------------------------------------------
     def lock(self, request: LockRequest) -> LockResponse:
-        """See :meth:`MetastoreClient.lock`."""
+        """Request a lock once. The client never repeats this call, not even after a broken connection.
+
+        See :meth:`MetastoreClient.lock`.
+        """
         if not request.components:
-            raise InvalidRequestError("a lock request without components")
+            raise InvalidRequestError("a lock request must have components, got none")
         if (
             any(component.type is LockType.EXCL_WRITE for component in request.components)
             and not self.capabilities().has_exclusive_write_lock
         ):
-            raise UnsupportedByServerError("the server has no exclusive write lock")
+            raise UnsupportedByServerError("the server does not have the lock type EXCL_WRITE")
         sent = ttypes.LockRequest(
             component=[thrift_component(component) for component in request.components],
             txnid=request.txn_id,
@@ -228,16 +258,19 @@ class TransactionCalls(ThriftCalls):
         return lock_response(self._call("lock", sent), None)
 
     def check_lock(self, lock_id: int, txn_id: int) -> LockResponse:
-        """See :meth:`MetastoreClient.check_lock`."""
+        """Check the state of a waiting lock. The call also counts as a heartbeat.
+
+        See :meth:`MetastoreClient.check_lock`.
+        """
         request = ttypes.CheckLockRequest(lockid=lock_id, txnid=txn_id)
         return lock_response(self._call("check_lock", request, repeat=True), lock_id)
 
     def unlock(self, lock_id: int) -> None:
-        """See :meth:`MetastoreClient.unlock`."""
+        """Release a waiting lock. See :meth:`MetastoreClient.unlock`."""
         self._call("unlock", ttypes.UnlockRequest(lockid=lock_id), repeat=True)
 
     def show_locks(self, database: str | None = None, table: str | None = None) -> list[LockInfo]:
-        """See :meth:`MetastoreClient.show_locks`."""
+        """Return all locks, or those of a database or table. See :meth:`MetastoreClient.show_locks`."""
         request = ttypes.ShowLocksRequest(
             dbname=None if database is None else database.lower(),
             tablename=None if table is None else table.lower(),

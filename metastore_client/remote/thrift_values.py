@@ -1,7 +1,7 @@
-"""Converts our values to Thrift structures and back.
+"""Converts the client's values to Thrift structures and back.
 
-Generated code has no types; what a server answers becomes the values of :mod:`metastore_client.model` here,
-and nowhere else.
+Generated code has no types. Only this module turns a server's answers into the values of
+:mod:`metastore_client.model`.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ _MAX_NAME_LENGTH = 128
 """Width of the columns for user, host and agent in the server's database."""
 
 CATALOG = "hive"
-"""The catalog of all tables; catalogs exist from 3.0 on."""
+"""The catalog of all tables. Catalogs exist from 3.0 on."""
 
 ttypes: Any = generated_types
 """The generated structures."""
 
 
 def safe_text(text: str) -> str:
-    """Adapt a user, host or agent text: a 2.3 server puts it between quotes, 128 characters at most."""
+    """Adapt the name of a user, host or agent: a 2.3 server quotes it and stores at most 128 characters."""
     if not isinstance(text, str):
-        raise InvalidRequestError(f"user, host and agent must be texts, not {text!r}")
+        raise InvalidRequestError(f"user, host and agent must be strings, got {text!r}")
     return re.sub(r"['\"\\\x00-\x1f]", "", text)[:_MAX_NAME_LENGTH]
 
 
 def thrift_table(table: TableInfo, user: str) -> Any:
-    """A table to create; ``user`` owns it unless it names an owner."""
+    """Return the structure of a table to create. ``user`` owns it unless the table names an owner."""
     return ttypes.Table(
         tableName=table.name.lower(),
         dbName=table.database.lower(),
@@ -114,10 +114,14 @@ def _columns(fields: Sequence[Answer]) -> tuple[ColumnInfo, ...]:
 
 
 def table_info(answer: Answer, database: str, table: str) -> TableInfo:
-    """A table as the server reports it; its name must be the one that was asked for, in lower case.
+    """Return a table as the server reports it.
 
-    Raises InvalidAnswerError: for what every server tells of every table, too, though no field is required:
-    without columns, partition keys, buckets or properties it would look like another kind of table.
+    Its name must be the requested one, in lower case. Although the interface description requires no field,
+    every server reports columns, partition keys, buckets and properties. Without one of them, the table would
+    look like another kind of table, so the answer is refused.
+
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
     """
     storage = answer["sd"]
     skewed, serde = storage["skewedInfo"], storage["serdeInfo"]
@@ -144,12 +148,16 @@ def table_info(answer: Answer, database: str, table: str) -> TableInfo:
 
 
 def new_partition_name(table: TableInfo, values: Sequence[str]) -> str:
-    """The escaped name of a partition to create. Raises InvalidRequestError."""
+    """Return the escaped name of a partition to create.
+
+    Raises:
+        InvalidRequestError: If the values do not match the keys, or if the server would refuse the name.
+    """
     keys, where = [key.name for key in table.partition_keys], table.full_name
     if len(values) != len(keys) or not keys or not all(values):
         raise InvalidRequestError(
-            f"{where}: a partition needs one text per key, not empty: "
-            f"keys {list(keys)}, values {list(values)}"
+            f"{where}: a partition needs one non-empty string per key: "
+            f"keys {list(keys)}, got values {list(values)}"
         )
     name = make_partition_name(keys, values)
     check_name(name, where)
@@ -157,7 +165,10 @@ def new_partition_name(table: TableInfo, values: Sequence[str]) -> str:
 
 
 def new_partition(table: TableInfo, values: Sequence[str]) -> Any:
-    """A partition stored like its table, which a server has sent; it sets location and statistics."""
+    """Return a partition stored like its table, which a server has sent.
+
+    The server sets location and statistics.
+    """
     sent: Any = table.sent
     storage = sent.sd
     return ttypes.Partition(
@@ -175,7 +186,11 @@ def new_partition(table: TableInfo, values: Sequence[str]) -> Any:
 
 
 def partition_info(answer: Answer, table: TableInfo) -> PartitionInfo:
-    """A partition of a table as the server reports it. Raises InvalidAnswerError."""
+    """Return a partition of a table as the server reports it.
+
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
+    """
     keys = [key.name for key in table.partition_keys]
     values = answer["values"]
     if len(values.elements()) != len(keys):
@@ -194,17 +209,25 @@ def partition_info(answer: Answer, table: TableInfo) -> PartitionInfo:
 
 
 def partition_names(answer: Answer) -> list[str]:
-    """Names of partitions. Raises InvalidAnswerError: one has not the form of a name."""
+    """Return the names of partitions.
+
+    Raises:
+        InvalidAnswerError: If one does not have the form of a partition name.
+    """
     for each in answer.elements():
         try:
             parse_partition_name(each.text())
         except ValueError:
-            each.refuse("a partition's name, key=value/key=value")
+            each.refuse("a partition name, key=value/key=value")
     return answer.texts()
 
 
 def txn_info(answer: Answer) -> TxnInfo:
-    """A transaction as the server reports it, which lists no committed ones. Raises InvalidAnswerError."""
+    """Return a transaction as the server reports it. It does not report committed ones.
+
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
+    """
     return TxnInfo(
         id=answer["id"].id(),
         state=answer["state"].member(TxnState, (TxnState.ABORTED, TxnState.OPEN)),
@@ -217,7 +240,11 @@ def txn_info(answer: Answer) -> TxnInfo:
 
 
 def thrift_component(component: LockComponent) -> Any:
-    """One resource of a lock request. Raises InvalidRequestError."""
+    """Return the structure of one resource of a lock request.
+
+    Raises:
+        InvalidRequestError: If Hive would not write the name of the partition.
+    """
     if component.partition is not None:
         check_name(component.partition, f"{component.database}.{component.table}")
     return ttypes.LockComponent(
@@ -233,11 +260,14 @@ def thrift_component(component: LockComponent) -> Any:
 
 
 def lock_response(answer: Answer, lock_id: int | None) -> LockResponse:
-    """The answer to ``lock`` and ``check_lock``. Raises InvalidAnswerError.
+    """Return the answer to ``lock`` or ``check_lock``.
 
     Args:
-        answer: the server's.
-        lock_id: the lock that was asked about; None for a new one.
+        answer: the server's answer.
+        lock_id: the lock that was asked about. If None, a new one.
+
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
     """
     return LockResponse(
         answer["lockid"].number_from(lock_id or 1, lock_id),
@@ -247,7 +277,11 @@ def lock_response(answer: Answer, lock_id: int | None) -> LockResponse:
 
 
 def lock_info(answer: Answer) -> LockInfo:
-    """One entry of ``show_locks``. Raises InvalidAnswerError."""
+    """Return an entry of ``show_locks``.
+
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
+    """
     return LockInfo(
         lock_id=answer["lockid"].id(),
         database=answer["dbname"].text(),
@@ -264,7 +298,11 @@ def lock_info(answer: Answer) -> LockInfo:
 
 
 def compaction_info(answer: Answer) -> CompactionInfo:
-    """One entry of ``show_compact``. Raises InvalidAnswerError."""
+    """Return an entry of ``show_compact``.
+
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
+    """
     return CompactionInfo(
         database=answer["dbname"].text(),
         table=answer["tablename"].text(),
@@ -282,7 +320,11 @@ def compaction_info(answer: Answer) -> CompactionInfo:
 
 
 def valid_write_ids_of(answer: Answer, names: Sequence[str]) -> ValidWriteIdList:
-    """The server's answer for one of the tables that were asked for. Raises InvalidAnswerError."""
+    """Return the server's answer for one of the requested tables.
+
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
+    """
     return ValidWriteIdList.from_bits(
         answer["fullTableName"].one_of(names),
         answer["writeIdHighWaterMark"].number_from(0),
@@ -293,9 +335,9 @@ def valid_write_ids_of(answer: Answer, names: Sequence[str]) -> ValidWriteIdList
 
 
 def write_notification_request(notification: WriteNotification) -> Any:
-    """A notification as Hive fills it, but for checksums, which stay empty.
+    """Return the structure of a notification as Hive fills it, except that checksums stay empty.
 
-    Replication then copies without comparing, and does not find a file that the change manager has taken.
+    Replication then copies without comparing, and does not find a file that the change manager has moved.
     """
     return ttypes.WriteNotificationLogRequest(
         txnId=notification.txn_id,

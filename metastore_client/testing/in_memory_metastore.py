@@ -1,4 +1,4 @@
-"""InMemoryMetastore: the whole of it, and what a test can do to it."""
+"""InMemoryMetastore: the complete in-memory metastore, with the methods that only tests need."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ __all__ = ["InMemoryMetastore"]
 
 
 class InMemoryMetastore(MemoryTransactions):
-    """A metastore that lives in this process.
+    """A metastore in this process.
 
-    Thread safe. ``calls`` names every call in the order of arrival.
+    It is thread safe.
 
     Args:
-        warehouse: directory under which tables get their default location. Directories of tables and
-            partitions are then created (and removed by ``drop_table``), as a server does. Without a warehouse
-            the disk is not touched.
+        warehouse: directory for the default locations of tables. Directories of tables and partitions are
+            then created (and removed by ``drop_table``), as a server does. If None, nothing is written to
+            disk.
         txn_timeout_seconds: age of the last heartbeat at which :meth:`reap` aborts a transaction.
-        clock: seconds since 1970; pass your own to let time pass in a test.
-        configuration: answers of :meth:`get_config_value`.
-        capabilities: which release of Hive it behaves like: HIVE_2_3, HIVE_3_1 or HIVE_4_1.
+        clock: function that returns seconds since 1970. Pass your own to let time pass in a test.
+        configuration: values that :meth:`get_config_value` returns.
+        capabilities: the release of Hive to behave like: HIVE_2_3, HIVE_3_1 or HIVE_4_1.
 
     Attributes:
-        calls: see above.
-        write_notifications: those received by :meth:`add_write_notifications`, without aborted transactions.
-        kept_files: open transaction -> tables of which it keeps the files; see :meth:`keep_files`.
+        calls: names of all calls, in the order of arrival.
+        write_notifications: notifications received by :meth:`add_write_notifications`, without those of
+            aborted transactions.
+        kept_files: open transaction -> tables whose files it keeps. See :meth:`keep_files`.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class InMemoryMetastore(MemoryTransactions):
         self._compactions: list[CompactionInfo] = []
 
     def reap(self) -> tuple[int, ...]:
-        """Do what the server's reaper does: abort transactions and drop separate locks without heartbeats.
+        """Abort transactions and drop separate locks without heartbeats, as the server's reaper does.
 
         Returns:
             The ids of the aborted transactions.
@@ -67,9 +68,9 @@ class InMemoryMetastore(MemoryTransactions):
             return dead
 
     def forget_empty_aborted(self) -> tuple[int, ...]:
-        """Do what the server's compaction initiator does: remove aborted transactions that recorded nothing.
+        """Remove aborted transactions that recorded nothing, as the server's compaction initiator does.
 
-        From then on readers take their ids for committed.
+        From then on, readers consider these ids as committed.
         """
         with self._mutex:
             empty = tuple(t.id for t in self._txns.values() if t.aborted and not t.written)
@@ -86,7 +87,10 @@ class InMemoryMetastore(MemoryTransactions):
         type: CompactionType,
         properties: Mapping[str, str] | None = None,
     ) -> bool:
-        """See :meth:`MetastoreClient.compact`; the queue is kept, nothing is ever compacted."""
+        """Queue a compaction. Return False if one is already queued or running.
+
+        See :meth:`MetastoreClient.compact`. The entry stays in the queue; nothing is compacted.
+        """
         entry = CompactionInfo(
             database=database.lower(),
             table=table.lower(),
@@ -103,5 +107,5 @@ class InMemoryMetastore(MemoryTransactions):
 
     @server_call
     def show_compactions(self) -> list[CompactionInfo]:
-        """See :meth:`MetastoreClient.show_compactions`."""
+        """Return the compaction queue and its history. See :meth:`MetastoreClient.show_compactions`."""
         return list(self._compactions)

@@ -1,4 +1,4 @@
-"""LockQueue: which locks are granted, and which wait for which; the rules of each release."""
+"""LockQueue: the locks that are granted and the locks that wait, by the rules of each release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WAITS = {
     LockType.SHARED_WRITE: {LockType.SHARED_WRITE, LockType.EXCLUSIVE},
     LockType.EXCLUSIVE: {LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE},
 }
-"""Requested type -> types of earlier locks of other transactions for which it waits; 2.3 and 3.1."""
+"""Requested type -> types of earlier locks of other transactions for which it waits, in 2.3 and 3.1."""
 
 _WAITS_OF_EXCLUSIVE_WRITERS = {
     LockType.SHARED_READ: {LockType.EXCLUSIVE},
@@ -24,19 +24,22 @@ _WAITS_OF_EXCLUSIVE_WRITERS = {
     LockType.EXCL_WRITE: {LockType.SHARED_WRITE, LockType.EXCL_WRITE, LockType.EXCLUSIVE},
     LockType.EXCLUSIVE: set(LockType),
 }
-"""The same for 4.x, which distinguishes exclusive writers from optimistic ones."""
+"""The corresponding map for 4.x, which distinguishes exclusive writers from optimistic ones."""
 
 _WAITS_FOR_WAITING = {
     LockType.SHARED_READ: set[LockType](),
     LockType.SHARED_WRITE: {LockType.SHARED_WRITE},
     LockType.EXCLUSIVE: {LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE},
 }
-"""The same for earlier locks that still wait; 2.3 only. Later releases treat a waiting lock as a held one."""
+"""The corresponding map for earlier locks that are still waiting, for 2.3 only.
+
+Later releases treat a waiting lock like a granted one.
+"""
 
 
 @dataclass
 class Lock:
-    """One lock request with all its components; they share their state."""
+    """A lock request with all its components, which share their state."""
 
     id: int
     request: LockRequest
@@ -47,7 +50,7 @@ class Lock:
 
 
 class LockQueue:
-    """The locks of a server, in the order in which they were asked for."""
+    """The locks of a server, in the order of their requests."""
 
     def __init__(self, capabilities: Capabilities) -> None:
         self._capabilities = capabilities
@@ -55,13 +58,19 @@ class LockQueue:
         self._locks: dict[int, Lock] = {}
 
     def add(self, request: LockRequest, resources: tuple[Resource, ...], now: float) -> Lock:
-        """A new lock, which waits. ``resources``: one of each component; ``now``: its first heartbeat."""
+        """Add and return a lock, which waits.
+
+        Args:
+            request: the request.
+            resources: the resource of each component.
+            now: time of the first heartbeat.
+        """
         self._last_id += 1
         self._locks[self._last_id] = lock = Lock(self._last_id, request, resources, now)
         return lock
 
     def get(self, lock_id: int) -> Lock | None:
-        """The lock of this id, if there is one."""
+        """Return the lock with this id, or None if there is none."""
         return self._locks.get(lock_id)
 
     def remove(self, lock_id: int) -> None:
@@ -73,13 +82,13 @@ class LockQueue:
         self._locks = {i: lock for i, lock in self._locks.items() if lock.request.txn_id != txn_id}
 
     def remove_separate(self, oldest: float) -> None:
-        """Drop locks without a transaction whose last heartbeat is older."""
+        """Drop locks without a transaction whose last heartbeat is older than ``oldest``."""
         for lock in list(self._locks.values()):
             if lock.request.txn_id == 0 and lock.last_heartbeat < oldest:
                 del self._locks[lock.id]
 
     def shown(self, database: str | None, table: str | None) -> list[LockInfo]:
-        """The components of all locks, of one database or table if one is named."""
+        """Return the components of all locks. If a database or table is named, only of its locks."""
         return [
             LockInfo(
                 lock_id=lock.id,
@@ -103,7 +112,7 @@ class LockQueue:
         ]
 
     def try_to_grant(self, lock: Lock) -> LockResponse:
-        """Grant a waiting lock if no earlier one is in its way."""
+        """Grant a waiting lock if no earlier lock blocks it."""
         if lock.state is LockState.WAITING:
             blockers = tuple(self._blocker(lock, at) for at in range(len(lock.resources)))
             granted = all(blocker is None for blocker in blockers)
@@ -112,7 +121,10 @@ class LockQueue:
         return LockResponse(lock.id, lock.state)
 
     def _blocker(self, lock: Lock, at: int) -> int | None:
-        """Id of an earlier lock for which component ``at`` has to wait; later locks never count."""
+        """Return the id of an earlier lock for which component ``at`` has to wait.
+
+        Later locks never count.
+        """
         wanted, resource = lock.request.components[at], lock.resources[at]
         for other in self._locks.values():
             if other.id >= lock.id or 0 < other.request.txn_id == lock.request.txn_id:
@@ -137,7 +149,10 @@ class LockQueue:
 
 
 def _is_database_use(one: LockComponent, other: LockComponent) -> bool:
-    """Using a database (shared, without a table) and dropping one of its tables do not conflict."""
+    """Return True for the use of a database and the drop of one of its tables, which do not conflict.
+
+    The use is a shared lock without a table.
+    """
     return (
         one.table is None
         and one.type is LockType.SHARED_READ

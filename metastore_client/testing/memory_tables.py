@@ -2,7 +2,7 @@
 
 MemoryTables: databases, tables, partitions and statistics of the in-memory metastore.
 
-What a transaction writes, as a server records it: tables and partitions, and how. Pure.
+The writes of a transaction as a server records them: tables, partitions and operations. Pure.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class _Table:
     constraints: tuple[ConstraintInfo, ...] = ()
 
     def parameters(self, partition: str) -> Mapping[str, str] | None:
-        """Those of a partition, or of the table (''); None if there is no such partition."""
+        """Return the parameters of a partition, or of the table (''). If there is none, return None."""
         if not partition:
             return self.info.parameters
         found = self.partitions.get(partition)
         return None if found is None else found.parameters
 
     def set_parameters(self, partition: str, parameters: Mapping[str, str]) -> None:
-        """Replace those of a partition that exists, or of the table ('')."""
+        """Replace the parameters of an existing partition, or of the table ('')."""
         if partition:
             self.partitions[partition] = replace(self.partitions[partition], parameters=dict(parameters))
         else:
@@ -61,7 +61,7 @@ class _Table:
 
 
 class MemoryTables(ServerCalls):
-    """The calls about databases, tables and partitions; ``warehouse`` as in the whole metastore."""
+    """The calls about databases, tables and partitions. For ``warehouse`` see InMemoryMetastore."""
 
     def __init__(self, warehouse: str | Path | None, **server: Any) -> None:
         super().__init__(**server)
@@ -74,7 +74,7 @@ class MemoryTables(ServerCalls):
     def create_database(
         self, name: str, location: str | None = None, parameters: Mapping[str, str] | None = None
     ) -> None:
-        """See :meth:`MetastoreClient.create_database`."""
+        """Create a database. See :meth:`MetastoreClient.create_database`."""
         name = name.lower()
         if name in self._databases:
             raise AlreadyExistsError(f"Database {name} already exists")
@@ -83,19 +83,22 @@ class MemoryTables(ServerCalls):
 
     @server_call
     def get_database_parameters(self, database: str) -> Mapping[str, str]:
-        """See :meth:`MetastoreClient.get_database_parameters`."""
+        """Return the properties of a database. See :meth:`MetastoreClient.get_database_parameters`."""
         if database.lower() not in self._databases:
             raise NoSuchObjectError(f"Database {database} does not exist")
         return dict(self.database_parameters[database.lower()])
 
     @server_call
     def get_all_tables(self, database: str) -> list[str]:
-        """See :meth:`MetastoreClient.get_all_tables`."""
+        """Return the names of all tables of a database, sorted.
+
+        See :meth:`MetastoreClient.get_all_tables`.
+        """
         return sorted(name for in_database, name in self._tables if in_database == database.lower())
 
     @server_call
     def create_table(self, table: TableInfo) -> None:
-        """See :meth:`MetastoreClient.create_table`."""
+        """Create a table. See :meth:`MetastoreClient.create_table`."""
         database, name = table.database.lower(), table.name.lower()
         if database not in self._databases:
             raise InvalidRequestError(f"The database {database} does not exist")
@@ -118,7 +121,7 @@ class MemoryTables(ServerCalls):
 
     @server_call
     def drop_table(self, database: str, table: str, *, delete_data: bool) -> None:
-        """See :meth:`MetastoreClient.drop_table`."""
+        """Drop a table, with its files if ``delete_data`` is true. See :meth:`MetastoreClient.drop_table`."""
         location = self._table(database, table).info.location
         del self._tables[database.lower(), table.lower()]
         if delete_data and self._warehouse is not None:
@@ -126,19 +129,23 @@ class MemoryTables(ServerCalls):
 
     @server_call
     def get_table(self, database: str, table: str) -> TableInfo:
-        """See :meth:`MetastoreClient.get_table`."""
+        """Return the description of a table. See :meth:`MetastoreClient.get_table`."""
         return self._table(database, table).info
 
     @server_call
     def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
-        """See :meth:`MetastoreClient.get_constraints`."""
+        """Return the NOT NULL, CHECK and DEFAULT constraints of a table, ordered by kind, column and name.
+
+        See :meth:`MetastoreClient.get_constraints`.
+        """
         found = self._tables.get((database.lower(), table.lower()))
         return () if found is None else found.constraints
 
     def set_constraints(self, database: str, table: str, constraints: Sequence[ConstraintInfo]) -> None:
-        """Give a table these constraints instead of those it has, as CREATE TABLE and ALTER TABLE do.
+        """Replace the constraints of a table, as CREATE TABLE and ALTER TABLE do.
 
-        Raises UnsupportedByServerError: the release that is played has none.
+        Raises:
+            UnsupportedByServerError: If the simulated release has no constraints.
         """
         with self._mutex:
             if constraints and not self.capabilities().has_write_ids:
@@ -149,12 +156,18 @@ class MemoryTables(ServerCalls):
 
     @server_call
     def get_partition_names(self, database: str, table: str) -> list[str]:
-        """See :meth:`MetastoreClient.get_partition_names`."""
+        """Return the escaped names (``ds=2024-01-01/hr=3``) of all partitions.
+
+        See :meth:`MetastoreClient.get_partition_names`.
+        """
         return sorted(self._table(database, table).partitions)
 
     @server_call
     def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
-        """See :meth:`MetastoreClient.get_partitions_by_names`."""
+        """Return the partitions in ``names`` that exist; skip the others. They are fetched in batches.
+
+        See :meth:`MetastoreClient.get_partitions_by_names`.
+        """
         partitions = self._table(database, table).partitions
         return [partitions[name] for name in sorted(set(names)) if name in partitions]
 
@@ -162,7 +175,10 @@ class MemoryTables(ServerCalls):
     def add_partitions(
         self, database: str, table: str, values: Sequence[Sequence[str]]
     ) -> list[PartitionInfo]:
-        """See :meth:`MetastoreClient.add_partitions`."""
+        """Create partitions at their default location and return them. Skip those that exist.
+
+        See :meth:`MetastoreClient.add_partitions`.
+        """
         stored = self._table(database, table)
         keys = [key.name for key in stored.info.partition_keys]
         wanted = {_checked_partition_name(stored.info, keys, each): tuple(each) for each in values}
@@ -179,7 +195,10 @@ class MemoryTables(ServerCalls):
 
     @server_call
     def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
-        """See :meth:`MetastoreClient.set_table_parameters`."""
+        """Set parameters of a table and remove those that are None. All others stay unchanged.
+
+        See :meth:`MetastoreClient.set_table_parameters`.
+        """
         stored = self._table(database, table)
         kept = {name: value for name, value in stored.info.parameters.items() if name not in changes}
         given = {name: value for name, value in changes.items() if value is not None}
@@ -197,10 +216,13 @@ class MemoryTables(ServerCalls):
         valid_write_ids: ValidWriteIdList | None = None,
         described: TableInfo | None = None,
     ) -> int:
-        """See :meth:`MetastoreClient.record_row_counts`; ``described`` changes nothing."""
+        """Record accurate row counts, and mark all column statistics as not accurate.
+
+        See :meth:`MetastoreClient.record_row_counts`. ``described`` has no effect.
+        """
         stored = self._table(database, table)
         if (write_id is None) != (valid_write_ids is None):
-            raise InvalidRequestError(f"{database}.{table}: a write id and valid write ids go together")
+            raise InvalidRequestError(f"{database}.{table}: pass write_id and valid_write_ids together")
         found = {
             name: parameters
             for name in ([""] if partition_names is None else sorted(set(partition_names)))
@@ -232,7 +254,10 @@ class MemoryTables(ServerCalls):
         *,
         valid_write_ids: ValidWriteIdList | None = None,
     ) -> dict[str, tuple[ColumnStatistics, ...]]:
-        """See :meth:`MetastoreClient.get_column_statistics`; valid ids change nothing."""
+        """Return the recorded statistics of columns, accurate or not.
+
+        See :meth:`MetastoreClient.get_column_statistics`. ``valid_write_ids`` has no effect.
+        """
         recorded = self._table(database, table).column_statistics
         wanted = {name.lower() for name in columns}
         found = {
@@ -244,7 +269,7 @@ class MemoryTables(ServerCalls):
     def set_column_statistics(
         self, database: str, table: str, partition: str | None, statistics: Sequence[ColumnStatistics]
     ) -> None:
-        """Record statistics of columns for a table (``partition`` None) or a partition, as ANALYZE does."""
+        """Record column statistics for a table (``partition`` is None) or a partition, as ANALYZE does."""
         with self._mutex:
             ordered = tuple(sorted(statistics, key=lambda each: each.column))
             self._table(database, table).column_statistics[partition or ""] = ordered
@@ -252,7 +277,7 @@ class MemoryTables(ServerCalls):
     def set_parameters(
         self, database: str, table: str, partition: str | None, parameters: Mapping[str, str]
     ) -> None:
-        """Replace the parameters of a table (``partition`` None) or of a partition, like an ALTER."""
+        """Replace the parameters of a table (``partition`` is None) or of a partition, as ALTER does."""
         with self._mutex:
             stored = self._table(database, table)
             if partition is not None and partition not in stored.partitions:
@@ -260,7 +285,7 @@ class MemoryTables(ServerCalls):
             stored.set_parameters(partition or "", parameters)
 
     def add_columns(self, database: str, table: str, *columns: ColumnInfo) -> None:
-        """Add columns as Hive's ALTER TABLE … ADD COLUMNS does; only this metastore can."""
+        """Add columns, as Hive's ALTER TABLE … ADD COLUMNS does. Clients of real servers do not have this."""
         with self._mutex:
             stored = self._table(database, table)
             stored.info = replace(stored.info, columns=(*stored.info.columns, *columns))
@@ -281,7 +306,11 @@ class MemoryTables(ServerCalls):
 
 
 def _checked_parameters(table: TableInfo, capabilities: Capabilities) -> dict[str, str]:
-    """Parameters as the server stores them; it refuses a transactional table that cannot be one."""
+    """Return the parameters as the server stores them.
+
+    Raises:
+        InvalidRequestError: If the table is transactional but does not meet the requirements.
+    """
     parameters = dict(table.parameters)
     spelled = next((key for key in parameters if key.lower() == "transactional"), None)
     if spelled is None:
@@ -304,7 +333,7 @@ def _checked_parameters(table: TableInfo, capabilities: Capabilities) -> dict[st
 
 
 def _translated(table: TableInfo) -> TableInfo:
-    """What 4.x makes of a managed table that is not transactional."""
+    """Turn a managed table that is not transactional into an external one, as 4.x does."""
     if table.table_type != "MANAGED_TABLE" or table.parameters.get("transactional") == "true":
         return table
     marks = dict.fromkeys(("EXTERNAL", "TRANSLATED_TO_EXTERNAL", "external.table.purge"), "TRUE")
@@ -314,8 +343,8 @@ def _translated(table: TableInfo) -> TableInfo:
 def _checked_partition_name(table: TableInfo, keys: Sequence[str], values: Sequence[str]) -> str:
     if len(values) != len(keys) or not keys or not all(values):
         raise InvalidRequestError(
-            f"{table.full_name}: a partition needs one text per key, not empty: "
-            f"keys {list(keys)}, values {list(values)}"
+            f"{table.full_name}: a partition needs one non-empty string per key: "
+            f"keys {list(keys)}, got values {list(values)}"
         )
     name = make_partition_name(keys, values)
     check_name(name, table.full_name)
@@ -342,7 +371,10 @@ class Resource(NamedTuple):
     partition: str | None
 
     def overlaps(self, other: Resource) -> bool:
-        """Whether both may touch the same rows: an unnamed table or partition stands for all of them."""
+        """Return True if both may touch the same rows.
+
+        An unnamed table or partition stands for all of them.
+        """
         return (
             self.database == other.database
             and (self.table is None or other.table is None or self.table == other.table)
@@ -354,9 +386,9 @@ class Resource(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A recorded component: the resource a transaction writes and how (one letter).
+    """A recorded component: the resource that a transaction writes, and the operation (one letter).
 
-    ``is_placeholder``: it stands for partitions that are not registered yet.
+    ``is_placeholder`` is true if it stands for partitions that are not registered yet.
     """
 
     resource: Resource
@@ -365,7 +397,11 @@ class Written(NamedTuple):
 
 
 def resource_of(component: LockComponent) -> Resource:
-    """The resource that a lock component names; raises InvalidRequestError for a bad partition name."""
+    """Return the resource that a lock component names.
+
+    Raises:
+        InvalidRequestError: If the partition name is invalid.
+    """
     if component.partition is not None:
         check_name(component.partition, f"{component.database}.{component.table}")
     table = None if component.table is None else component.table.lower()
@@ -373,7 +409,7 @@ def resource_of(component: LockComponent) -> Resource:
 
 
 def recorded(component: LockComponent, capabilities: Capabilities) -> Written | None:
-    """What the server records of a lock component for the conflict check and the compactor.
+    """Return what the server records for a lock component, for the conflict check and the compactor.
 
     4.x also records writes to partitions that are not known yet.
     """

@@ -46,7 +46,7 @@ __all__ = ["MemoryTransactions"]
 
 
 class _Committed(NamedTuple):
-    """A committed update or delete; ``commit_id`` is the highest id given out when it committed."""
+    """A committed update or delete. ``commit_id`` is the highest id assigned before its commit."""
 
     written: Written
     txn_id: int
@@ -82,7 +82,7 @@ class MemoryTransactions(MemoryTables):
     # -- transactions ------------------------------------------------------------------------------
     @server_call
     def open_txn(self, user: str, hostname: str, agent_info: str) -> int:
-        """See :meth:`MetastoreClient.open_txn`."""
+        """Open one transaction and return its id. See :meth:`MetastoreClient.open_txn`."""
         self._last_txn_id += 1
         now = self._clock()
         self._txns[self._last_txn_id] = _Txn(self._last_txn_id, user, hostname, agent_info, now, now)
@@ -90,7 +90,10 @@ class MemoryTransactions(MemoryTables):
 
     @server_call
     def get_open_txns(self) -> OpenTxns:
-        """See :meth:`MetastoreClient.get_open_txns`."""
+        """Return all transactions that are open, or aborted and not yet cleaned.
+
+        See :meth:`MetastoreClient.get_open_txns`.
+        """
         return OpenTxns(
             self._last_txn_id,
             tuple(
@@ -109,7 +112,10 @@ class MemoryTransactions(MemoryTables):
 
     @server_call
     def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
-        """See :meth:`MetastoreClient.heartbeat_txn_range`."""
+        """Send a heartbeat for the transactions first..last, both included.
+
+        See :meth:`MetastoreClient.heartbeat_txn_range`.
+        """
         aborted, nosuch = set(), set()
         for txn_id in range(first, last + 1):
             txn = self._txns.get(txn_id)
@@ -123,7 +129,10 @@ class MemoryTransactions(MemoryTables):
 
     @server_call
     def commit_txn(self, txn_id: int) -> None:
-        """See :meth:`MetastoreClient.commit_txn`."""
+        """Commit a transaction. The client never repeats this call.
+
+        See :meth:`MetastoreClient.commit_txn`.
+        """
         if txn_id not in self._txns and txn_id in self._completed:
             return
         txn = self._open_txn(txn_id)
@@ -142,7 +151,10 @@ class MemoryTransactions(MemoryTables):
 
     @server_call
     def abort_txn(self, txn_id: int) -> None:
-        """See :meth:`MetastoreClient.abort_txn`."""
+        """Abort a transaction. Aborting an aborted transaction succeeds.
+
+        See :meth:`MetastoreClient.abort_txn`.
+        """
         txn = self._txns.get(txn_id)
         if txn is None:
             raise self._no_such_txn(txn_id)
@@ -159,14 +171,17 @@ class MemoryTransactions(MemoryTables):
         *,
         write_id: int | None = None,
     ) -> None:
-        """See :meth:`MetastoreClient.add_dynamic_partitions`."""
+        """Register partitions (escaped names) as written by the transaction. They are sent in batches.
+
+        See :meth:`MetastoreClient.add_dynamic_partitions`.
+        """
         txn = self._open_txn(txn_id)
         if operation not in OPERATION_LETTERS:
             raise MetastoreError(f"unexpected operation {operation.name} for add_dynamic_partitions")
         for name in partition_names:
             check_name(name, f"{database}.{table}")
         if partition_names and self._capabilities.has_write_ids and write_id is None:
-            raise InvalidRequestError(f"{database}.{table}: a server with write ids wants the writer's")
+            raise InvalidRequestError(f"{database}.{table}: a server with write ids requires the writer's id")
         whole = Resource(database.lower(), table.lower(), None)
         if partition_names:
             txn.written = [w for w in txn.written if not (w.is_placeholder and w.resource == whole)]
@@ -194,7 +209,10 @@ class MemoryTransactions(MemoryTables):
         self._locks.remove_of(txn.id)
 
     def _conflict(self, txn_id: int, changes: Iterable[Written]) -> str | None:
-        """Hive's text about a committed change that the transaction did not see: the first committer wins."""
+        """Return Hive's message about a committed change that the transaction did not see, or None.
+
+        The first committer wins.
+        """
         may_not_both_delete = self._capabilities.has_exclusive_write_lock
         for ours in sorted(changes, key=str):
             for theirs in self._write_set:
@@ -218,7 +236,10 @@ class MemoryTransactions(MemoryTables):
     # -- write ids -----------------------------------------------------------------------------------
     @server_call
     def allocate_write_id(self, txn_id: int, database: str, table: str) -> int:
-        """See :meth:`MetastoreClient.allocate_write_id`."""
+        """Return the transaction's write id for a table. Repeated calls return the same id.
+
+        See :meth:`MetastoreClient.allocate_write_id`.
+        """
         self._require_write_ids()
         self._open_txn(txn_id)
         ids = self._write_ids.setdefault((database.lower(), table.lower()), {})
@@ -228,23 +249,32 @@ class MemoryTransactions(MemoryTables):
     def get_valid_write_ids(
         self, full_names: Sequence[str], valid_txn_list: ValidTxnList
     ) -> dict[str, ValidWriteIdList]:
-        """See :meth:`MetastoreClient.get_valid_write_ids`."""
+        """Return the write ids of tables (``database.table``) that belong to the transactions of a snapshot.
+
+        See :meth:`MetastoreClient.get_valid_write_ids`.
+        """
         self._require_write_ids()
         names = sorted({name.lower() for name in full_names})
         return {name: self._valid_write_ids(name, valid_txn_list) for name in names}
 
     @server_call
     def keep_files(self, txn_id: int, full_names: Sequence[str]) -> None:
-        """See :meth:`MetastoreClient.keep_files`."""
+        """Prevent the cleaner from removing any file of the tables until the transaction ends.
+
+        See :meth:`MetastoreClient.keep_files`.
+        """
         if not self._capabilities.has_min_history:
-            raise UnsupportedByServerError("the server does not take the tables that a transaction reads")
+            raise UnsupportedByServerError("the server does not accept the tables that a transaction reads")
         self.kept_files.setdefault(txn_id, set()).update(name.lower() for name in full_names)
 
     @server_call
     def add_write_notifications(self, notifications: Sequence[WriteNotification]) -> None:
-        """See :meth:`MetastoreClient.add_write_notifications`."""
+        """Report to the server which files a transaction wrote, before it commits.
+
+        See :meth:`MetastoreClient.add_write_notifications`.
+        """
         if not self._capabilities.has_write_notifications:
-            raise UnsupportedByServerError("the server does not take the names of written files")
+            raise UnsupportedByServerError("the server does not accept notifications of written files")
         for notification in notifications:
             self._table(notification.database, notification.table)
         self.write_notifications.extend(notifications)
@@ -254,30 +284,36 @@ class MemoryTransactions(MemoryTables):
             raise UnsupportedByServerError("the server has no write ids")
 
     def _valid_write_ids(self, full_name: str, txns: ValidTxnList) -> ValidWriteIdList:
-        """As on servers: up to the highest id of the snapshot's transactions, else to the last id of all."""
+        """Return the write ids up to the highest id of the snapshot's transactions, as servers do.
+
+        If the snapshot has none, return those up to the last id of all.
+        """
         database, dot, table = full_name.partition(".")
         if not (database and dot and table):
-            raise InvalidRequestError(f"get_valid_write_ids: expected database.table, found {full_name!r}")
+            raise InvalidRequestError(f"get_valid_write_ids: expected database.table, got {full_name!r}")
         ids = self._write_ids.get((database, table), {})
         watermark = max((ids[t] for t in ids if t <= txns.high_watermark), default=len(ids))
         invalid = {id: txn for txn, id in ids.items() if id <= watermark and not txns.is_valid(txn)}
         aborted = frozenset(id for id, txn in invalid.items() if txn in txns.aborted)
         min_open = min(set(invalid) - aborted, default=NO_OPEN_ID)
         if self._capabilities.has_exclusive_write_lock and invalid and len(invalid) == watermark:
-            watermark = min(invalid)  # 4.x names the first only when none is valid
+            watermark = min(invalid)  # if none is valid, 4.x names only the first
             return ValidWriteIdList(watermark, (watermark,), min_open, aborted & {watermark}, full_name)
         return ValidWriteIdList(watermark, tuple(sorted(invalid)), min_open, aborted, full_name)
 
     # -- locks -------------------------------------------------------------------------------------
     @server_call
     def lock(self, request: LockRequest) -> LockResponse:
-        """See :meth:`MetastoreClient.lock`."""
+        """Request a lock once. The client never repeats this call, not even after a broken connection.
+
+        See :meth:`MetastoreClient.lock`.
+        """
         if not request.components:
-            raise InvalidRequestError("a lock request without components")
+            raise InvalidRequestError("a lock request must have components, got none")
         if not self._capabilities.has_exclusive_write_lock and any(
             c.type is LockType.EXCL_WRITE for c in request.components
         ):
-            raise UnsupportedByServerError("the server has no exclusive write lock")
+            raise UnsupportedByServerError("the server does not have the lock type EXCL_WRITE")
         resources = tuple(resource_of(component) for component in request.components)
         written = [w for c in request.components if (w := recorded(c, self._capabilities)) is not None]
         if request.txn_id > 0:
@@ -286,7 +322,10 @@ class MemoryTransactions(MemoryTables):
 
     @server_call
     def check_lock(self, lock_id: int, txn_id: int) -> LockResponse:
-        """See :meth:`MetastoreClient.check_lock`."""
+        """Check the state of a waiting lock. The call also counts as a heartbeat.
+
+        See :meth:`MetastoreClient.check_lock`.
+        """
         lock = self._locks.get(lock_id)
         if lock is None:
             raise NoSuchLockError(f"No such lock lockid:{lock_id}")
@@ -297,7 +336,10 @@ class MemoryTransactions(MemoryTables):
 
     @server_call
     def unlock(self, lock_id: int) -> None:
-        """See :meth:`MetastoreClient.unlock`; a missing lock is not an error, as on 2.3."""
+        """Release a waiting lock.
+
+        See :meth:`MetastoreClient.unlock`. A missing lock is not an error, as on 2.3.
+        """
         lock = self._locks.get(lock_id)
         if lock is None:
             return
@@ -310,5 +352,5 @@ class MemoryTransactions(MemoryTables):
 
     @server_call
     def show_locks(self, database: str | None = None, table: str | None = None) -> list[LockInfo]:
-        """See :meth:`MetastoreClient.show_locks`."""
+        """Return all locks, or those of a database or table. See :meth:`MetastoreClient.show_locks`."""
         return self._locks.shown(database, table)

@@ -1,8 +1,8 @@
 """The calls of the in-memory metastore, and the releases that it behaves like.
 
-The capabilities of releases of Hive, as which an in-memory metastore can behave.
+The capabilities of the Hive releases that an in-memory metastore can simulate.
 
-What each call of the in-memory metastore is: serialised, recorded, and able to fail on demand.
+The behaviour common to all calls of the in-memory metastore: serialised, recorded, can fail on demand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["HIVE_2_3", "HIVE_3_1", "HIVE_4_1", "TXN_TIMEOUT_SECONDS_DEFAULT", "S
 HIVE_2_3 = Capabilities(version="3.0", has_write_ids=False)
 """The capabilities of a Hive 2.3 server."""
 HIVE_3_1 = Capabilities(version="3.0", has_write_ids=True)
-"""The capabilities of a Hive 3.1 server; it reports the same version as 2.3."""
+"""The capabilities of a Hive 3.1 server, which reports the same version as 2.3."""
 HIVE_4_1 = Capabilities(
     version="4.1.0",
     has_write_ids=True,
@@ -37,7 +37,7 @@ HIVE_4_1 = Capabilities(
 
 
 TXN_TIMEOUT_SECONDS_DEFAULT = 300.0
-"""``hive.txn.timeout``: a transaction or lock without a heartbeat for longer than this is reaped."""
+"""``hive.txn.timeout``: the time without a heartbeat after which a transaction or lock is reaped."""
 
 _numbers = itertools.count(1)
 
@@ -72,9 +72,9 @@ def server_call(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[
 
 
 class ServerCalls:
-    """The server without its data: its settings, its clock, and faults that a test orders.
+    """The server without its data: its settings, its clock, and the faults that a test requests.
 
-    One call at a time: each holds the mutex.
+    Only one call runs at a time, because each call holds the mutex.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class ServerCalls:
         self._faults: list[_Fault] = []
 
     def fail_next(self, call: str, error: BaseException, *, after: bool = False, times: int = 1) -> None:
-        """Let the next calls of a name fail.
+        """Let the next calls of a method fail.
 
         Args:
             call: a method of :class:`~metastore_client.client.MetastoreClient`, such as ``"commit_txn"``.
             error: the error to raise.
-            after: True: the call takes effect first, as if only the answer were lost.
+            after: if True, the call takes effect first, as if only the answer were lost.
             times: number of calls that fail.
         """
         if not hasattr(self, call):
@@ -122,17 +122,17 @@ class ServerCalls:
 
     @server_call
     def capabilities(self) -> Capabilities:
-        """The capabilities given at the start."""
+        """Return the capabilities given to the constructor."""
         return self._capabilities
 
     @server_call
     def get_config_value(self, name: str, default: str) -> str:
-        """Answer from the configuration given at the start."""
+        """Return a value of the configuration given to the constructor."""
         return self._configuration.get(name, default)
 
     def together(self, *calls: Callable[[], Any]) -> list[Any]:
-        """One after the other: no network is waited for."""
+        """Make the calls one after the other, since there is no network to wait for."""
         return [call() for call in calls]
 
     def close(self) -> None:
-        """Does nothing: the server and its transactions live on."""
+        """Do nothing: the server and its transactions stay alive."""

@@ -1,19 +1,19 @@
 """A connection to a metastore by a socket or by HTTP.
 
-Thrift over HTTP: each call is a POST, many of them on one connection.
+Thrift over HTTP: each call is a POST, and many calls use one connection.
 
-Refused: Thrift's own client, which opens a new connection for each call and takes an error page for an
+Thrift's own client was not used: it opens a new connection for each call and mistakes an error page for an
 answer.
 
-Connections to a metastore: addresses with failover, time limits, one connection per thread.
+Connections to a metastore: addresses with failover, timeouts, one connection per thread.
 
 A connection carries one call at a time, so every thread has its own. The heartbeat of a transaction thus
-never waits behind a long commit. A connection is reused until its state is unknown: it broke, an answer was
-not read to its end, or a request failed while it was being encoded (its first bytes are still in the buffer
-and would garble the next call). Then it is thrown away.
+never waits behind a long commit. A connection is reused until its state is unknown. That is so if it broke,
+if an answer was not read to its end, or if encoding a request failed (its first bytes are still in the buffer
+and would garble the next call). Then the connection is discarded.
 
-One function opens a socket (:data:`OpenSocket`). :func:`open_socket` follows the configuration: bare TCP,
-TLS, a login by SASL, HTTP and their combinations.
+A function opens the socket (:data:`OpenSocket`). :func:`open_socket` follows the configuration: plain TCP,
+TLS, a SASL login, HTTP, and combinations of these.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ _REFUSALS = {http.client.UNAUTHORIZED: "the login", http.client.FORBIDDEN: "this
 
 
 def http_headers(config: HttpConfig, user: str) -> dict[str, str]:
-    """Make the headers of every request.
+    """Return the headers of every request.
 
     Args:
         config: the HTTP settings.
-        user: our name if the settings name no user.
+        user: user name for settings without a user.
 
     Raises:
-        InvalidConfigurationError: HTTP cannot carry a header.
+        InvalidConfigurationError: If HTTP cannot carry a header.
 
     Source: HiveMetaStoreClient.createHttpClientBuilder of Hive 4.1: the user's name or a token, never both.
     """
@@ -85,12 +85,12 @@ def http_headers(config: HttpConfig, user: str) -> dict[str, str]:
         if not (
             value.isprintable() and value.isascii() and re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name)
         ):
-            raise InvalidConfigurationError(f"the HTTP header {name!r} cannot be sent: only ASCII text can")
+            raise InvalidConfigurationError(f"cannot send HTTP header {name!r}: it must be printable ASCII")
     return headers
 
 
 class HttpTransport(TTransportBase):  # type: ignore[misc]
-    """Carries calls over an open connection. A closed connection is thrown away, not opened again.
+    """A transport that makes calls over an open connection. A closed connection is discarded, not reopened.
 
     Args:
         connected: an open Thrift socket.
@@ -110,7 +110,7 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         self._http.auto_open = 0
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Whether the server has its end open; it closes connections that were idle for long."""
+        """Return True if the server has not closed its end. It closes connections that were idle for long."""
         return self._http.sock is not None and bool(self._connected.isOpen())
 
     def close(self) -> None:
@@ -119,16 +119,16 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         self._connected.close()
 
     def write(self, data: bytes) -> None:
-        """Add to the next request."""
+        """Append data to the next request."""
         self._request.write(data)
 
     def flush(self) -> None:
         """Send the request and receive the answer.
 
         Raises:
-            TTransportException: the connection broke, or the server failed: the call may have taken effect.
-            SecureConnectionError: the server refuses our login; nothing was done.
-            MetastoreUnavailableError: there is no metastore at this path.
+            TTransportException: If the connection broke or the server failed. The call may have taken effect.
+            SecureConnectionError: If the server refuses the login. No call was made.
+            MetastoreUnavailableError: If there is no metastore at this path.
         """
         body = self._request.getvalue()
         self._request = io.BytesIO()
@@ -145,10 +145,10 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         self._answer = io.BytesIO(answer)
 
     def read(self, count: int) -> bytes:
-        """Give at most ``count`` bytes of the answer.
+        """Return at most ``count`` bytes of the answer.
 
         Raises:
-            TTransportException: the answer has no more bytes.
+            TTransportException: If the answer has no more bytes.
         """
         found = self._answer.read(count)
         if not found:
@@ -160,13 +160,13 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         if response.status in _REFUSALS:
             return SecureConnectionError(f"the server refuses {_REFUSALS[response.status]}; {text}")
         if response.status in (http.client.NOT_FOUND, http.client.METHOD_NOT_ALLOWED):
-            return MetastoreUnavailableError(f"no metastore is at this path; {text}")
+            return MetastoreUnavailableError(f"there is no metastore at this path; {text}")
         failure: Exception = TTransportException(message=text)
         return failure
 
 
 def _reason(answer: bytes) -> str:
-    """The text of an error page, or its title."""
+    """Return the text of an error page, or its title."""
     text = answer.decode("utf-8", errors="replace")
     title = re.search(r"<title>(.*?)</title>", text, re.DOTALL | re.IGNORECASE)
     return " ".join(html.unescape(title[1] if title else text).split())[:_MAX_REASON_CHARACTERS]
@@ -176,20 +176,20 @@ _log = logging.getLogger(__name__)
 _HUNG_UP = "; a server that hangs up at once may expect TLS, SASL, HTTP, the compact protocol or framing"
 
 OpenSocket = Callable[[Address, MetastoreConfig], Any]
-"""Opens a connection to an address and returns it as a Thrift transport.
+"""A function that opens a connection to an address and returns it as a Thrift transport.
 
-Raises OSError or MetastoreUnavailableError if another address may work, other errors if none will.
+It raises OSError or MetastoreUnavailableError if another address may work, and other errors if none will.
 """
 
 
 def open_socket(address: Address, config: MetastoreConfig) -> Any:
-    """Connect as the configuration says.
+    """Open a connection as the configuration specifies.
 
     Raises:
-        OSError: the server cannot be reached.
-        SecureConnectionError: TLS or the login failed.
-        MetastoreUnavailableError: the connection broke during the login.
-        InvalidConfigurationError: a trust store or a header is invalid, or a package is missing.
+        OSError: If the server cannot be reached.
+        SecureConnectionError: If TLS or the login failed.
+        MetastoreUnavailableError: If the connection broke during the login.
+        InvalidConfigurationError: If a trust store or a header is invalid, or if a package is missing.
     """
     handle = socket.create_connection(address, config.connect_timeout_seconds)
     try:
@@ -211,7 +211,7 @@ def open_socket(address: Address, config: MetastoreConfig) -> Any:
 
 
 def _dressed(bare: Any, address: Address, config: MetastoreConfig) -> Any:
-    """Wrap a bare socket in HTTP or SASL, if configured."""
+    """Wrap a socket in HTTP or SASL, if configured."""
     if config.http is not None:
         host = f"[{address.host}]" if ":" in address.host else address.host
         headers = http_headers(config.http, config.user)
@@ -232,10 +232,10 @@ def _mechanism(address: Address, config: MetastoreConfig) -> Mechanism:
 
 
 class Connection:
-    """An open connection to one server; ``protocol`` is for the generated Thrift clients.
+    """An open connection to one server. ``protocol`` is for the generated Thrift clients.
 
-    ``settings`` holds what the server has told of its settings. They stay as they are until it starts again,
-    which ends the connection.
+    ``settings`` contains the settings that the server has reported. They do not change until the server
+    restarts, which ends the connection.
     """
 
     def __init__(self, address: Address, config: MetastoreConfig, open_socket: OpenSocket) -> None:
@@ -248,11 +248,14 @@ class Connection:
         self.protocol = encoding(self._transport)
 
     def is_open(self) -> bool:
-        """Whether the server has its end open; a look into the socket's buffer, without a round trip."""
+        """Return True if the server has not closed its end.
+
+        This looks into the socket's buffer, without a round trip.
+        """
         return bool(self._socket.isOpen())
 
     def close(self) -> None:
-        """Close it; errors are ignored."""
+        """Close the connection and ignore errors."""
         with contextlib.suppress(OSError):
             self._socket.close()
 
@@ -263,20 +266,24 @@ class _AnswersOfTheirCalls:
     _called = ""
 
     def writeMessageBegin(self, name: str, kind: int, sequence: int) -> None:  # noqa: N802
-        """Begin a call."""
+        """Begin to write a call."""
         self._called = name
         super().writeMessageBegin(name, kind, sequence)  # type: ignore[misc]
 
     def readMessageBegin(self) -> tuple[str, int, int]:  # noqa: N802
-        """Begin its answer. Raises TProtocolException: it is that of another call."""
+        """Begin to read the answer to the call.
+
+        Raises:
+            TProtocolException: If it is the answer to another call.
+        """
         name, kind, sequence = super().readMessageBegin()  # type: ignore[misc]
         if name != self._called:
-            raise TProtocolException(TProtocolException.INVALID_DATA, f"it is an answer to {name!r}")
+            raise TProtocolException(TProtocolException.INVALID_DATA, f"received an answer to {name!r}")
         return name, kind, sequence
 
 
 class _Binary(_AnswersOfTheirCalls, TBinaryProtocolAccelerated):  # type: ignore[misc]
-    """The usual protocol."""
+    """The binary protocol, which is the usual one."""
 
 
 class _Compact(_AnswersOfTheirCalls, TCompactProtocolAccelerated):  # type: ignore[misc]
@@ -284,13 +291,14 @@ class _Compact(_AnswersOfTheirCalls, TCompactProtocolAccelerated):  # type: igno
 
 
 class ConnectionPool:
-    """One connection per thread, made when first needed.
+    """A pool with one connection per thread, which is made when it is first needed.
 
     Args:
-        config: where and how to connect.
-        on_connect: called once with each new connection before its first use; may raise the errors of a call.
-        open_socket: opens a socket.
-        sleep: waits between two rounds over the addresses.
+        config: settings of the connection.
+        on_connect: function to call once with each new connection before its first use. It may raise the
+            errors of a call.
+        open_socket: function that opens a socket.
+        sleep: function that waits between two rounds over the addresses.
     """
 
     def __init__(
@@ -311,10 +319,10 @@ class ConnectionPool:
         self._is_closed = False
 
     def get(self) -> Connection:
-        """Give this thread's connection, a new one if there is none or the server has closed it.
+        """Return this thread's connection. Make a new one if there is none or if the server has closed it.
 
         Raises:
-            MetastoreUnavailableError: no address answered in any round, or the pool is closed.
+            MetastoreUnavailableError: If no address answered in any round, or if the pool is closed.
         """
         with self._mutex:
             if self._is_closed:
@@ -327,7 +335,7 @@ class ConnectionPool:
         return self._connect()
 
     def discard(self, connection: Connection) -> None:
-        """Throw a connection away; the next one is made to another address first, if there is one."""
+        """Discard a connection. The next one is made to another address first, if there is one."""
         connection.close()
         with self._mutex:
             self._avoided = connection.address
@@ -341,7 +349,7 @@ class ConnectionPool:
             connection.close()
 
     def close(self) -> None:
-        """Close all connections, those of other threads too. May be called twice."""
+        """Close all connections, including those of other threads. May be called more than once."""
         with self._mutex:
             self._is_closed = True
             connections = list(self._connections.values())
@@ -358,7 +366,7 @@ class ConnectionPool:
                 try:
                     return self._connect_to(address)
                 except (OSError, MetastoreUnavailableError) as error:
-                    _log.info("no connection to %s: %s", address, error)
+                    _log.info("cannot connect to %s: %s", address, error)
                     failures[address] = error
             if all(isinstance(error, SecureConnectionError) for error in failures.values()):
                 break  # the error is the same in every round
@@ -390,7 +398,7 @@ class ConnectionPool:
         return connection
 
     def _order(self) -> list[Address]:
-        """Addresses in the order to try; the one that failed last comes at the end."""
+        """Return the addresses in the order to try. The one that failed last is at the end."""
         addresses = list(self._config.addresses)
         if self._config.selection is UriSelection.RANDOM:
             random.shuffle(addresses)
@@ -405,10 +413,13 @@ class ConnectionPool:
 
 
 def _owner() -> tuple[int, threading.Thread]:
-    """The owner of a connection: process and thread. A forked child must not use its parent's connection."""
+    """Return the owner of a connection: process and thread.
+
+    A forked child must not use the connection of its parent.
+    """
     return os.getpid(), threading.current_thread()
 
 
 def _may_have_hung_up(error: Exception) -> bool:
-    """Whether an address was reached: an OSError but a reset is of a connection that never was."""
+    """Return True if an address was reached. An OSError other than a reset means that it was not."""
     return isinstance(error, ConnectionResetError | MetastoreUnavailableError)

@@ -1,16 +1,15 @@
 """SASL: the negotiation, its mechanisms, and Kerberos.
 
-SASL as Thrift carries it: the login, then frames that may be signed or encrypted.
+SASL as Thrift uses it: the login, then frames that may be signed or encrypted.
 
-A message of the login is a status byte, a length of four bytes and the body. After the login a frame is a
-length of four bytes and the body. The mechanisms are small objects (:class:`Mechanism`); Kerberos is in
-:mod:`metastore_client.transport.sasl`.
+A message of the login consists of a status byte, a length of four bytes and the body. After the login, a
+frame consists of a length of four bytes and the body. The mechanisms are small objects (:class:`Mechanism`).
 
 Source: TSaslTransport and TSaslClientTransport of libthrift; RFC 4616 (PLAIN), RFC 2831 (DIGEST-MD5).
 
-The SASL mechanism GSSAPI: Kerberos by the machine's own library, through the package ``gssapi``.
+The SASL mechanism GSSAPI: Kerberos through the machine's own library and the package ``gssapi``.
 
-Source: RFC 4752; the names as HadoopThriftAuthBridge makes them.
+Source: RFC 4752; the names are built as HadoopThriftAuthBridge builds them.
 """
 
 from __future__ import annotations
@@ -40,31 +39,32 @@ MAX_FRAME_BYTES = (1 << 31) - 1
 
 _TOKEN_REALM = "default"
 _TOKEN_DIGEST_URI = "null/default"
-"""In token logins Hadoop's servers have no service name (``null``) and the host ``default``."""
+"""For token logins, Hadoop's servers have the service name ``null`` and the host ``default``."""
 
 
 class Mechanism(Protocol):
-    """The client's side of one login, used once."""
+    """The client's side of one login. It is used once."""
 
     name: str
     is_complete: bool
-    """Whether the client's side of the login is complete; the server's side may still be open."""
+    """True if the client's side of the login is complete. The server's side may still be open."""
 
     def respond(self, challenge: bytes) -> bytes:
-        """Answer the server; the first challenge is empty.
+        """Return the answer to the server's challenge. The first challenge is empty.
 
         Raises:
-            SecureConnectionError: the server did not authenticate itself, or offers nothing that we accept.
+            SecureConnectionError: If the server did not authenticate itself or offers nothing that the client
+                accepts.
         """
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Protect outgoing bytes; one element for each frame."""
+        """Protect outgoing data and return it as frames."""
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Check an incoming frame and return its bytes.
+        """Check an incoming frame and return its content.
 
         Raises:
-            SecureConnectionError: the frame was changed in transit.
+            SecureConnectionError: If the frame was changed in transit.
         """
 
 
@@ -80,12 +80,12 @@ def log_in(transport: Any, mechanism: Mechanism) -> SaslTransport:
     """Log in on a new connection.
 
     Args:
-        transport: a Thrift transport that is connected.
-        mechanism: how to authenticate.
+        transport: a connected Thrift transport.
+        mechanism: the mechanism that authenticates.
 
     Raises:
-        SecureConnectionError: the server refuses, does not authenticate itself, or does not speak SASL.
-        TTransportException: the connection broke.
+        SecureConnectionError: If the server refuses, does not authenticate itself, or does not speak SASL.
+        TTransportException: If the connection broke.
     """
     response = mechanism.respond(b"")
     _send(transport, _Status.START, mechanism.name.encode("ascii"))
@@ -121,8 +121,8 @@ def _receive(transport: Any, mechanism: Mechanism) -> tuple[_Status, bytes]:
         if error.type != TTransportException.END_OF_FILE:
             raise
         raise SecureConnectionError(
-            f"SASL {mechanism.name}: the server hung up during the login; its log says why (it may not "
-            "speak SASL, or not this mechanism)"
+            f"SASL {mechanism.name}: the server hung up during the login; see its log for the reason "
+            "(it may not speak SASL, or not this mechanism)"
         ) from error
     status = _Status(code)
     if status in (_Status.BAD, _Status.ERROR):
@@ -132,7 +132,7 @@ def _receive(transport: Any, mechanism: Mechanism) -> tuple[_Status, bytes]:
 
 
 class SaslTransport(TTransportBase):  # type: ignore[misc]
-    """The transport after the login: whole calls in frames, with the negotiated protection."""
+    """The transport after the login. It sends whole calls in frames, with the negotiated protection."""
 
     def __init__(self, transport: Any, mechanism: Mechanism) -> None:
         self._transport = transport
@@ -141,7 +141,7 @@ class SaslTransport(TTransportBase):  # type: ignore[misc]
         self._answer = io.BytesIO()
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Whether the server has its end open."""
+        """Return True if the server has not closed its end."""
         return bool(self._transport.isOpen())
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class SaslTransport(TTransportBase):  # type: ignore[misc]
         self._transport.close()
 
     def write(self, data: bytes) -> None:
-        """Add to the next request."""
+        """Append data to the next request."""
         self._request.write(data)
 
     def flush(self) -> None:
@@ -161,19 +161,21 @@ class SaslTransport(TTransportBase):  # type: ignore[misc]
         self._transport.flush()
 
     def read(self, count: int) -> bytes:
-        """Give at most ``count`` bytes, at least one."""
+        """Return at most ``count`` bytes, and at least one."""
         found = self._answer.read(count)
         while not found and count:
             (length,) = struct.unpack(">I", self._transport.readAll(4))
             if length > MAX_FRAME_BYTES:
-                raise TTransportException(TTransportException.SIZE_LIMIT, f"SASL: a frame of {length} bytes")
+                raise TTransportException(
+                    TTransportException.SIZE_LIMIT, f"SASL: frame too long: {length} bytes"
+                )
             self._answer = io.BytesIO(self._mechanism.unwrap(self._transport.readAll(length)))
             found = self._answer.read(count)
         return found
 
 
 class Plain:
-    """User and password in clear text (RFC 4616)."""
+    """The mechanism PLAIN: user and password in clear text (RFC 4616)."""
 
     name = "PLAIN"
     is_complete = False
@@ -182,28 +184,28 @@ class Plain:
         self._login = login
 
     def respond(self, challenge: bytes) -> bytes:
-        """Send user and password at once."""
+        """Return user and password, which form the first and only response."""
         self.is_complete = True
         return f"\0{self._login.user}\0{self._login.password}".encode()
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Nothing is protected."""
+        """Return the data unchanged: PLAIN protects nothing."""
         return [data]
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Nothing was protected."""
+        """Return the frame unchanged: PLAIN protects nothing."""
         return frame
 
 
 class DigestMd5:
-    """A shared secret that is not sent (RFC 2831), as Hadoop uses it for delegation tokens.
+    """The mechanism DIGEST-MD5: a shared secret that is not sent (RFC 2831). Hadoop uses it for tokens.
 
-    Privacy would need broken ciphers (RC4, DES), so a server that insists on it is refused.
+    Privacy would require broken ciphers (RC4, DES), so a server that insists on it is refused.
 
     Args:
         token: the delegation token.
         allowed: the protections that may be negotiated.
-        nonce: the client's; random except in tests.
+        nonce: the client's nonce. If None, a random one; tests pass a fixed one.
     """
 
     name = "DIGEST-MD5"
@@ -219,7 +221,7 @@ class DigestMd5:
         self._sent = self._received = 0
 
     def respond(self, challenge: bytes) -> bytes:
-        """Answer the challenge, then check the server's own answer."""
+        """Answer the challenge, then check the server's answer to the client."""
         if not challenge:
             return b""
         said = _directives(challenge)
@@ -231,7 +233,7 @@ class DigestMd5:
         return b""
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Sign if integrity was negotiated."""
+        """Sign the data if integrity was negotiated."""
         if self._keys is None:
             return [data]
         signed = data + self._signature(self._keys[0], self._sent, data)
@@ -239,12 +241,12 @@ class DigestMd5:
         return [signed]
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Check the signature if integrity was negotiated."""
+        """Check the signature if integrity was negotiated, and return the data."""
         if self._keys is None:
             return frame
         data = frame[:-16]
         if not hmac.compare_digest(frame[-16:], self._signature(self._keys[1], self._received, data)):
-            raise SecureConnectionError("SASL DIGEST-MD5: a message was changed on its way")
+            raise SecureConnectionError("SASL DIGEST-MD5: a message was changed in transit")
         self._received += 1
         return data
 
@@ -277,9 +279,9 @@ class DigestMd5:
             if protection in self._allowed and name in [part.strip() for part in offered.split(",")]:
                 return name
         raise SecureConnectionError(
-            f"SASL DIGEST-MD5: the server offers {offered}, we accept {self._allowed!r} without "
-            "privacy, which would need broken ciphers; log in by Kerberos, or let the server use TLS and "
-            "hadoop.rpc.protection=authentication"
+            f"SASL DIGEST-MD5: the server offers {offered}, the client accepts {self._allowed!r} without "
+            "privacy, which would require broken ciphers. Log in with Kerberos, or let the server use "
+            "TLS and hadoop.rpc.protection=authentication"
         )
 
     @staticmethod
@@ -293,7 +295,7 @@ def _md5(data: str | bytes) -> bytes:
 
 
 def _directives(challenge: bytes) -> dict[str, str]:
-    """Read ``name="value",name=value``; of a repeated name the first value counts."""
+    """Read ``name="value",name=value``. If a name is repeated, the first value counts."""
     found: dict[str, str] = {}
     with contextlib.suppress(UnicodeDecodeError):
         for name, quoted, bare in re.findall(
@@ -309,7 +311,7 @@ except ImportError:
     gssapi = None
 
 RECEIVE_BYTES = 0xFFFFFF
-"""The longest frame that we accept, as announced to the server: the maximum of the field."""
+"""The longest frame that the client accepts, as announced to the server: the maximum of the field."""
 
 
 class Kerberos:
@@ -318,11 +320,11 @@ class Kerberos:
     Args:
         login: the server's principal.
         host: the host of the address.
-        allowed: the protections that may be negotiated; the strongest that the server also offers is chosen.
+        allowed: the protections that may be negotiated. The strongest that the server also offers is chosen.
 
     Raises:
-        MissingExtraError: the package ``gssapi`` is not installed.
-        SecureConnectionError: there is no ticket, or the KDC does not know the server.
+        MissingExtraError: If the package ``gssapi`` is not installed.
+        SecureConnectionError: If there is no ticket, or if the KDC does not know the server.
     """
 
     name = "GSSAPI"
@@ -331,8 +333,8 @@ class Kerberos:
     def __init__(self, login: KerberosLogin, host: str, allowed: Protection) -> None:
         if gssapi is None:
             raise MissingExtraError(
-                "Kerberos needs the package gssapi: pip install 'hive-mutation-api[kerberos]' (it is built "
-                "with a C compiler and the Kerberos headers, on Debian gcc and libkrb5-dev)"
+                "Kerberos requires the package gssapi: pip install 'hive-mutation-api[kerberos]' (it is "
+                "built with a C compiler and the Kerberos headers, on Debian gcc and libkrb5-dev)"
             )
         self._principal = login.principal_of(host)
         self._allowed = allowed
@@ -356,7 +358,7 @@ class Kerberos:
             raise self._failure(error) from error
 
     def wrap(self, data: bytes) -> list[bytes]:
-        """Sign or encrypt, in frames that the server accepts."""
+        """Sign or encrypt data, in frames that the server accepts."""
         if self._agreed is Protection.AUTHENTICATION:
             return [data]
         size, is_private = self._frame_bytes, self._agreed is Protection.PRIVACY
@@ -366,7 +368,7 @@ class Kerberos:
         ]
 
     def unwrap(self, frame: bytes) -> bytes:
-        """Check and open a frame."""
+        """Verify a frame and return its content."""
         if self._agreed is Protection.AUTHENTICATION:
             return frame
         try:
@@ -375,7 +377,7 @@ class Kerberos:
             raise self._failure(error) from error
         if self._agreed is Protection.PRIVACY and not opened.encrypted:
             raise SecureConnectionError(
-                "SASL GSSAPI: privacy was agreed on, but a message came in clear text"
+                "SASL GSSAPI: privacy was negotiated, but a message arrived in clear text"
             )
         message: bytes = opened.message
         return message
@@ -383,11 +385,12 @@ class Kerberos:
     def _agree(self, challenge: bytes) -> bytes:
         offer = self._context.unwrap(challenge).message
         if len(offer) != 4:
-            raise SecureConnectionError(f"SASL GSSAPI: expected 4 bytes of offer, found {len(offer)}")
+            raise SecureConnectionError(f"SASL GSSAPI: expected an offer of 4 bytes, got {len(offer)}")
         common = [each for each in Protection if each & offer[0] and each in self._allowed]
         if not common:
             raise SecureConnectionError(
-                f"SASL GSSAPI: the server offers {Protection(offer[0] & 7)!r}, we accept {self._allowed!r} "
+                f"SASL GSSAPI: the server offers {Protection(offer[0] & 7)!r}, "
+                f"this client accepts {self._allowed!r} "
                 "(hadoop.rpc.protection)"
             )
         agreed = max(common)
@@ -403,4 +406,6 @@ class Kerberos:
         return sealed
 
     def _failure(self, error: Exception) -> SecureConnectionError:
-        return SecureConnectionError(f"Kerberos: no login at {self._principal}: {error}; see klist and kinit")
+        return SecureConnectionError(
+            f"Kerberos login at {self._principal} failed: {error}; see klist and kinit"
+        )

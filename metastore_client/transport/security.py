@@ -1,29 +1,30 @@
-"""How clients log in, and the settings that decide it.
+"""The login of clients, and the settings that select it.
 
-Reads single values out of the keys of a configuration; pure.
+Reads single values from the keys of a configuration. Pure.
 
-Every key ``hive.metastore.x`` may also be spelled ``metastore.x``, as servers and clients from 3.0 on do.
+A key ``hive.metastore.x`` may also be spelled ``metastore.x``, as servers and clients from 3.0 on allow.
 
-How a connection is secured and how its client authenticates: values, and the keys they are read from.
+Settings that secure and authenticate a connection, and the keys from which they are read.
 
 =================================================  =========================================================
-key (``metastore.…`` is taken as well, as 3+ does)  meaning
+key (``metastore.…`` also works, as in 3.0)        meaning
 =================================================  =========================================================
-hive.metastore.use.SSL                             TLS; also makes HTTP into HTTPS
+hive.metastore.use.SSL                             use TLS; HTTP becomes HTTPS
 hive.metastore.truststore.path                     trusted certificates: JKS, PKCS #12 or PEM, recognised by
-                                                   content; none: the authorities of this machine
-hive.metastore.truststore.password                 its password
+                                                   content; if not set, the authorities of this machine
+hive.metastore.truststore.password                 password of the trust store
 hive.metastore.sasl.enabled                        Kerberos, or a delegation token if there is one
-hive.metastore.kerberos.principal                  the server's, ``hive/_HOST@REALM``
+hive.metastore.kerberos.principal                  the server's principal, ``hive/_HOST@REALM``
 hive.metastore.token.signature                     service of the delegation token in the file that
                                                    HADOOP_TOKEN_FILE_LOCATION names
-hadoop.rpc.protection                              authentication, integrity, privacy: what SASL may agree on
+hadoop.rpc.protection                              protections that SASL may negotiate: authentication,
+                                                   integrity, privacy
 hive.metastore.client.auth.mode                    PLAIN: user and password; JWT: token in HMS_JWT (HTTP)
-hive.metastore.client.plain.username               the user of PLAIN, whose password is the key named like
-                                                   the user; with HTTP the user's name
+hive.metastore.client.plain.username               the user for PLAIN (the key named like the user contains
+                                                   the password); for HTTP the user's name
 hive.metastore.client.thrift.transport.mode        binary or http
 hive.metastore.client.thrift.http.path             path of the HTTP address
-hive.metastore.server.thrift.http.path             the same, if the other is not set
+hive.metastore.server.thrift.http.path             path of the HTTP address, if the key above is not set
 hive.metastore.client.http.additional.headers      ``name=value,name=value``
 =================================================  =========================================================
 
@@ -61,34 +62,34 @@ __all__ = [
 
 
 def text_of(values: Mapping[str, str], key: str) -> str:
-    """Give a value without surrounding blanks; empty if it is not set."""
+    """Return a value without surrounding blanks, or '' if it is not set."""
     given = values.get(key) or values.get(key.removeprefix("hive."), "")
     return given.strip()
 
 
 def number(values: Mapping[str, str], key: str, default: int) -> int:
-    """Give a number >= 0.
+    """Return a number >= 0.
 
     Raises:
-        InvalidConfigurationError: it is not such a number; the message names the key.
+        InvalidConfigurationError: If the value is not such a number. The message names the key.
     """
     text = text_of(values, key)
     if not text:
         return default
     if not text.isdecimal():
-        raise InvalidConfigurationError(f"{key} is {text!r}; expected a number >= 0")
+        raise InvalidConfigurationError(f"{key}: expected a number >= 0, got {text!r}")
     return int(text)
 
 
 def flag(values: Mapping[str, str], key: str, default: bool) -> bool:
-    """Give a truth value.
+    """Return a boolean.
 
     Raises:
-        InvalidConfigurationError: it is neither true nor false; the message names the key.
+        InvalidConfigurationError: If the value is neither true nor false. The message names the key.
     """
     text = text_of(values, key).lower()
     if text not in ("", "true", "false"):
-        raise InvalidConfigurationError(f"{key} is {text!r}; expected true or false")
+        raise InvalidConfigurationError(f"{key}: expected true or false, got {text!r}")
     return default if not text else text == "true"
 
 
@@ -105,7 +106,7 @@ PLAIN_USER = "hive.metastore.client.plain.username"
 JWT_VARIABLE = "HMS_JWT"
 TRANSPORT_MODE = "hive.metastore.client.thrift.transport.mode"
 HTTP_PATHS = ("hive.metastore.client.thrift.http.path", "hive.metastore.server.thrift.http.path")
-"""The 4.1 server listens on the path of the first key, and its Java client uses the path of the second."""
+"""The 4.1 server listens on the path of the first key; its Java client uses the path of the second."""
 HTTP_PATH_DEFAULT = "metastore"
 HTTP_HEADERS = "hive.metastore.client.http.additional.headers"
 
@@ -113,7 +114,7 @@ _HOST = "_HOST"
 
 
 class Protection(enum.IntFlag):
-    """Protection of the bytes after a SASL login; the numbers are those of RFC 4752."""
+    """The protection of the data after a SASL login. The numbers are those of RFC 4752."""
 
     AUTHENTICATION = 1
     INTEGRITY = 2
@@ -125,13 +126,13 @@ ANY_PROTECTION = Protection.AUTHENTICATION | Protection.INTEGRITY | Protection.P
 
 @dataclass(frozen=True)
 class TlsConfig:
-    """TLS towards the server.
+    """TLS to the server.
 
     Args:
-        trust_store: a file with the certificates to trust: PEM, or a Java key store (JKS, PKCS #12; the
-            latter needs the extra ``pkcs12``). None: the authorities that this machine trusts.
-        trust_store_password: of a Java key store; None does not check a JKS for changes.
-        verifies_host: whether the certificate must name the host of the address. False accepts any server
+        trust_store: a file with the trusted certificates: PEM, or a Java key store (JKS or PKCS #12; the
+            latter requires the extra ``pkcs12``). If None, the authorities that this machine trusts.
+        trust_store_password: password of a Java key store. If None, a JKS is not checked for changes.
+        verifies_host: True if the certificate must name the host of the address. False accepts any server
             that has a trusted certificate.
     """
 
@@ -142,13 +143,13 @@ class TlsConfig:
 
 @dataclass(frozen=True)
 class HttpConfig:
-    """HTTP instead of bare TCP, as servers from 4.0 on may speak; HTTPS together with :class:`TlsConfig`.
+    """HTTP instead of plain TCP, which servers from 4.0 on can speak. With :class:`TlsConfig` it is HTTPS.
 
     Args:
-        path: of the server's address, with or without the leading slash.
-        user: sent as ``x-actor-username`` unless there is a token; empty: the configuration's user.
+        path: path of the server's address, with or without the leading slash.
+        user: name to send as ``x-actor-username`` if there is no token. If empty, the configuration's user.
         bearer_token: a signed JWT.
-        headers: more headers, name and value.
+        headers: additional headers, name and value.
     """
 
     path: str = HTTP_PATH_DEFAULT
@@ -161,7 +162,8 @@ class HttpConfig:
 class KerberosLogin:
     """Authentication by a Kerberos ticket, which must exist (``kinit``, or KRB5_CLIENT_KTNAME).
 
-    ``principal`` is the server's, ``service/host@REALM``; ``_HOST`` stands for the host of the address.
+    ``principal`` is the server's principal, ``service/host@REALM``. ``_HOST`` stands for the host of the
+    address.
     """
 
     principal: str
@@ -171,12 +173,12 @@ class KerberosLogin:
         host, at, realm = rest.partition("@")
         if not all((service, slash, host, at, realm)):
             raise InvalidConfigurationError(
-                f"{KERBEROS_PRINCIPAL} is {self.principal!r}; expected the server's principal as "
-                "service/host@REALM, for example hive/_HOST@EXAMPLE.COM"
+                f"{KERBEROS_PRINCIPAL}: expected the server's principal as service/host@REALM, for "
+                f"example hive/_HOST@EXAMPLE.COM, got {self.principal!r}"
             )
 
     def principal_of(self, host: str) -> str:
-        """The principal of the server on a host."""
+        """Return the principal of the server on a host."""
         return self.principal.replace(f"/{_HOST}@", f"/{host.lower()}@")
 
 
@@ -189,7 +191,7 @@ class TokenLogin:
 
 @dataclass(frozen=True)
 class PlainLogin:
-    """Authentication by a password, which the server learns: use it with TLS only."""
+    """Authentication by a password. The server receives the password, so use it only with TLS."""
 
     user: str
     password: str = field(repr=False)
@@ -199,7 +201,7 @@ SaslLogin = KerberosLogin | TokenLogin | PlainLogin
 
 
 def read_tls(values: Mapping[str, str]) -> TlsConfig | None:
-    """Read the TLS settings; None: no TLS."""
+    """Read the TLS settings. Return None if TLS is off."""
     if not flag(values, USE_SSL, False):
         return None
     path = text_of(values, TRUST_STORE_PATH)
@@ -210,16 +212,17 @@ def read_tls(values: Mapping[str, str]) -> TlsConfig | None:
 
 
 def read_http(values: Mapping[str, str]) -> HttpConfig | None:
-    """Read the HTTP settings; None: bare TCP.
+    """Read the HTTP settings. Return None if the transport is plain TCP.
 
     Raises:
-        InvalidConfigurationError: the mode is unknown, a header is malformed, or JWT is set without HMS_JWT.
+        InvalidConfigurationError: If the mode is unknown, if a header is malformed, or if JWT is set without
+            HMS_JWT.
     """
     mode = text_of(values, TRANSPORT_MODE).lower() or "binary"
     if mode == "binary":
         return None
     if mode != "http":
-        raise InvalidConfigurationError(f"{TRANSPORT_MODE} is {mode!r}; expected binary or http")
+        raise InvalidConfigurationError(f"{TRANSPORT_MODE}: expected binary or http, got {mode!r}")
     token = None
     if _auth_mode(values) == "JWT":
         token = os.environ.get(JWT_VARIABLE)
@@ -236,20 +239,21 @@ def read_http(values: Mapping[str, str]) -> HttpConfig | None:
 
 
 def read_login(values: Mapping[str, str]) -> SaslLogin | None:
-    """Read how to log in on a connection that is not HTTP; None: send a user name without authentication.
+    """Read the login for a connection that is not HTTP.
 
-    A password wins over Kerberos, and with Kerberos a delegation token wins over a ticket, as in Hive.
+    Return None if a user name is sent without authentication. A password takes precedence over Kerberos, and
+    with Kerberos a delegation token takes precedence over a ticket, as in Hive.
 
     Raises:
-        InvalidConfigurationError: user, password or principal are missing, or the mode is unknown.
+        InvalidConfigurationError: If user, password or principal are missing, or if the mode is unknown.
     """
     mode = _auth_mode(values)
     if mode == "PLAIN":
         return _plain_login(values)
     if mode == "JWT":
-        raise InvalidConfigurationError(f"{AUTH_MODE} is JWT, which needs {TRANSPORT_MODE}=http")
+        raise InvalidConfigurationError(f"{AUTH_MODE} is JWT, which requires {TRANSPORT_MODE}=http")
     if mode not in ("NOSASL", "KERBEROS"):
-        raise InvalidConfigurationError(f"{AUTH_MODE} is {mode!r}; expected NOSASL, PLAIN, KERBEROS or JWT")
+        raise InvalidConfigurationError(f"{AUTH_MODE}: expected NOSASL, PLAIN, KERBEROS or JWT, got {mode!r}")
     if not flag(values, SASL_ENABLED, False):
         return None
     token = _token_from_environment(text_of(values, TOKEN_SIGNATURE))
@@ -259,13 +263,13 @@ def read_login(values: Mapping[str, str]) -> SaslLogin | None:
 
 
 def read_protections(values: Mapping[str, str]) -> Protection:
-    """Read the protections that SASL may negotiate; all if the key is not set: the server then decides."""
+    """Read the protections that SASL may negotiate. If the key is not set, allow all; the server decides."""
     text = text_of(values, RPC_PROTECTION)
     found = Protection(0)
     for name in filter(None, (part.strip().upper() for part in text.split(","))):
         if name not in Protection.__members__:
             raise InvalidConfigurationError(
-                f"{RPC_PROTECTION} is {text!r}; expected authentication, integrity or privacy"
+                f"{RPC_PROTECTION}: expected authentication, integrity or privacy, got {text!r}"
             )
         found |= Protection[name]
     return found or ANY_PROTECTION
@@ -278,11 +282,11 @@ def _auth_mode(values: Mapping[str, str]) -> str:
 def _plain_login(values: Mapping[str, str]) -> PlainLogin:
     user = text_of(values, PLAIN_USER)
     if not user:
-        raise InvalidConfigurationError(f"{AUTH_MODE} is PLAIN, but {PLAIN_USER} names no user")
+        raise InvalidConfigurationError(f"{AUTH_MODE} is PLAIN, but {PLAIN_USER} is not set")
     if user not in values:
         raise InvalidConfigurationError(
             f"{AUTH_MODE} is PLAIN, but there is no password: no key is named {user!r}. Hadoop's credential "
-            "providers (.jceks) are not read; give MetastoreConfig a PlainLogin(user, password)"
+            "providers (.jceks) are not read. Pass PlainLogin(user, password) to MetastoreConfig instead"
         )
     return PlainLogin(user, values[user])
 
@@ -299,6 +303,6 @@ def _headers(text: str) -> tuple[tuple[str, str], ...]:
     for part in filter(None, (each.strip() for each in text.split(","))):
         name, equals, value = part.partition("=")
         if not (name.strip() and equals):
-            raise InvalidConfigurationError(f"{HTTP_HEADERS}: {part!r} is not name=value")
+            raise InvalidConfigurationError(f"{HTTP_HEADERS}: expected name=value, got {part!r}")
         headers.append((name.strip(), value.strip()))
     return tuple(headers)

@@ -1,11 +1,11 @@
 """TLS connections, and the trust stores of Java that they use.
 
-Reads the trusted certificates of a file: PEM, Java's JKS, or PKCS #12, recognised by the first bytes.
+Reads the trusted certificates of a file. The first bytes identify PEM, Java's JKS, or PKCS #12.
 
 Source: the JKS format as sun.security.provider.JavaKeyStore writes it: entries, then a SHA-1 over the
-    password, a fixed phrase and all preceding bytes. PKCS #12 is read by the package ``cryptography``.
+    password, a fixed phrase and all preceding bytes. The package ``cryptography`` reads PKCS #12.
 
-TLS to a metastore: trusted certificates, and a socket that notices when the server has hung up.
+TLS to a metastore: trusted certificates, and a socket that detects that the server has hung up.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ _SHA1_BYTES = 20
 
 
 def read_certificates(path: Path, password: str | None = None) -> list[bytes]:
-    """Read the trusted certificates (DER) of a file, at least one.
+    """Read the trusted certificates (DER) of a file. There must be at least one.
 
-    Private keys in it, with their own certificates, are skipped.
+    Private keys in the file are skipped together with their own certificates.
 
     Args:
-        path: PEM, JKS or PKCS #12.
-        password: of a Java key store; a JKS can be read without it, but changes in the file are not noticed
-        then.
+        path: a file in the format PEM, JKS or PKCS #12.
+        password: password of a Java key store. A JKS can be read without it, but then changes in the file are
+            not detected.
 
     Raises:
-        InvalidConfigurationError: the file cannot be read, the password is wrong, or it has no trusted
-            certificate.
-        MissingExtraError: a PKCS #12 file, and ``cryptography`` is not installed.
+        InvalidConfigurationError: If the file cannot be read, the password is wrong, or the file has no
+            trusted certificate.
+        MissingExtraError: If the file is PKCS #12 and ``cryptography`` is not installed.
     """
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise InvalidConfigurationError(f"the trust store cannot be read: {error}") from error
+        raise InvalidConfigurationError(f"cannot read the trust store: {error}") from error
     if content.startswith(_JKS_MAGIC):
         found = _read_jks(path, content, password)
     elif content.startswith(_DER_SEQUENCE):
@@ -71,7 +71,7 @@ def read_certificates(path: Path, password: str | None = None) -> list[bytes]:
         found = [ssl.PEM_cert_to_DER_cert(part.replace("TRUSTED ", "")) for part in _PEM.findall(text)]
     if not found:
         raise InvalidConfigurationError(
-            f"the trust store {path} holds no certificate to trust (PEM, JKS or PKCS #12 is expected)"
+            f"trust store {path}: found no trusted certificate (expected PEM, JKS or PKCS #12)"
         )
     return found
 
@@ -82,23 +82,23 @@ def _read_jks(path: Path, content: bytes, password: str | None) -> list[bytes]:
         digest = hashlib.sha1(password.encode("utf-16-be") + _JKS_PHRASE + body, usedforsecurity=False)
         if digest.digest() != seal:
             raise InvalidConfigurationError(
-                f"the trust store {path}: wrong password, or it was tampered with"
+                f"trust store {path}: the password is wrong, or the file was tampered with"
             )
     try:
         return _jks_certificates(io.BytesIO(body))
     except (struct.error, ValueError) as error:
-        raise InvalidConfigurationError(f"the trust store {path} is damaged: {error}") from None
+        raise InvalidConfigurationError(f"trust store {path} is damaged: {error}") from None
 
 
 def _jks_certificates(file: io.BytesIO) -> list[bytes]:
     _, version, count = _unpack(file, ">4sII")
     if version not in (1, 2):
-        raise ValueError(f"JKS version {version}")
+        raise ValueError(f"unsupported JKS version {version}")
     trusted = []
     for _ in range(count):
         (tag,) = _unpack(file, ">I")
         _jks_text(file)  # the alias
-        file.seek(8, io.SEEK_CUR)  # when it was made
+        file.seek(8, io.SEEK_CUR)  # the time of creation
         if tag == _TRUSTED_CERTIFICATE:
             trusted.append(_jks_certificate(file, version))
         elif tag == _PRIVATE_KEY:
@@ -107,7 +107,7 @@ def _jks_certificates(file: io.BytesIO) -> list[bytes]:
             for _ in range(chain_length):
                 _jks_certificate(file, version)
         else:
-            raise ValueError(f"entry of kind {tag}")
+            raise ValueError(f"unsupported JKS entry type {tag}")
     return trusted
 
 
@@ -126,7 +126,7 @@ def _jks_bytes(file: io.BytesIO) -> bytes:
     (length,) = _unpack(file, ">I")
     found = file.read(length)
     if len(found) < length:
-        raise ValueError("it is truncated")
+        raise ValueError("the file is truncated")
     return found
 
 
@@ -137,7 +137,7 @@ def _unpack(file: io.BytesIO, form: str) -> tuple[Any, ...]:
 def _read_pkcs12(path: Path, content: bytes, password: str | None) -> list[bytes]:
     if pkcs12 is None:
         raise MissingExtraError(
-            f"the trust store {path} is PKCS #12, which needs the package cryptography: "
+            f"trust store {path} is PKCS #12, which requires the package cryptography: "
             "pip install 'hive-mutation-api[pkcs12]', or export it as PEM: "
             "keytool -exportcert -rfc -alias NAME -keystore FILE"
         )
@@ -145,7 +145,7 @@ def _read_pkcs12(path: Path, content: bytes, password: str | None) -> list[bytes
         store = pkcs12.load_pkcs12(content, None if password is None else password.encode("utf-8"))
     except ValueError as error:
         raise InvalidConfigurationError(
-            f"the trust store {path}: wrong password, or not PKCS #12: {error}"
+            f"trust store {path}: the password is wrong, or the file is not PKCS #12: {error}"
         ) from error
     return [entry.certificate.public_bytes(Encoding.DER) for entry in store.additional_certs]
 
@@ -153,17 +153,17 @@ def _read_pkcs12(path: Path, content: bytes, password: str | None) -> list[bytes
 def start_tls(handle: socket.socket, host: str, config: TlsConfig) -> ssl.SSLSocket:
     """Encrypt a connection and verify that it leads to the right server.
 
-    A certificate in the trust store is trusted itself, with any issuer, as in Java.
+    As in Java, a certificate in the trust store is itself trusted, regardless of its issuer.
 
     Args:
-        handle: a connected socket; the result owns it afterwards.
+        handle: a connected socket. Afterwards the result owns it.
         host: the name or IP address that the certificate must contain.
         config: the trusted certificates.
 
     Raises:
-        InvalidConfigurationError: the trust store cannot be used.
-        SecureConnectionError: the certificate is not accepted, or the other side does not speak TLS.
-        OSError: the connection broke.
+        InvalidConfigurationError: If the trust store cannot be used.
+        SecureConnectionError: If the certificate is not accepted, or if the server does not speak TLS.
+        OSError: If the connection broke.
     """
     context = _context(config)
     try:
@@ -171,11 +171,11 @@ def start_tls(handle: socket.socket, host: str, config: TlsConfig) -> ssl.SSLSoc
     except ssl.SSLCertVerificationError as error:
         raise SecureConnectionError(
             f"TLS: the certificate of {host} is not accepted: {error.verify_message}; "
-            f"trusted is {config.trust_store or 'what this machine trusts'}"
+            f"trusted certificates: {config.trust_store or 'those of this machine'}"
         ) from error
     except ssl.SSLError as error:
         raise SecureConnectionError(
-            f"TLS: no handshake with {host}: {error.reason or error}; does the server speak TLS?"
+            f"TLS: handshake with {host} failed: {error.reason or error}; does the server speak TLS?"
         ) from error
 
 
@@ -192,12 +192,18 @@ def _context(config: TlsConfig) -> ssl.SSLContext:
 
 
 class TlsSocket(TSocket):  # type: ignore[misc]
-    """A Thrift socket whose ``isOpen`` works for TLS. Thrift's peeks into the socket, which TLS cannot."""
+    """A Thrift socket whose ``isOpen`` works for TLS.
+
+    Thrift's own ``isOpen`` peeks into the socket, which TLS does not allow.
+    """
 
     handle: Any
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Whether the server has its end open; call it only between calls, when no bytes are in transit."""
+        """Return True if the server has not closed its end.
+
+        Use this only between calls, when no data is in transit.
+        """
         if self.handle is None:
             return False
         timeout = self.handle.gettimeout()

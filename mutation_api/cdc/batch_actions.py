@@ -1,16 +1,16 @@
 """Actions on a batch of a streaming query, and the mark that it leaves.
 
-What a streaming query does with the rows of a batch: append, apply, merge, or reduce a log.
+Operations on the rows of a streaming query's batch: append, apply, merge, or reduce a log.
 
-Whether a batch of a streaming query is written, skipped or refused, by the mark that the table has of it.
+Decide by the table's mark whether a batch of a streaming query is written, skipped or refused.
 
-Spark numbers the batches of a query from 0, writes what a batch will read into the checkpoint before it runs
-it, and writes afterwards that it has ended. After a crash it runs the last batch once more, with the same
-input. So a batch with the number of the mark, and its input, is the same batch; any other number but the next
-one says that checkpoint and table do not belong together.
+Spark numbers the batches of a query from 0. Before a batch runs, Spark writes what it will read into the
+checkpoint; afterwards it records that the batch has ended. After a crash, Spark runs the last batch once
+more, with the same input. So a batch with the mark's number and input is the same batch. Any other number
+except the next one shows that checkpoint and table do not belong together.
 
 The mark is a watermark (:mod:`mutation_api.cdc.watermark`) of the source ``stream:<name>``, one for each
-table, whose position is the batch's number.
+table. Its position is the batch's number.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ __all__ = [
 
 
 INSERTING = "__operation"
-"""Column of the operation where all rows are inserted; a name that hardly any table has."""
+"""The name of the operation column if all rows are inserted. Hardly any table has such a column."""
 
 ORDER = "__order_{}"
-"""Names of copies of the columns that order a log, which a reduced log no longer has."""
+"""The names of copies of the columns that order a log. A reduced log no longer has the columns themselves."""
 
 Rows = Callable[[DataFrame], DataFrame]
 
@@ -65,29 +65,30 @@ def _all_rows(batch: DataFrame) -> DataFrame:
 
 
 class BatchAction(Protocol):
-    """What is done with a batch in one table."""
+    """The operation on a batch in one table."""
 
     @property
     def table(self) -> str:
-        """``database.table``."""
+        """The table, ``database.table``."""
 
     @property
     def first_batch(self) -> int:
-        """Number of the batch that the table begins with; more than 0 if it joined a query that ran."""
+        """The number of the table's first batch, which is more than 0 if the table joined a running query."""
 
     @property
     def inserts_only(self) -> bool:
-        """Whether rows are only inserted, so that other inserters need not wait."""
+        """True if rows are only inserted, so that other inserting transactions need not wait."""
 
     def write(self, transaction: Transaction, batch: DataFrame) -> ApplySummary | MergeReport:
-        """Write the rows of a batch; the commit makes them visible."""
+        """Write the rows of a batch. They become visible when the transaction commits."""
 
 
 @dataclass(frozen=True)
 class AppendRows:
-    """Insert every row of a batch.
+    """An action that inserts every row of a batch.
 
-    ``rows``: makes this table's rows of the batch. They have the table's columns, partition columns included.
+    ``rows``: a function that returns this table's rows for the batch. They have all columns of the table,
+    including partition columns.
     """
 
     table: str
@@ -98,14 +99,14 @@ class AppendRows:
     inserts_only = True
 
     def write(self, transaction: Transaction, batch: DataFrame) -> ApplySummary:
-        """See :class:`BatchAction`."""
+        """Insert the rows of a batch. See :class:`BatchAction`."""
         rows = self.rows(batch).withColumn(INSERTING, sf.lit("insert"))
         return apply_changes(transaction, self.table, rows, operation_column=INSERTING)
 
 
 @dataclass(frozen=True)
 class ApplyChanges:
-    """Apply changes that have an operation and, but for inserts, a ROW__ID; as ``apply_changes``.
+    """An action that applies changes like ``apply_changes``: an operation and, except for inserts, a ROW__ID.
 
     ``options`` are those of :func:`mutation_api.spark.job.apply_changes`.
     """
@@ -119,17 +120,18 @@ class ApplyChanges:
     inserts_only = False
 
     def write(self, transaction: Transaction, batch: DataFrame) -> ApplySummary:
-        """See :class:`BatchAction`."""
+        """Apply the changes of a batch. See :class:`BatchAction`."""
         return apply_changes(transaction, self.table, self.rows(batch), **self.options)
 
 
 @dataclass(frozen=True)
 class MergeRows:
-    """Merge the rows of a batch by key; as ``merge_into``.
+    """An action that merges the rows of a batch by key, like ``merge_into``.
 
-    ``on``: the key columns. ``clauses``: adds clauses to the merge, in their order; by default rows that
-    match are updated, and the others are inserted. ``options`` are those of
-    :func:`mutation_api.merge.spark_merge.merge_into`, such as ``on_duplicate``.
+    on: the key columns.
+    clauses: a function that adds clauses to the merge, in order. By default matching rows are updated and the
+        other rows are inserted.
+    options: options of :func:`mutation_api.merge.spark_merge.merge_into`, such as ``on_duplicate``.
     """
 
     table: str
@@ -145,19 +147,21 @@ class MergeRows:
     inserts_only = False
 
     def write(self, transaction: Transaction, batch: DataFrame) -> MergeReport:
-        """See :class:`BatchAction`."""
+        """Merge the rows of a batch. See :class:`BatchAction`."""
         merge = merge_into(transaction, self.table, source=self.rows(batch), on=self.on, **self.options)
         return self.clauses(merge).merge()
 
 
 @dataclass(frozen=True)
 class ReduceLog:
-    """Reduce a log of operations to the last of each key, and merge it.
+    """An action that reduces a log of operations to the last operation of each key, and merges it.
 
-    ``rows`` gives operations ``insert``, ``update`` or ``delete`` in ``operation_column``, with the columns
-    of the table. ``key``: columns that identify a row. ``order_by``: columns that order the operations of a
-    key, of the table or not (an offset of Kafka's); an operation in a later batch is later. A delete needs
-    values only in the key columns. ``strict``: refuse operations of one batch that cannot follow one another.
+    rows: a function that returns operations ``insert``, ``update`` or ``delete`` in ``operation_column``,
+        with the columns of the table. A delete requires values only in the key columns.
+    key: columns that identify a row.
+    order_by: columns that order the operations on a key. They need not be columns of the table (such as a
+        Kafka offset). An operation in a later batch is later.
+    strict: True to refuse operations in a batch that cannot follow each other.
     """
 
     table: str
@@ -173,10 +177,10 @@ class ReduceLog:
 
     def __post_init__(self) -> None:
         if not self.key or not self.order_by:
-            raise ConfigurationError(f"table {self.table}: a log needs key columns and columns that order it")
+            raise ConfigurationError(f"table {self.table}: a log requires key columns and order_by columns")
 
     def write(self, transaction: Transaction, batch: DataFrame) -> MergeReport:
-        """See :class:`BatchAction`."""
+        """Reduce and merge the operations of a batch. See :class:`BatchAction`."""
         rows = self.rows(batch)
         order_by = {ORDER.format(number): name for number, name in enumerate(self.order_by)}
         for copy, name in order_by.items():
@@ -204,15 +208,15 @@ class ReduceLog:
 
 
 SOURCE_TABLE = "batch"
-"""What marks of streaming queries have instead of a source's table."""
+"""The value that marks of streaming queries have in place of a source's table."""
 
 
 @dataclass(frozen=True)
 class RunningBatch:
-    """A batch of a query, as its checkpoint knows it.
+    """A batch of a query, as recorded in its checkpoint.
 
     ``query_id``: the identifier in the checkpoint, the same after each restart. ``plan``: what the batch
-    reads, in the words of the checkpoint's log of offsets.
+    reads, as recorded in the checkpoint's offset log.
     """
 
     query_id: str
@@ -221,24 +225,24 @@ class RunningBatch:
 
     @property
     def digest(self) -> str:
-        """Tells two plans apart."""
+        """A hash that distinguishes plans."""
         return hashlib.sha256(self.plan.encode()).hexdigest()[:32]
 
     @property
     def position(self) -> Position:
-        """The mark's position."""
+        """The position of the mark."""
         text = {"batch": self.number, "query": self.query_id, "input": self.digest}
         return Position((self.number,), json.dumps(text))
 
 
 def source_id_of(name: str) -> str:
-    """The source in the watermarks that a query of this name is."""
+    """Return the source id under which a query of this name is recorded in the watermarks."""
     return f"stream:{name}"
 
 
 @dataclass(frozen=True)
 class Written:
-    """A table that a query writes: ``first`` is the number of the batch that it begins with."""
+    """A table that a query writes to. ``first`` is the number of its first batch."""
 
     query_name: str
     target: str
@@ -250,7 +254,7 @@ class Written:
 
     @property
     def forgetting(self) -> str:
-        """The statement that removes the mark."""
+        """The SQL statement that removes the mark."""
         return (
             f"DELETE FROM {self.watermark_table} WHERE source_id = '{source_id_of(self.query_name)}' "
             f"AND target_table = '{self.target}'"
@@ -258,32 +262,32 @@ class Written:
 
 
 def is_new(batch: RunningBatch, mark: Watermark | None, written: Written) -> bool:
-    """Whether a batch is to be written into a table; False: the table has it.
+    """Return True if a batch must be written to a table, or False if the table already has it.
 
     Args:
         batch: the batch that runs.
-        mark: the table's mark; None if it has none of this query.
-        written: the table, and by which query.
+        mark: the table's mark. None if it has no mark of this query.
+        written: the table and the query that writes to it.
 
     Raises:
-        SourcePositionError: table and checkpoint do not belong together; says how to go on.
+        SourcePositionError: If table and checkpoint do not belong together. The message says how to recover.
     """
     if mark is None:
         if batch.number <= written.first:
             return batch.number == written.first
         raise SourcePositionError(
-            f"{written}: batch {batch.number} would be its first, and batches {written.first} to "
-            f"{batch.number - 1} are not in it. Nothing was written. If the table joins a query that runs, "
-            f"say first_batch={batch.number} for it; otherwise begin with a new checkpoint"
+            f"{written}: batch {batch.number} would be its first, but it lacks the batches {written.first} "
+            f"to {batch.number - 1}. Nothing was written. If the table joins a running query, pass "
+            f"first_batch={batch.number} for it. Otherwise begin with a new checkpoint"
         )
     query_id, digest = _said(mark, written)
     if query_id != batch.query_id:
         raise SourcePositionError(
-            f"{written}: batch {batch.number} is of the query with the identifier {batch.query_id}, and "
+            f"{written}: batch {batch.number} belongs to the query with the identifier {batch.query_id}, but "
             f"the table has batches up to {mark.order[0]} of {query_id} under the same name. Nothing was "
             "written. If this is another query, give it another name. If the checkpoint was deleted, the new "
             "one begins at its source's start: set the start to what the table lacks (startingOffsets, for "
-            f"Kafka), and forget the old one: {written.forgetting}"
+            f"Kafka), and remove the old mark: {written.forgetting}"
         )
     if batch.number == mark.order[0] + 1:
         return True
@@ -291,16 +295,16 @@ def is_new(batch: RunningBatch, mark: Watermark | None, written: Written) -> boo
         return False
     if batch.number > mark.order[0]:
         raise SourcePositionError(
-            f"{written}: batch {batch.number} follows batch {mark.order[0]}, the last that the table has, "
-            "and those between are missing. Nothing was written. Was the table set back? Restore the newest "
-            "table, or begin with a new checkpoint, whose start is set to what the table lacks, after "
-            f"{written.forgetting}"
+            f"{written}: batch {batch.number} follows batch {mark.order[0]}, the last one in the table, so "
+            "the batches between them are missing. Nothing was written. Was the table restored from an "
+            "older copy? Restore the newest table, or begin with a new checkpoint that starts with what the "
+            f"table lacks, after {written.forgetting}"
         )
     raise SourcePositionError(
-        f"{written}: batch {batch.number} comes again, and the table has batches up to {mark.order[0]} "
-        f"(transaction {mark.txn_id}), whose input was another. The checkpoint is older than the table. "
-        "Nothing was written. Restore the newest checkpoint; or begin with a new one, whose start is set to "
-        f"what the table lacks, after {written.forgetting}"
+        f"{written}: batch {batch.number} runs again with different input: the table has batches up to "
+        f"{mark.order[0]} (transaction {mark.txn_id}). The checkpoint is older than the table. Nothing was "
+        "written. Restore the newest checkpoint, or begin with a new one that starts with what the table "
+        f"lacks, after {written.forgetting}"
     )
 
 
@@ -310,6 +314,6 @@ def _said(mark: Watermark, written: Written) -> tuple[str, str]:
         return str(text["query"]), str(text["input"])
     except (ValueError, TypeError, KeyError) as error:
         raise SourcePositionError(
-            f"{written}: the watermark {mark.text!r} is not that of a streaming query: give the query "
+            f"{written}: the watermark {mark.text!r} was not written by a streaming query. Give the query "
             "another name"
         ) from error

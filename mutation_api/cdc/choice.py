@@ -1,6 +1,6 @@
-"""Which engine goes on with a run. What needs pyspark is imported here, when it is first needed.
+"""The choice of the engine for a run. Modules that need pyspark are imported when they are first used.
 
-pyspark alone takes longer than a small log needs from its reading to the commit.
+Importing pyspark alone takes longer than a run with a small log, from reading to commit.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ T = TypeVar("T")
 
 
 def engine_for(source: AnySource, spark: SparkSession | None, local: LocalOptions | None) -> Engine:
-    """The engine that a caller asked for.
+    """Return the engine that a caller requested.
 
-    Without either, it is the active session of this thread; without one, this process if it can read the
-    source.
+    If neither is given, the active session of this thread is used. Without an active session, this process
+    does the work if it can read the source.
 
     Raises:
-        ConfigurationError: both were asked for; the engine cannot read the source; or the source needs Spark,
-            and there is no session.
+        ConfigurationError: If both were requested, if the engine cannot read the source, or if the source
+            needs Spark and there is no session.
     """
     if spark is not None and local is not None:
-        raise ConfigurationError("spark=… and local=… name different engines: give one of them")
+        raise ConfigurationError("spark=… and local=… select different engines: give one of them")
     session = _active_session() if spark is None and local is None else spark
     engine: Engine
     if session is None and (local is not None or isinstance(source, LocalChangeSource)):
@@ -59,7 +59,7 @@ def engine_for(source: AnySource, spark: SparkSession | None, local: LocalOption
 
 
 def spark_engine(spark: SparkSession | None) -> SparkEngine:
-    """Spark's engine with this session. Raises ConfigurationError: there is none."""
+    """Return Spark's engine with this session. Raises ConfigurationError if there is no session."""
     from mutation_api.cdc.spark_engine import SparkEngine  # needs pyspark
     from mutation_api.spark.jvm import given_or_active  # needs pyspark
 
@@ -67,10 +67,10 @@ def spark_engine(spark: SparkSession | None) -> SparkEngine:
 
 
 def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
-    """The same batch, read by Spark's tasks; its operations are OperationParts.
+    """Return the same batch, but read by Spark's tasks; its operations must be OperationParts.
 
     Raises:
-        ConfigurationError: Spark's machines do not see what is to be read.
+        ConfigurationError: If Spark's machines cannot access the data.
     """
     from mutation_api.cdc import spark_engine  # needs pyspark
 
@@ -80,16 +80,16 @@ def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
 def each_in_tasks(
     spark: SparkSession, look: Callable[[int], T], count: int, locations: Sequence[Location], what: str
 ) -> list[T]:
-    """What a function finds at the numbers 0 to ``count``, found by Spark's tasks; it is pickled.
+    """Call a function for each number from 0 to ``count`` in Spark's tasks, and return its results.
 
     Args:
         spark: the session.
-        look: the function.
-        count: how many numbers.
-        locations: what it reads.
-        what: names the work in messages.
+        look: the function, which is pickled.
+        count: number of calls.
+        locations: the locations that the function reads.
+        what: name of the work in messages.
 
-    Raises: what the function raises.
+    Raises: The errors of the function.
     """
     from mutation_api.cdc import spark_engine  # needs pyspark
 
@@ -97,9 +97,9 @@ def each_in_tasks(
 
 
 def check_machines(spark: SparkSession, what: str) -> None:
-    """Check that all of Spark's machines see this one's folder for temporary files; ``what`` lies there.
+    """Check that all of Spark's machines share this machine's directory for temporary files.
 
-    Raises ConfigurationError: they may not.
+    ``what`` names the data in it. Raises ConfigurationError if they may not share it.
     """
     from mutation_api.cdc import spark_engine  # needs pyspark
 
@@ -108,12 +108,12 @@ def check_machines(spark: SparkSession, what: str) -> None:
 
 @dataclass(frozen=True)
 class EngineBySize:
-    """Sources with little new are read in this process, all others by Spark; the choice is made in each run.
+    """Reads sources with little new data in this process, and all others with Spark; chosen in each run.
 
     Attributes:
         here: the engine of this process.
-        small_bytes: new input up to this size is little.
-        start_spark: gives Spark's engine, which stays.
+        small_bytes: the largest size of new input that counts as little.
+        start_spark: returns Spark's engine, which stays.
     """
 
     here: LocalEngine
@@ -121,7 +121,7 @@ class EngineBySize:
     start_spark: Callable[[], SparkEngine]
 
     def check(self, source: AnySource) -> None:
-        """See :class:`~mutation_api.cdc.engine.Engine`."""
+        """Do nothing: the engine is chosen when the source is read."""
 
     def read(
         self,
@@ -130,7 +130,7 @@ class EngineBySize:
         after: Mapping[str, Position],
         target_bytes: TargetBytes,
     ) -> Reading:
-        """See :class:`~mutation_api.cdc.engine.Engine`."""
+        """Read a source with the engine that fits the size of its new input."""
         if not isinstance(source, LocalChangeSource):
             return self.start_spark().read(source, tables, after, target_bytes)
         if isinstance(source, ReadWhole) and self.reaching(source.byte_count) > self.small_bytes:
@@ -143,7 +143,7 @@ class EngineBySize:
         return spark.reading(in_tasks(spark.spark, batch))
 
     def reaching(self, look: Callable[[], T]) -> T:
-        """What ``look`` finds. If it reaches no files, it looks again with the configuration of Spark."""
+        """Return the result of ``look``; if it cannot reach files, repeat it with Spark's configuration."""
         try:
             return look()
         except InputError as error:
@@ -153,10 +153,10 @@ class EngineBySize:
             return look()
 
     def _is_small(self, batch: LocalBatch, target_bytes: TargetBytes) -> bool:
-        """Return whether this process can hold what has to be compared.
+        """Return True if this process can hold the rows that have to be compared.
 
-        A copy of a table is streamed, whatever its size. If the source emptied the table, its rows are
-        compared with all rows of the target, so the size of both counts.
+        A copy of a table is streamed, so its size does not count. If the source emptied the table, its rows
+        are compared with all rows of the target, so the size of both counts.
         """
         compared = [each for each in batch.tables if each.is_emptied or not each.is_copy]
         parts = [each.operations for each in compared if isinstance(each.operations, OperationParts)]
@@ -168,9 +168,9 @@ class EngineBySize:
 
 
 def _active_session() -> SparkSession | None:
-    """The session of the thread. If there is one, pyspark is imported already."""
+    """Return the session of the thread. If there is one, pyspark is already imported."""
     if active_spark_context() is None:
         return None
-    from pyspark.sql import SparkSession  # which is imported already
+    from pyspark.sql import SparkSession  # already imported
 
     return SparkSession.getActiveSession()

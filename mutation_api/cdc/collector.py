@@ -4,24 +4,24 @@ A raw file has a line for each operation on one table, in the order of the binlo
 
     INSERT,2383c7d07bce3c82e6da7741782de416,"20001","name1",11
 
-that is operation, uid, then the row's columns. The collector's description leaves some rules open; these
-apply here:
+A line consists of operation, uid, and the row's columns. The collector's description leaves some rules open.
+This module uses the following ones:
 
-* **uid** is the md5 of the key's text, in lower-case hexadecimal digits. The text of one key column is the
-  value without quotes. Of several, each value is in quotes, with its quotes doubled, and commas join them
-  (``"a","7"``).
-* Texts are in quotes, with their quotes doubled; they can hold commas and newlines. Numbers need no quotes.
-  NULL is the word ``NULL`` without quotes.
+* **uid** is the md5 of the key as a string, in lower-case hexadecimal digits. For one key column, the string
+  is the value without quotes. For several, each value is in quotes, quotes in it are written twice, and
+  commas join the values (``"a","7"``).
+* Strings are in quotes, and quotes in them are written twice; they can contain commas and newlines. Numbers
+  need no quotes. NULL is the word ``NULL`` without quotes.
 * An update that changes the key is a DELETE of the old row and an INSERT of the new one.
-* Only the last operation of each key counts. That is the collector's walk from the end to the beginning; it
-  also drops the duplicates of a log that was read twice. The collector's reverse, upsert and delete files are
-  not needed.
+* Only the last operation of each key takes effect. This equals the collector's walk from the end to the
+  beginning, and it also drops the duplicates of a log that was read twice. The collector's reverse, upsert
+  and delete files are not needed.
 
 A raw file has no positions. The position of a record is its file's number and the byte at which it begins.
-The number is the last run of digits in the file's name, or 0. A run continues in the same file where the one
-before ended, and then reads files with greater numbers. So new records are appended to the last file, or
-written to one with a greater number. A watermark also keeps a fingerprint of the bytes before it, so that a
-file that was replaced is refused, rather than read from its middle. Older files are not read again.
+The number is the last run of digits in the file's name, or 0. A run continues in the same file where the last
+run ended, and then reads files with greater numbers. New records must therefore be appended to the last file,
+or written to one with a greater number. A watermark also has a fingerprint of the bytes before it, so that a
+replaced file is refused instead of being read from its middle. Older files are not read again.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ __all__ = ["CollectorSource", "uid_of"]
 TEXT = SeparatedText(",", null="NULL", escape='"', quote='"')
 
 POSITION_PARTS = ("file", "byte", "row")
-"""An operation's position: number of the file, offset of its chunk, and its number in that chunk."""
+"""The numbers of a position: that of the file, the offset of the chunk, and the row in that chunk."""
 
 _OPERATIONS = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
 _HEADER = ("operation", "uid")
 
 
 def uid_of(key: Sequence[str]) -> str:
-    """The uid of a row; ``key`` has the texts of the key's columns in their order."""
+    """Return the uid of a row; ``key`` has the values of the key columns as strings, in their order."""
     text = key[0] if len(key) == 1 else ",".join(_quoted(value) for value in key)
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
@@ -74,14 +74,14 @@ def _quoted(value: str) -> str:
 
 @dataclass(frozen=True)
 class CollectorSource:
-    """Raw files of one table.
+    """The raw files of one table.
 
     Args:
-        files: a raw file, or a folder of raw files of the table, or several of these, on any storage. A
-            folder may also have hidden files, and files that Hadoop is still copying.
+        files: one or several raw files, or directories of raw files of the table, on any storage. A directory
+            may also have hidden files, and files that Hadoop is still copying; they are ignored.
         name: name of the source in the watermarks, after ``collector:``.
-        columns: names of the columns in the files' order; None: the target's, partition columns last.
-        binary: format of bytes in the files; needed by tables with binary columns.
+        columns: names of the columns in the files' order. If None, the target's, with partition columns last.
+        binary: format of binary values in the files; required for tables with binary columns.
     """
 
     files: LocationsLike
@@ -92,31 +92,31 @@ class CollectorSource:
 
     @property
     def source_id(self) -> str:
-        """``collector:`` and the name."""
+        """The name of this source in the watermarks: ``collector:`` and ``name``."""
         return f"collector:{self.name}"
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See :class:`~mutation_api.cdc.source.ChangeSource`.
+        """Read the operations after the watermark. See :class:`~mutation_api.cdc.source.ChangeSource`.
 
         Errors within the files are raised when the operations are evaluated.
 
         Raises:
-            ConfigurationError: there are no files, several tables, or no key.
-            InputFormatError: two files have the same number in their names; a file does not end with a whole
-                record.
-            SourcePositionError: the file that was read up to the watermark is gone, or was replaced.
-            RecordLayoutError: the files' columns and the target's do not agree.
-            InputError: the files cannot be read.
+            ConfigurationError: If there are no files, several tables, or no key.
+            InputFormatError: If two files have the same number in their names, or if a file does not end with
+                a whole record.
+            SourcePositionError: If the file that was read up to the watermark is gone or was replaced.
+            RecordLayoutError: If the files' columns and the target's differ.
+            InputError: If the files cannot be read.
         """
         return in_tasks(spark, self.read_local(tables, after))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; raises as :meth:`read`."""
+        """Read the operations after the watermark, without Spark. Raises: See :meth:`read`."""
         if len(tables) != 1:
             raise ConfigurationError(
-                f"{self.source_id}: raw files are of one table, found {len(tables)} tables to follow"
+                f"{self.source_id}: raw files have the operations of one table: got {len(tables)} tables"
             )
         (table,) = tables
         with readable(self.source_id):
@@ -157,7 +157,7 @@ class _Layout:
         if not key or not set(key) <= set(columns.names):
             raise ConfigurationError(
                 f"{source.source_id}: {list(table.key)} cannot be the key of table {table.target.full_name}: "
-                f"name the columns whose md5 the uid is, of {', '.join(columns.names)}"
+                f"name the columns whose md5 is the uid, from {', '.join(columns.names)}"
             )
         return cls(tuple(c.name for c in table.target.all_columns), key, columns)
 
@@ -166,11 +166,11 @@ class _Layout:
         return (*_HEADER, *self.columns.names)
 
     def operations(self, chunk: Chunk, file_number: int) -> pa.RecordBatch:
-        """The operations of a chunk's records. Raises FieldError."""
+        """Return the operations of a chunk's records. Raises FieldError."""
         codes, uids = chunk.texts[: len(_HEADER)]
         numbers = pc.index_in(codes, pa.array(list(_OPERATIONS)))
         known = ", ".join(_OPERATIONS)
-        refuse(numbers.is_null(), "field operation", f"is {{}}, and can be {known}", codes)
+        refuse(numbers.is_null(), "field operation", f"is {{}}, expected one of {known}", codes)
         texts = dict(zip(self.columns.names, chunk.texts[len(_HEADER) :], strict=True))
         self._check_uids(uids, [texts[name] for name in self.key])
         rows = np.arange(len(chunk), dtype=np.int64)
@@ -181,9 +181,9 @@ class _Layout:
         return operations_batch(self.target_names, operations, position, values)
 
     def _check_uids(self, uids: pa.Array, key: Sequence[pa.Array]) -> None:
-        """Compare row by row, 1 µs each, since Arrow has no md5."""
+        """Compare row by row, 1 µs each, since Arrow cannot compute an md5."""
         for name, values in zip(self.key, key, strict=True):
-            refuse(values.is_null(), f"column {name!r}", "is NULL, and it is part of the key")
+            refuse(values.is_null(), f"column {name!r}", "is NULL, but it is part of the key")
         wanted = pa.array([uid_of(each) for each in zip(*(k.to_pylist() for k in key), strict=True)])
         is_other = pc.invert(pc.fill_null(pc.equal(uids, wanted), False))
         reason = f"is {{}}, which is not the md5 of the key ({', '.join(self.key)})"
@@ -192,7 +192,7 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Parts(OperationParts):
-    """The outstanding ranges of files; each is a part: only a scan from its start finds its records."""
+    """The outstanding ranges of files. Each is one part, as only a scan from its start finds records."""
 
     layout: _Layout
     ranges: tuple[_Range, ...]
@@ -223,34 +223,34 @@ class _Parts(OperationParts):
 
 
 def _raw_files(given: Location) -> list[FileEntry]:
-    """The file, or those in the folder. Raises OSError."""
+    """Return the file, or the files in the directory. Raises OSError."""
     entry = entry_at(given)
     if entry is None:
-        raise ConfigurationError(f"there is no raw file {given.shown}")
+        raise ConfigurationError(f"raw file {given.shown} does not exist")
     found = children(given) if entry.is_directory else [entry]
     for each in found:
         if each.is_directory:
-            raise InputFormatError(f"{each.location.shown}: found a folder, expected raw files alone")
+            raise InputFormatError(f"{each.location.shown}: found a directory, expected only raw files")
     return found
 
 
 def _numbered(given: Sequence[Location]) -> list[_Range]:
-    """The files, whole, by their numbers."""
+    """Return the ranges of whole files, sorted by number."""
     found: dict[int, _Range] = {}
     for entry in dict.fromkeys(entry for location in given for entry in _raw_files(location)):
         digits = re.findall(r"\d+", entry.name)
         number = int(digits[-1]) if digits else 0
         if number in found:
             raise InputFormatError(
-                f"{entry.location.shown}: its number, the last digits of its name, is {number} as that of "
-                f"{found[number].location.shown}, so it is not known which of them is the later one"
+                f"{entry.location.shown}: its number, the last digits of its name, is {number}, as for "
+                f"{found[number].location.shown}, so it is not known which file is later"
             )
         found[number] = _Range(number, entry.location, 0, entry.size)
     return [found[number] for number in sorted(found)]
 
 
 def _outstanding(files: Sequence[_Range], after: Position | None) -> list[_Range]:
-    """Parts of files after the watermark. Raises SourcePositionError: see :meth:`CollectorSource.read`."""
+    """Return the ranges of files after the watermark. Raises SourcePositionError: See ``read``."""
     if after is None:
         return list(files)
     number, end = after.order
@@ -261,8 +261,8 @@ def _outstanding(files: Sequence[_Range], after: Position | None) -> list[_Range
         return [dataclasses.replace(same[0], start=end), *later]
     if files and not later:
         raise SourcePositionError(
-            f"found raw files up to number {files[-1].number}, but {after.text} is applied already; new "
-            "files must have a greater number in their names"
+            f"found raw files up to number {files[-1].number}, but {after.text} has already been applied; "
+            "new files must have a greater number in their names"
         )
     return later
 
@@ -272,7 +272,7 @@ def _check_fingerprint(file: _Range, end: int, after: Position) -> None:
     if file.end < end or fingerprint(file.location, end) != known:
         raise SourcePositionError(
             f"{file.location.shown} is not the file that was read up to {after.text}: it is shorter, or "
-            "its bytes before that position differ. Name the file of a new collection with a greater number, "
+            "its bytes before that position differ. Give the file of a new collection a greater number, "
             "or restore the old file"
         )
 

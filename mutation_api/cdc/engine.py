@@ -1,6 +1,6 @@
-"""What an engine does of a run: it reads the source, reduces each table's operations and merges them.
+"""The part of a run that engines do: read the source, reduce each table's operations and merge them.
 
-All else (locks, watermarks, the order of the steps, what is refused) is the same for every engine.
+All other parts (locks, watermarks, the order of the steps, refusals) are the same for every engine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 AnySource = ChangeSource | LocalChangeSource
 
 TargetBytes = Callable[[SourceTable], int]
-"""Returns the size of the files that hold a target's rows. It lists directories: call it only if needed."""
+"""Returns the size of the files with a target's rows. It lists directories: call it only if needed."""
 
 
 class ReducedTable(Protocol):
@@ -48,22 +48,22 @@ class ReducedTable(Protocol):
 
     @property
     def counts(self) -> LogCounts:
-        """Numbers of the log."""
+        """The counts of the log."""
 
     def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
-        """Merge; ``before_writing`` is called with the counts, and may raise.
+        """Merge the operations; ``before_writing`` is called with the counts, and may raise.
 
-        Raises: as ``merge_into``.
+        Raises: See ``merge_into``.
         """
 
     def dry_run(self, transaction: Transaction) -> MergeReport:
-        """What :meth:`merge` would do. Raises: as ``merge_into``."""
+        """Report what :meth:`merge` would do. Raises: See ``merge_into``."""
 
     def contradicting(self, transaction: Transaction) -> list[str]:
-        """Some keys whose first operation contradicts the rows of the target, each with its position."""
+        """Return some keys whose first operation contradicts the target's rows, each with its position."""
 
     def changed(self, transaction: Transaction) -> list[str]:
-        """Return some rows that the target has with other values, each with its key and these values."""
+        """Return some rows that have other values in the target, each with its key and these values."""
 
 
 class TableLog(Protocol):
@@ -75,26 +75,27 @@ class TableLog(Protocol):
 
     @property
     def is_emptied(self) -> bool:
-        """Whether all rows were removed before the first operation."""
+        """True if all rows were removed before the first operation."""
 
     def reduced(self, *, what: str, strict: bool) -> AbstractContextManager[ReducedTable]:
-        """The operations, reduced to the last of each key, within a block.
+        """Reduce the operations to the last one of each key; the result is valid within the block.
 
         Args:
-            what: names the log in messages.
+            what: name of the log in messages.
             strict: refuse a log that contradicts itself.
 
         Raises:
-            ContradictionError: it does, and is refused; or two operations on one key have the same position.
-            RecordLayoutError: a column is missing, or the values of a key column cannot be compared.
-            RecordValueError: a key, a position or an operation is not valid.
-            Others: what the source raises when its operations are read.
+            ContradictionError: If the log contradicts itself and ``strict`` is set, or if two operations on
+                one key have the same position.
+            RecordLayoutError: If a column is missing, or if the values of a key column cannot be compared.
+            RecordValueError: If a key, a position or an operation is not valid.
+            Others: The errors of the source, raised when its operations are read.
         """
 
 
 @dataclass(frozen=True)
 class Reading:
-    """All that a source has after its watermarks; ``engine`` is the name of the engine that goes on with it.
+    """Everything that a source has after its watermarks; ``engine`` names the engine that processes it.
 
     If the source has nothing new, ``position`` is None and ``tables`` is empty. ``stop``, ``set_back`` and
     ``warnings`` are those of :class:`~mutation_api.cdc.source.Batch`.
@@ -109,7 +110,7 @@ class Reading:
 
 
 class Engine(Protocol):
-    """Reads sources."""
+    """An engine that reads sources and returns their operations, ready to be reduced and merged."""
 
     def check(self, source: AnySource) -> None:
         """Raise ConfigurationError if the engine cannot read the source."""
@@ -121,22 +122,22 @@ class Engine(Protocol):
         after: Mapping[str, Position],
         target_bytes: TargetBytes,
     ) -> Reading:
-        """Read the source. Raises: as :meth:`mutation_api.cdc.source.ChangeSource.read`."""
+        """Read the source. Raises: See :meth:`mutation_api.cdc.source.ChangeSource.read`."""
 
 
 def changed_samples(report: MergeReport) -> list[str]:
-    """Return the rows among the samples of a dry run that the target has with other values."""
+    """Return the sample rows of a dry run that have other values in the target."""
     found = [str(row) for row in report.samples if row.kind in ("updated", "moved")]
     return found[:SAMPLES_SHOWN]
 
 
 def operation_clauses(is_delete: E, is_other: E, *, is_emptied: bool) -> list[Clause[E]]:
-    """The clauses of the merge that applies the last operations of keys.
+    """Return the clauses of the merge that applies the last operation of each key.
 
     Args:
-        is_delete: whether the operation of a source row is a delete.
-        is_other: whether it is not.
-        is_emptied: whether rows of the target that the source lacks are deleted.
+        is_delete: condition that the operation of a source row is a delete.
+        is_other: condition that it is not a delete.
+        is_emptied: delete rows of the target that are missing from the source.
     """
     clauses = [
         Clause(Match.MATCHED, is_delete, Action.DELETE),
@@ -147,7 +148,7 @@ def operation_clauses(is_delete: E, is_other: E, *, is_emptied: bool) -> list[Cl
 
 
 def check_operation_columns(table: SourceTable, columns: Sequence[str]) -> None:
-    """Raise RecordLayoutError if operations lack OPERATION or POSITION."""
+    """Raise RecordLayoutError if the operations lack OPERATION or POSITION."""
     found = {name.lower() for name in columns}
     missing = sorted({OPERATION, POSITION} - found)
     if missing:

@@ -1,7 +1,7 @@
-"""hive_batches: the function that a streaming query calls for each batch, ``foreachBatch``.
+"""hive_batches: the function that a streaming query calls for each batch, through ``foreachBatch``.
 
 A batch is one transaction over all of its tables and their marks. So a batch that Spark repeats after a crash
-is recognised and skipped, also if the crash hid the answer to the commit.
+is recognised and skipped, even if the crash hid the result of the commit.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ __all__ = ["BatchReport", "HiveBatches", "hive_batches"]
 _log = logging.getLogger(__name__)
 
 HINT_BATCHES = 50
-"""After so many batches written by this process the deltas are counted."""
+"""The number of batches written by this process after which the deltas are counted."""
 HINT_DELTAS = 100
-"""So many directories of deltas in a partition are worth a word: every reader opens them all."""
+"""The number of delta directories in a partition from which a warning is logged. Readers open all of them."""
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """What became of a batch.
+    """The result of a batch.
 
-    ``txn_id``: the transaction that wrote it; None if every table had it already. ``tables``: by table, what
-    was written.
+    ``txn_id``: the transaction that wrote it, or None if every table already had it. ``tables``: what was
+    written, by table.
     """
 
     number: int
@@ -68,14 +68,14 @@ class BatchReport:
 
     def __str__(self) -> str:
         if self.txn_id is None:
-            return f"batch {self.number}: was applied before"
+            return f"batch {self.number}: was already applied"
         done = "; ".join(str(each).partition("\n")[0] for each in self.tables.values())
         return f"batch {self.number}, transaction {self.txn_id}: {done}"
 
 
 @dataclass
 class HiveBatches:
-    """Give it to ``DataStreamWriter.foreachBatch``; made by :func:`hive_batches`, which explains it."""
+    """The function for ``DataStreamWriter.foreachBatch``, made by :func:`hive_batches`, which explains it."""
 
     metastore: MetastoreTarget
     name: str
@@ -89,14 +89,14 @@ class HiveBatches:
     _written_count: int = field(default=0, init=False)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write a batch, unless the tables have it.
+        """Write a batch, unless the tables already have it.
 
         Raises:
-            SourcePositionError: tables and checkpoint do not belong together.
-            ConfigurationError: it was not called by a streaming query.
-            Others: as the actions, :meth:`Transaction.begin` and :meth:`Transaction.commit`. The query ends,
-                and nothing of the batch is visible, or all of it (CommitOutcomeUnknownError); starting the
-                query again goes on.
+            SourcePositionError: If tables and checkpoint do not belong together.
+            ConfigurationError: If it was not called by a streaming query.
+            Other errors: See the actions, :meth:`Transaction.begin` and :meth:`Transaction.commit`. The query
+                ends, and either nothing of the batch is visible, or all of it (CommitOutcomeUnknownError).
+                Starting the query again continues correctly.
         """
         try:
             report = self._write(batch, self._running(batch, number))
@@ -104,18 +104,18 @@ class HiveBatches:
             self.failure = error
             raise
         finally:
-            give_back()  # or pieces that are free add up: 0.3 MiB a batch, for as long as the query runs
+            give_back()  # otherwise free memory adds up: 0.3 MiB per batch while the query runs
         self.progress(report)
 
     def await_termination(self, query: StreamingQuery, timeout: int | None = None) -> bool:
-        """Wait as ``query.awaitTermination`` does, and raise our own error if a batch was refused.
+        """Wait as ``query.awaitTermination`` does, and raise the library's own error if a batch was refused.
 
         Args:
             query: the query that writes these batches.
-            timeout: seconds; None waits until the query ends.
+            timeout: maximum time in seconds. If None, wait until the query ends.
 
         Returns:
-            Whether the query has ended.
+            True if the query has ended.
         """
         try:
             ended = query.awaitTermination(timeout) if timeout is not None else query.awaitTermination()
@@ -129,8 +129,8 @@ class HiveBatches:
         found = running_batch(batch, number)
         if found is None:
             raise ConfigurationError(
-                f"streaming query {self.name!r}: batch {number} is of no running query; only foreachBatch "
-                "may call this"
+                f"streaming query {self.name!r}: batch {number} does not belong to a running query. Only "
+                "foreachBatch may call this"
             )
         return RunningBatch(found[0], number, found[1])
 
@@ -190,7 +190,7 @@ class HiveBatches:
         )
 
     def _hint(self, metastore: MetastoreClient) -> None:
-        """Say which tables have so many deltas that reading them becomes slow."""
+        """Warn about tables that have so many deltas that reading them becomes slow."""
         names = [each.table for each in self.actions] + [self.watermark_table]
         builder = MutatorClientBuilder().metastore(metastore)
         for name in names:
@@ -204,8 +204,9 @@ class HiveBatches:
                         f"partition {most.partition} of table {name}" if most.partition else f"table {name}"
                     )
                     _log.warning(
-                        "streaming query %r: %s has %d directories of deltas, which every reader opens: is "
-                        "Hive's compactor running? hive-mutate update compact --table %s asks for it",
+                        "streaming query %r: %s has %d delta directories, which every reader opens. Is "
+                        "Hive's compactor running? To request a compaction, run hive-mutate update compact "
+                        "--table %s",
                         self.name,
                         where,
                         most.directory_count,
@@ -216,7 +217,7 @@ class HiveBatches:
 def _written(
     transaction: Transaction, batch: DataFrame, actions: Sequence[BatchAction]
 ) -> dict[str, ApplySummary | MergeReport]:
-    """The rows of a batch are read from the stream once."""
+    """Write a batch. It is persisted, so its rows are read from the stream only once."""
     batch.persist()
     try:
         return {each.table: each.write(transaction, batch) for each in actions}
@@ -234,52 +235,54 @@ def hive_batches(
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     progress: Callable[[BatchReport], None] = lambda report: None,
 ) -> HiveBatches:
-    """A function for ``foreachBatch`` that writes each batch of a streaming query exactly once::
+    """Return a function for ``foreachBatch`` that writes each batch of a streaming query exactly once::
 
         orders = MergeRows("sales.orders", on=["id"])
         batches = hive_batches("thrift://host:9083", "orders", orders)
         query = changes.writeStream.foreachBatch(batches).option("checkpointLocation", "…").start()
         batches.await_termination(query)
 
-    All rows of a batch, in all of its tables, become visible in one transaction, with a mark that says which
-    batch it was. A batch that Spark repeats after a crash is skipped. If checkpoint and tables do not belong
-    together, the batch is refused and nothing is written: a checkpoint that was deleted, or restored from an
-    older copy; a table that was set back; a second query under the same name.
+    All rows of a batch, in all of its tables, become visible in one transaction, together with a mark that
+    identifies the batch. A batch that Spark repeats after a crash is skipped. If checkpoint and tables do not
+    belong together, the batch is refused and nothing is written. This is the case if a checkpoint was deleted
+    or restored from an older copy, if a table was restored from an older copy, or if a second query has the
+    same name.
 
-    The source must be able to read a batch again (Kafka, files; not a socket), which is what Spark itself
-    needs for its guarantees.
+    The source must be able to read a batch again (Kafka and files can, a socket cannot). Spark itself
+    requires this for its guarantees.
 
     Args:
-        metastore: as :meth:`MutatorClientBuilder.metastore` takes it.
-        name: the query's name in the marks; it stays the same as long as the tables are fed by this query.
-        actions: what is done with the rows of a batch, one action for each table.
-        watermark_table: ``database.table`` for the marks; created on demand. By default
+        metastore: the metastore, see :meth:`MutatorClientBuilder.metastore`.
+        name: the query's name in the marks. It must stay the same as long as this query writes to the tables.
+        actions: the operations on the rows of a batch, one action per table.
+        watermark_table: ``database.table`` for the marks, created on demand. By default
             ``mutation_watermarks`` in the database of the tables, which must then be the same for all.
-            Queries that share it wait for each other.
-        create_partitions: whether missing partitions are created; otherwise they are refused.
+            Queries that share this table wait for each other.
+        create_partitions: True to create missing partitions. If False, they are refused.
         user: the user name for the metastore.
-        lock_timeout_seconds: how long a batch waits for other writers of its tables.
-        progress: is called with the report of each batch.
+        lock_timeout_seconds: maximum time for which a batch waits for other writers of its tables.
+        progress: called with the report of each batch.
 
     Raises:
-        ConfigurationError: there is no action; two are for one table; a name is not ``database.table``; or
-            the tables are in several databases and ``watermark_table`` is not given.
+        ConfigurationError: If there is no action, if two actions have the same table, if a name is not
+            ``database.table``, or if the tables are in several databases and ``watermark_table`` is not
+            given.
     """
     if not name or not actions:
-        raise ConfigurationError("a streaming query needs a name and at least one action")
+        raise ConfigurationError("a streaming query requires a name and at least one action")
     targets = [".".join(split_full_name(each.table)) for each in actions]
     wrong = [each.table for each, target in zip(actions, targets, strict=True) if each.table != target]
     if wrong:
-        raise ConfigurationError(f"write the name of table {wrong[0]} in lower case, as Hive does")
+        raise ConfigurationError(f"table {wrong[0]}: the name must be in lower case, as in Hive")
     doubled = repeated(targets)
     if doubled:
         raise ConfigurationError(
-            f"table {doubled[0]} is named twice: a transaction takes one change set for each table; unite "
+            f"table {doubled[0]} has two actions, but a transaction takes one change set per table. Combine "
             "the rows of both in one action"
         )
     if watermark_table is None and len({split_full_name(each)[0] for each in targets}) > 1:
         raise ConfigurationError(
-            "the tables are in several databases: name the table for the marks with watermark_table"
+            "the tables are in several databases. Name the table for the marks with watermark_table"
         )
     marks = ".".join(split_full_name(watermark_table or watermark_table_beside(targets[0])))
     if marks in targets:

@@ -1,9 +1,14 @@
-"""ingest: apply a change source to the tables that follow it, and write the watermarks, in one transaction.
+"""ingest: apply a change source to its target tables and write the watermarks, in one transaction.
 
-The steps: begin, which takes the write lock of the watermarks, so a second run of the source waits here; read
-the watermarks; read the source from there on; reduce each table's operations to the last of each key; merge
-them; write the watermarks; commit. After a crash at any step the tables and the watermarks are both old or
-both new. The next run continues from there.
+The steps of a run:
+
+* Begin the transaction. It takes the write lock on the watermarks, so a second run of the source waits here.
+* Read the watermarks, and the source from there on.
+* Reduce each table's operations to the last one of each key, and merge them.
+* Write the watermarks, and commit.
+
+After a crash at any step the tables and the watermarks are both old or both new. The next run continues from
+there.
 """
 
 from __future__ import annotations
@@ -55,10 +60,10 @@ __all__ = ["Following", "IngestOptions", "ingest", "ingest_by"]
 
 @dataclass(frozen=True)
 class Following:
-    """A table that follows a table of a source.
+    """A target table and the source table that it follows.
 
-    ``source_table`` is the source's name for it, ``target`` is ``database.table``. ``key``: columns that
-    identify a row of the target; empty if the source names them.
+    ``source_table`` is the source's name for its table, ``target`` is ``database.table``. ``key`` lists the
+    columns that identify a row of the target; it is empty if the source defines the key.
     """
 
     source_table: str
@@ -68,11 +73,12 @@ class Following:
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:
-    """The options of :func:`ingest`, which explains them.
+    """The options of :func:`ingest`. See there for those that are not explained here.
 
     ``changed_rows_advice`` is for sources that read inserted rows again, and assert that rows never change.
-    An insert of an equal row contradicts nothing then, and the error for a changed row ends in this text. If
-    None, the source gives each operation once. ``known_watermarks``: those that the caller has read.
+    With it, an insert of an equal row is not a contradiction, and the error for a changed row ends with this
+    advice. If None, the source returns each operation once. ``known_watermarks``: watermarks that the caller
+    has already read.
     """
 
     changed_rows_advice: str | None = None
@@ -105,43 +111,45 @@ def ingest(
 ) -> IngestReport:
     """Bring tables up to the end of a change source.
 
-    Operations that were applied before are not applied again. If a log is read again nevertheless, because
-    its watermarks were deleted or its beginning overlaps with a first full copy, the resulting rows are the
-    same.
+    Operations that were applied before are not applied again. A log may be read again nevertheless, because
+    its watermarks were deleted or its beginning overlaps with a first full copy. The resulting rows are then
+    the same.
 
-    Spark does the work, or this process alone, with the same result. Without ``spark`` and ``local`` it is
-    the active session of this thread; if there is none, this process, if it can read the source.
+    The work is done by Spark, or by this process alone, with the same result. If neither ``spark`` nor
+    ``local`` is given, the active session of this thread is used. Without an active session, this process
+    does the work if it can read the source.
 
     Args:
-        metastore: where the tables are; stays open.
-        tables: the pairs of source table and target; each table occurs once.
+        metastore: the metastore of the tables; stays open.
+        tables: the pairs of source table and target. Each table occurs once.
         source: the log.
         spark: the session that does the work.
-        local: this process does the work, without Spark, with this memory and these threads. The new
-            operations must fit into half of the memory.
-        watermark_table: ``database.table``; created on demand. By default ``mutation_watermarks`` in the
-            database of the targets, which must then be the same for all. Runs that share the table wait for
-            each other; give each source its own table to avoid that.
-        dry_run: report what would be done and write nothing; the lock is taken nevertheless.
-        strict: refuse operations that cannot follow one another, or that contradict the rows of the table;
-            otherwise they are counted. Use it only if the log begins with the table.
-        create_partitions: whether missing partitions are created; otherwise they are refused.
-        user: the user name for the metastore.
-        lock_timeout_seconds: how long to wait for another run, or another writer of the tables.
-        listener: is called when the transaction is lost while it runs.
-        progress: is called with a line of text for each step.
+        local: the memory and threads to use if this process does the work, without Spark. The new operations
+            must fit into half of the memory.
+        watermark_table: the table of watermarks, ``database.table``; created if it does not exist. If None,
+            ``mutation_watermarks`` in the database of the targets, which must then be the same for all. Runs
+            that share the table wait for each other; to avoid that, give each source its own table.
+        dry_run: report what the run would do, and write nothing. The lock is taken nevertheless.
+        strict: refuse operations that cannot follow one another, or that contradict the rows of the table.
+            If False, they are counted. Use it only if the log goes back to the creation of the table.
+        create_partitions: create missing partitions. If False, they are refused.
+        user: the user name for the metastore. If None, the default user.
+        lock_timeout_seconds: how long to wait for another run, or for another writer of the tables.
+        listener: called if the transaction is lost while it runs.
+        progress: called with one line for each step.
 
     Raises:
-        ConfigurationError: the tables make no sense; there is no session; the source cannot be read in this
-            process; or the operations need more memory than it may hold.
-        LockNotAcquiredError: another run, or writer, did not end in time; the message names it.
-        SourcePositionError: the source does not have what follows the watermark, or lies before it.
-        ContradictionError: operations contradict, and ``strict`` is set; or two operations on one key
-            have the same position.
-        StoppedAtStatementError: the log has a statement that changes a table without rows. Everything before
-            it was applied and committed; the error's ``report`` says what.
-        InputFormatError, RecordLayoutError, RecordValueError: see :class:`ChangeSource` and ``merge_into``.
-        Others: as :meth:`Transaction.begin` and :meth:`Transaction.commit`. Nothing was applied then.
+        ConfigurationError: If the tables are invalid, there is no session, this process cannot read the
+            source, or the operations need more memory than is allowed.
+        LockNotAcquiredError: If another run or writer did not end in time. The message names it.
+        SourcePositionError: If the source does not have what follows the watermark, or its log ends
+            before the watermark.
+        ContradictionError: If operations contradict each other or the table, and ``strict`` is set. Also if
+            two operations on one key have the same position.
+        StoppedAtStatementError: If the log has a statement that changes a table without logging rows.
+            Everything before it was applied and committed; see the error's ``report``.
+        InputFormatError, RecordLayoutError, RecordValueError: See :class:`ChangeSource` and ``merge_into``.
+        Others: See :meth:`Transaction.begin` and :meth:`Transaction.commit`. Nothing was applied then.
     """
     options = IngestOptions(
         watermark_table=watermark_table,
@@ -163,7 +171,7 @@ def ingest_by(
     source: AnySource,
     options: IngestOptions,
 ) -> IngestReport:
-    """:func:`ingest` by an engine, which has been checked to read the source; raises as it does."""
+    """Run :func:`ingest` with an engine that has been checked to read the source. See there for errors."""
     followed = _checked(tables)
     run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
     has_watermarks = not options.dry_run or watermark_table_exists(metastore, run.watermark_table)
@@ -185,7 +193,7 @@ def ingest_by(
 
 @dataclass(frozen=True)
 class _Run:
-    """The arguments of one call of :func:`ingest_by`, checked."""
+    """The checked arguments of one call of :func:`ingest_by`."""
 
     engine: Engine
     source: AnySource
@@ -194,11 +202,11 @@ class _Run:
     options: IngestOptions
 
     def progress(self, line: str) -> None:
-        """Say what is done."""
+        """Report a step to the caller's function."""
         self.options.progress(line)
 
     def log_of(self, table: SourceTable) -> str:
-        """Names the log of a table in messages."""
+        """Return the name of a table's log, for messages."""
         return f"source {self.source.source_id}, table {table.name}: its log"
 
 
@@ -249,8 +257,9 @@ def _target_bytes(transaction: Transaction, table: SourceTable) -> int:
 
 
 def _applied(run: _Run, transaction: Transaction, reading: Reading) -> tuple[IngestedTable, ...]:
-    """Reduce the operations of all tables, so that a log that contradicts itself is refused before anything
-    is written, then merge them one by one.
+    """Reduce the operations of all tables, then merge them one by one.
+
+    A log that contradicts itself is therefore refused before anything is written.
     """
     with ExitStack() as stack:
         logs = [(each, stack.enter_context(_reduced(run, each))) for each in reading.tables]
@@ -263,8 +272,8 @@ def _reduced(run: _Run, log: TableLog) -> Iterator[ReducedTable]:
     name = table.target.full_name
     if not table.key:
         raise ConfigurationError(
-            f"table {name}: neither you nor source {run.source.source_id} says which columns are the key of "
-            f"{table.name}: name them"
+            f"table {name}: the key of source table {table.name} is not known: source "
+            f"{run.source.source_id} does not define it. Name the key columns"
         )
     with log.reduced(what=run.log_of(table), strict=run.options.strict) as reduced:
         emptied = "emptied, then " if log.is_emptied else ""
@@ -313,14 +322,14 @@ def _check_names(table: AcidTable) -> None:
     taken = sorted({*table.column_names, *table.partition_key_names} & {OPERATION, POSITION})
     if taken:
         raise RecordLayoutError(
-            f"table {table.full_name} cannot follow a source: it has a column {taken[0]!r}, a name that "
-            "operations need; rename the column"
+            f"table {table.full_name} cannot be an ingest target: the column name {taken[0]!r} is reserved; "
+            "rename the column"
         )
 
 
 def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
     if not tables:
-        raise ConfigurationError("name at least one table to follow")
+        raise ConfigurationError("no tables to ingest: name at least one target table")
     checked = tuple(
         Following(t.source_table, ".".join(split_full_name(t.target)), tuple(k.lower() for k in t.key))
         for t in tables
@@ -329,7 +338,7 @@ def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
         doubled = repeated(names)
         if doubled:
             raise ConfigurationError(
-                f"table {doubled[0]} is named twice: in a run one target follows one table of the source"
+                f"table {doubled[0]} is listed twice: in a run, each target has one source table"
             )
     return checked
 
@@ -339,8 +348,8 @@ def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
     default = watermark_table_beside(min(each.target for each in tables))
     if given is None and len(databases) > 1:
         raise ConfigurationError(
-            f"the targets are in several databases ({', '.join(databases)}): name the table for the "
-            f"watermarks, such as {default}, and name the same one in each run"
+            f"the targets are in several databases ({', '.join(databases)}): name the table of watermarks, "
+            f"such as {default}, and use the same one in each run"
         )
     name = ".".join(split_full_name(given or default))
     if name in {each.target for each in tables}:

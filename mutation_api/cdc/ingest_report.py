@@ -1,14 +1,14 @@
 """Reports of ingest: operations that contradict each other, kept rows, watermarks.
 
-find_watermarks: the positions up to which sources have been applied, read outside of their runs.
+find_watermarks: the positions up to which sources have been applied, read between runs.
 
-Operations that contradict what was there before them: their counts, and the errors of a strict run. Pure.
+Contradictions between an operation and the state before it: counts, and the errors of a strict run. Pure.
 
-An operation may contradict the one before it in the log, or the rows of the table.
+An operation can contradict the operation before it in the log, or the rows of the table.
 
-IngestReport: numbers of what a run of a change source did, or would do. Pure.
+IngestReport: the counts of what a run of a change source did, or would do. Pure.
 
-KeptRows: operations in a Parquet file that a run wrote for itself, until they are applied.
+KeptRows: operations that a run buffers in a Parquet file until they are applied.
 """
 
 from __future__ import annotations
@@ -55,30 +55,30 @@ def find_watermarks(
     target: str | None = None,
     source_id: str | None = None,
 ) -> list[Watermark]:
-    """Read watermarks in a snapshot, whose lock is released afterwards.
+    """Read watermarks in a snapshot; its lock is released afterwards.
 
     Args:
-        metastore: where the tables are; stays open.
-        watermark_table: ``database.table``; nothing is found if it does not exist.
-        target: only those of this table, ``database.table`` in any case; None for all.
-        source_id: only those of this source; None for all.
+        metastore: the metastore of the tables; stays open.
+        watermark_table: ``database.table``. If it does not exist, the result is empty.
+        target: a table, ``database.table`` in upper or lower case. If None, all tables.
+        source_id: a source. If None, all sources.
 
     Returns:
-        Sorted by source, its table, and target.
+        The watermarks, sorted by source, source table and target.
 
     Raises:
-        ConfigurationError: a name is not ``database.table``, or ``watermark_table`` is not a table of
-            watermarks.
-        Others: as :meth:`Watermarks.read` and ``MutatorClient.open_snapshot``.
+        ConfigurationError: If a name is not ``database.table``, or if ``watermark_table`` is not a watermark
+            table.
+        Others: See :meth:`Watermarks.read` and ``MutatorClient.open_snapshot``.
     """
     read = read_watermarks(metastore, watermark_table)
     return [] if read is None else read.of(target=target, source_id=source_id)
 
 
 def read_watermarks(metastore: MetastoreClient, watermark_table: str) -> Watermarks | None:
-    """All watermarks in a snapshot, whose lock is released afterwards; None if there is no such table.
+    """Read all watermarks in a snapshot; return None if the table does not exist.
 
-    Raises: as :func:`find_watermarks`.
+    The lock of the snapshot is released afterwards. Raises: See :func:`find_watermarks`.
     """
     if not watermark_table_exists(metastore, watermark_table):
         return None
@@ -92,19 +92,19 @@ def read_watermarks(metastore: MetastoreClient, watermark_table: str) -> Waterma
 OPERATIONS = (INSERT, UPDATE, DELETE)
 
 SAMPLES_SHOWN = 5
-"""Number of keys that a message about contradictions names."""
+"""The number of keys that a message about contradictions lists."""
 
 SINGULARS = {
-    "__inserts_of_present": "insert of the present",
-    "__updates_of_absent": "update of the absent",
-    "__deletes_of_absent": "delete of the absent",
+    "__inserts_of_present": "insert of present",
+    "__updates_of_absent": "update of absent",
+    "__deletes_of_absent": "delete of absent",
 }
-"""Name of a single contradiction of each kind."""
+"""The name of a single contradiction of each kind."""
 
 
 @dataclass(frozen=True)
 class Contradictions:
-    """Number of operations that contradict what was there before them, by kind."""
+    """The number of operations that contradict the state before them, by kind."""
 
     inserts_of_present: int = 0
     updates_of_absent: int = 0
@@ -112,24 +112,24 @@ class Contradictions:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The number of contradictions of all kinds."""
         return self.inserts_of_present + self.updates_of_absent + self.deletes_of_absent
 
     def __add__(self, other: Contradictions) -> Contradictions:
-        """Sum, kind by kind."""
+        """Return the sum, kind by kind."""
         return Contradictions(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def __str__(self) -> str:
-        """The kinds that occur, for people."""
+        """Return the kinds that occur, for people."""
         found = [f"{count:,} {name.replace('_', ' ')} keys" for name, count in vars(self).items() if count]
         return ", ".join(found) or "no contradictions"
 
 
 @dataclass(frozen=True)
 class LogCounts:
-    """Numbers of a reduced log.
+    """The counts of a reduced log.
 
-    ``outcomes`` counts the keys by their first and last operation. ``contradictions`` are those within the
+    ``outcomes`` counts the keys by their first and last operation. ``contradictions`` counts those within the
     log.
     """
 
@@ -139,24 +139,24 @@ class LogCounts:
 
     @property
     def key_count(self) -> int:
-        """Number of keys."""
+        """The number of keys."""
         return sum(self.outcomes.values())
 
 
 def contradictions_with_table(
     log: LogCounts, report: MergeReport, *, is_emptied: bool, reads_again: bool = False
 ) -> Contradictions:
-    """First operations that contradict the rows of the table, derived from the counts of the merge.
+    """Count the first operations that contradict the rows of the table, from the counts of the merge.
 
-    A key whose last operation is a delete, and which the table does not have, is not in the report. A table
-    that was emptied has no rows, whatever rows the merge read.
+    The report does not contain a key that is missing from the table and whose last operation is a delete. An
+    emptied table has no rows, although the merge may have read some.
 
     Args:
         log: the log's counts.
-        report: the merge of its last operations, counted by the first ones.
-        is_emptied: whether the source emptied its table before them.
-        reads_again: whether the source may give a row again that was applied. An insert of a present key then
-            contradicts the table only if the row has other values.
+        report: the report of merging its last operations, counted by the first operations.
+        is_emptied: True if the source emptied its table before these operations.
+        reads_again: True if the source may return a row that was applied before. An insert of a present key
+            then contradicts the table only if the row has other values.
     """
     if is_emptied:
         first = Counter[str]()
@@ -180,22 +180,22 @@ def contradictions_with_table(
 def log_contradicts_itself(
     what: str, contradictions: Contradictions, samples: Sequence[str]
 ) -> ContradictionError:
-    """The error that names some of the keys; ``what`` names the log."""
+    """Return the error that lists some of the keys; ``what`` names the log."""
     return ContradictionError(
         f"{what} contradicts itself: {contradictions}: {_shown(contradictions, samples)}. Nothing was "
-        "written. The log may have gaps, or parts of it may be there twice; if that is right, run without "
-        "strict"
+        "written. The log may have gaps, or it may contain some operations twice. If the log is right, run "
+        "without strict"
     )
 
 
 def log_contradicts_table(
     what: str, target: str, contradictions: Contradictions, samples: Sequence[str]
 ) -> ContradictionError:
-    """The error that names some of the keys; ``what`` names the log."""
+    """Return the error that lists some of the keys; ``what`` names the log."""
     return ContradictionError(
         f"{what} contradicts the rows of {target}: {contradictions}: {_shown(contradictions, samples)}. "
-        "Nothing was written. Was part of the log applied before, or does the log not begin with this table? "
-        "If the rows are right, run without strict"
+        "Nothing was written. Was part of the log applied before, or did the table have rows before the log "
+        "began? If the rows are right, run without strict"
     )
 
 
@@ -205,15 +205,15 @@ def changed_rows(
     """Return the error for rows that changed although their source asserts that rows never change.
 
     Args:
-        what: names the log.
-        target: the table in Hive.
+        what: name of the log.
+        target: name of the Hive table.
         count: number of changed rows.
-        samples: some of them, each with its key and values.
-        advice: the way on.
+        samples: some of these rows, each with its key and values.
+        advice: what the user can do.
     """
     more = f"; and {count - len(samples):,} more" if count > len(samples) else ""
     return ContradictionError(
-        f"{what} has {count:,} inserted rows whose keys {target} has with other values: "
+        f"{what} has {count:,} inserted rows whose keys exist in {target} with other values: "
         f"{'; '.join(samples)}{more}. Nothing was written. {advice}"
     )
 
@@ -224,11 +224,12 @@ def _shown(contradictions: Contradictions, samples: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class IngestedTable:
-    """How one table's operations were applied.
+    """The result of applying one table's operations.
 
-    ``operations``: number of operations read. ``keys``: number of different keys among them; each was applied
-    once. ``contradictions``: those within the log plus those with the rows of the table. ``is_emptied``: the
-    source had emptied its table before the first of the operations, so rows without one were deleted.
+    ``operations``: number of operations read. ``keys``: number of distinct keys among them; each was applied
+    once. ``contradictions``: those within the log plus those with the rows of the table. ``is_emptied``: True
+    if the source emptied its table before the first of the operations; then rows without an operation were
+    deleted.
     """
 
     source_table: str
@@ -240,11 +241,11 @@ class IngestedTable:
 
     @property
     def target(self) -> str:
-        """The table that follows, ``database.table``."""
+        """The target table, ``database.table``."""
         return self.merge.table
 
     def to_dict(self) -> dict[str, object]:
-        """The same for programs, in JSON's types."""
+        """Return the report as a JSON-serialisable dict."""
         return {
             "source_table": self.source_table,
             "operations": self.operations,
@@ -257,12 +258,12 @@ class IngestedTable:
 
 @dataclass(frozen=True)
 class IngestReport:
-    """A run.
+    """The result of a run.
 
-    ``before``: positions before it, by the source's names of tables. ``position``: the position that it
-    reached, None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine`` did
-    the work: ``spark`` or ``local``. ``stop``: why it did not reach the end of the log. ``warnings``: what
-    the source has that may not be meant, such as no message about a table.
+    ``before``: positions before the run, by the source's table names. ``position``: the position that the run
+    reached; None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine``: what
+    did the work, ``spark`` or ``local``. ``stop``: why the run did not reach the end of the log.
+    ``warnings``: findings about the source that may be unintended, such as a table without any messages.
     """
 
     source_id: str
@@ -277,7 +278,7 @@ class IngestReport:
 
     @property
     def operation_count(self) -> int:
-        """Operations read, of all tables."""
+        """The number of operations read, for all tables."""
         return sum(table.operations for table in self.tables)
 
     def check_stop(self) -> None:
@@ -285,7 +286,7 @@ class IngestReport:
         if self.stop is None:
             return
         if self.position is None:
-            did = "nothing lies before it that was not applied"
+            did = "everything before it had already been applied"
         elif self.is_dry_run:
             did = "everything before it would be applied"
         else:
@@ -295,7 +296,7 @@ class IngestReport:
         raise error
 
     def to_dict(self) -> dict[str, object]:
-        """The same for programs, in JSON's types."""
+        """Return the report as a JSON-serialisable dict."""
         return {
             "source": self.source_id,
             "dry_run": self.is_dry_run,
@@ -309,7 +310,7 @@ class IngestReport:
         }
 
     def __str__(self) -> str:
-        """A line for the run, then a table with a line for each target, then the contradictions."""
+        """Return one line for the run, then a table with a line for each target, then the contradictions."""
         if self.position is None:
             reached = sorted({position.shown for position in self.before.values()})
             nothing = f"{self.source_id}: nothing new" + (f" after {', '.join(reached)}" if reached else "")
@@ -350,10 +351,10 @@ def _aligned(rows: list[list[str]]) -> list[str]:
 
 @dataclass(frozen=True)
 class KeptRows(OperationParts):
-    """The operations of one file; each row group is a part.
+    """The operations in one file; each row group is a part.
 
-    ``part_bytes``: the size of each part in memory. ``is_private``: the file lies in this machine's folder
-    for temporary files.
+    ``part_bytes``: the size of each part in memory. ``is_private``: True if the file is in this machine's
+    directory for temporary files.
     """
 
     location: Location
@@ -363,36 +364,36 @@ class KeptRows(OperationParts):
 
     @property
     def is_of_this_machine(self) -> bool:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """True if the file is in this machine's directory for temporary files."""
         return self.is_private
 
     @property
     def part_count(self) -> int:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """The number of row groups."""
         return len(self.part_bytes)
 
     @property
     def byte_count(self) -> int:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """The size of all parts in memory, in bytes."""
         return sum(self.part_bytes)
 
     @property
     def locations(self) -> Sequence[Location]:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """The location of the file."""
         return [self.location]
 
     @property
     def position(self) -> Sequence[str]:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """The names of a position's numbers."""
         return self.position_fields
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """All operations; the file is opened once."""
+        """Return all operations; the file is opened once."""
         if self.part_bytes:
             yield from self._read(range(self.part_count))
 
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """Read the operations of a part. See :class:`~mutation_api.cdc.source.OperationParts`."""
         yield from self._read([number])
 
     def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -402,8 +403,8 @@ class KeptRows(OperationParts):
                 for number in numbers:
                     yield from file.read_row_group(number, use_threads=False).to_batches()
         except OSError as error:
-            advice = "" if self.is_private else "; name a location that all of Spark's machines see"
+            advice = "" if self.is_private else "; name a location that all of Spark's machines can read"
             raise InputError(
-                f"{self.location.shown}: the rows that were kept there until they are applied cannot be "
+                f"{self.location.shown}: the rows that were buffered there until they are applied cannot be "
                 f"read: {error}{advice}"
             ) from error

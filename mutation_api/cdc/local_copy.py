@@ -1,15 +1,15 @@
 """A first copy of all rows without Spark, with each key once.
 
-DistinctKeys: whether the rows of a copy have different keys, found in bounded memory.
+DistinctKeys: check in bounded memory that the rows of a copy have different keys.
 
-Keys are sorted by a hash, through files if they are many; those that share it are compared. In the source
-they are different; they may be equal in Hive, as 'a' and 'a ' are in a column of type char.
+Keys are sorted by a hash, through files if there are many. Keys with the same hash are then compared. Keys
+that are different in the source may be equal in Hive, such as 'a' and 'a ' in a column of type char.
 
-A table of the source, copied whole, on its way into a target: streamed, whatever its size.
+Stream the copy of a whole source table into a target; its size is not limited.
 
-Rows of one state of the source need no reduction, so memory holds some batches at a time, and what is sorted
-goes to temporary files beyond ``LocalOptions.memory_bytes``. Only into a target that has rows already are
-they merged, and for that they must fit into memory.
+Rows of one state of the source need no reduction, so memory holds only some batches at a time. Sorted data
+goes to temporary files if it exceeds ``LocalOptions.memory_bytes``. The rows are merged only if the target
+already has rows; in this case they must fit into memory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ __all__ = ["CopiedTable", "DistinctKeys", "copied_here"]
 
 
 SORTING_PART = 4
-"""One part in SORTING_PART of the memory is for sorting keys."""
+"""The fraction of the memory for sorting keys is 1/SORTING_PART."""
 
 _HASH = "__hash"
 _HASH_VERSION = 2
@@ -61,12 +61,12 @@ _COUNT = "__count"
 
 
 class DistinctKeys:
-    """Takes the rows of a copy, in any order; as a context manager it removes its files.
+    """Takes the rows of a copy, in any order; as a context manager, it removes its files.
 
     Args:
         table: the table and its key.
-        local: its memory bounds the keys that are held.
-        what: names the copy in messages.
+        local: options whose memory limits the keys that are held.
+        what: name of the copy in messages.
     """
 
     def __init__(self, table: SourceTable, local: LocalOptions, what: str) -> None:
@@ -78,7 +78,7 @@ class DistinctKeys:
         self._sorter = BatchSorter(table.target.full_name, _hash_of, memory)
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return the object itself."""
         self._sorter.__enter__()
         return self
 
@@ -87,30 +87,30 @@ class DistinctKeys:
         self._sorter.__exit__(*exc_info)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows, which have columns in lower case.
+        """Take rows, whose column names are in lower case.
 
         Raises:
-            RecordLayoutError: a key column is missing, or its values cannot be compared.
-            DeltaWriteError: keys could not be written to a temporary file.
+            RecordLayoutError: If a key column is missing, or if its values cannot be compared.
+            DeltaWriteError: If keys cannot be written to a temporary file.
         """
         unknown = [name for name in self._table.key if name not in rows.schema.names]
         if unknown or len(self._types) < len(self._table.key):
             raise RecordLayoutError(
-                f"the operations have no column {', '.join(unknown or self._table.key)}; they have "
+                f"the operations lack columns {', '.join(unknown or self._table.key)}; they have "
                 f"{', '.join(rows.schema.names)}"
             )
         keys = [plain_array(rows.column(name)) for name in self._table.key]
         for name, column in zip(self._table.key, keys, strict=True):
             if pa.types.is_nested(column.type):
                 raise RecordLayoutError(
-                    f"key column {name!r} is of type {column.type}, whose values cannot be compared without "
-                    "Spark"
+                    f"key column {name!r} has the type {column.type}, whose values cannot be compared "
+                    "without Spark"
                 )
         hashes = hash_columns(keys, self._types, _HASH_VERSION)
         self._sorter.add(pa.record_batch([pa.array(hashes), *keys], names=[_HASH, *self._table.key]))
 
     def check(self) -> None:
-        """Raise DuplicateKeyError if two rows have one key; DeltaWriteError: a temporary file is lost."""
+        """Raise DuplicateKeyError if two rows have one key, DeltaWriteError if a temporary file is lost."""
         count = 0
         samples: list[str] = []
         for rows in _sharing(self._sorter.in_order()):
@@ -129,9 +129,9 @@ def _hash_of(batch: pa.RecordBatch) -> KeyParts:
 
 
 def _sharing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows that share their hash with another one; all rows of a hash in one batch.
+    """Return the rows that share their hash with another row; all rows of a hash are in one batch.
 
-    ``batches`` ascend by hash; a hash may go on in the next one.
+    ``batches`` are sorted by hash; the rows of a hash may continue in the next batch.
     """
     held: pa.RecordBatch | None = None
     for batch in batches:
@@ -168,17 +168,17 @@ def copied_here(
 
     Args:
         table: the table, whose key is known.
-        operations: the rows, which can be read again and again; see
+        operations: the rows, which can be read repeatedly; see
             :class:`~mutation_api.cdc.source.LocalOperations`.
         local: memory and threads.
-        is_emptied: whether rows of the target that the source lacks are deleted.
-        what: names the copy in messages.
+        is_emptied: delete rows of the target that are missing from the source.
+        what: name of the copy in messages.
 
     Raises:
-        DuplicateKeyError: two rows have one key.
-        RecordLayoutError: a column is missing, or the values of a key column cannot be compared.
-        RecordValueError: a row has no key.
-        Others: what the source raises when its rows are read.
+        DuplicateKeyError: If two rows have the same key.
+        RecordLayoutError: If a column is missing, or if the values of a key column cannot be compared.
+        RecordValueError: If a key column of a row is null.
+        Others: The errors of the source, raised when its rows are read.
     """
     counts: Counter[str] = Counter()
     with DistinctKeys(table, local, what) as keys:
@@ -196,7 +196,7 @@ def copied_here(
 class CopiedTable:
     """A :class:`~mutation_api.cdc.engine.ReducedTable` of rows that were checked.
 
-    ``partitions``: their number by (escaped) partition name, '' for a table without partitions.
+    ``partitions``: number of rows by (escaped) partition name, '' for a table without partitions.
     """
 
     table: SourceTable
@@ -207,13 +207,14 @@ class CopiedTable:
 
     @property
     def counts(self) -> LogCounts:
-        """See :class:`~mutation_api.cdc.engine.ReducedTable`."""
+        """The counts of the copy: each row is an insert."""
         count = sum(self.partitions.values())
         return LogCounts(count, {(INSERT, INSERT): count} if count else {}, Contradictions())
 
     def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
-        """See :class:`~mutation_api.cdc.engine.ReducedTable`; rows go into an empty target as
-        inserts.
+        """Merge the rows, or insert them if the target is empty.
+
+        See :class:`~mutation_api.cdc.engine.ReducedTable`.
         """
         if not self._is_target_empty(transaction):
             return self._merge(transaction).execute(before_writing=before_writing)
@@ -227,7 +228,7 @@ class CopiedTable:
         return dataclasses.replace(report, written=written)
 
     def dry_run(self, transaction: Transaction) -> MergeReport:
-        """See :class:`~mutation_api.cdc.engine.ReducedTable`."""
+        """Report what :meth:`merge` would do."""
         if not self._is_target_empty(transaction):
             return self._merge(transaction).dry_run(samples=0)
         report = self._report(transaction, is_dry_run=True)
@@ -239,11 +240,11 @@ class CopiedTable:
         return dataclasses.replace(report, preview=Preview(forecast, (), ()))
 
     def changed(self, transaction: Transaction) -> list[str]:
-        """See :class:`~mutation_api.cdc.engine.ReducedTable`."""
+        """Return some rows that have other values in the target, each with its key and these values."""
         return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
-        """A copy is what the source has; whatever the target has does not contradict it."""
+        """Return an empty list: a copy is the state of the source, so the target cannot contradict it."""
         return []
 
     @property
@@ -251,7 +252,7 @@ class CopiedTable:
         return self.table.target.full_name
 
     def _is_target_empty(self, transaction: Transaction) -> bool:
-        """Asked under the lock of the transaction, so nobody adds rows meanwhile."""
+        """Return True if the target has no rows. The transaction holds its lock, so nobody adds any."""
         scan = TableScan(open_table(transaction, self._target), columns=self.table.key[:1], limit=1)
         return not scan.to_arrow().num_rows
 
@@ -287,7 +288,7 @@ class CopiedTable:
         return merge
 
     def _rows(self, operation_column: str) -> pa.RecordBatchReader:
-        """The rows, each an insert; an emptied source has none, and the columns are the target's then."""
+        """Return the rows as inserts. An emptied source has no rows, but the columns of the target."""
         batches = _as_inserts(self.operations, operation_column)
         first = next(batches, None)
         if first is None:
@@ -320,7 +321,7 @@ def _check_keys(rows: pa.RecordBatch, key: Sequence[str], what: str) -> None:
 
 
 def _by_partition(table: SourceTable, rows: pa.RecordBatch) -> dict[str, int]:
-    """Number of rows by name of the partition."""
+    """Return the number of rows by partition name."""
     target = table.target
     if not target.partition_keys:
         return {"": rows.num_rows} if rows.num_rows else {}

@@ -1,14 +1,14 @@
 """The engine in this process, and its reduction of operations by key.
 
-Reduces a log of operations to the last one of each key, as Arrow in this process.
+Reduce a log of operations to the last one of each key, with Arrow in this process.
 
 The rules are those of :mod:`mutation_api.cdc.reduce`: the operations are sorted by key and position, and
-:class:`~mutation_api.cdc.log_walk.LogWalk` goes over them once.
+:class:`~mutation_api.cdc.log_walk.LogWalk` passes over them once.
 
 The engine that reads, reduces and merges in this process, without Spark.
 
-What it holds is bounded by ``LocalOptions.memory_bytes``: half of it is for the operations of all tables. The
-copy of a whole table is not held, but streamed.
+``LocalOptions.memory_bytes`` limits its memory; half of it is for the operations of all tables. The copy of a
+whole table is streamed instead of being held in memory.
 """
 
 from __future__ import annotations
@@ -74,27 +74,27 @@ __all__ = ["HeldOperations", "LocalEngine", "LocalLog", "reduce_here"]
 
 
 ROWS_PER_STEP = 1 << 16
-"""Operations that are walked over at once."""
+"""The number of operations in each batch of the walk."""
 
 _ORDER = "position"
-"""Name of the position in messages, as Spark's reduction has it."""
+"""The name of the position in messages; it is the same as in Spark's reduction."""
 
 
 @dataclass
 class HeldOperations:
-    """Memory for the operations of all tables of a run: ``byte_limit`` bytes, of which some are taken."""
+    """The memory for the operations of all tables of a run: ``taken`` of ``byte_limit`` bytes are in use."""
 
     byte_limit: int
     taken: int = 0
 
     def take(self, byte_count: int, what: str) -> None:
-        """Take bytes for operations. Raises ConfigurationError if they are not left; ``what``: the log."""
+        """Take bytes for operations of the log ``what``. Raises ConfigurationError if too few are left."""
         self.taken += byte_count
         if self.taken > self.byte_limit:
             raise ConfigurationError(
-                f"{what} has new operations of more than the {self.byte_limit:,} bytes that the local engine "
-                "may hold of all tables: allow more with LocalOptions(memory_bytes=…), of which operations "
-                "may take a half; or ingest with Spark. Nothing was written"
+                f"{what}: the new operations need more than the {self.byte_limit:,} bytes that the local "
+                "engine may hold for all tables. Allow more with LocalOptions(memory_bytes=…), half of which "
+                "is for operations, or ingest with Spark. Nothing was written"
             )
 
 
@@ -118,17 +118,18 @@ def reduce_here(
     strict: bool,
     what: str,
 ) -> LocalLog:
-    """The last operation of each key, and what was found on the way.
+    """Return the last operation of each key, with the findings of the walk.
 
     Args:
         table: the table, whose key is known.
-        operations: as of :class:`~mutation_api.cdc.source.LocalOperations`.
-        held: memory for them.
+        operations: see :class:`~mutation_api.cdc.source.LocalOperations`.
+        held: the memory for them.
         strict: refuse a log that contradicts itself.
-        what: names the log in messages.
+        what: name of the log in messages.
 
-    Raises: see :meth:`mutation_api.cdc.engine.TableLog.reduced`; and
-        ConfigurationError: the operations need more memory than allowed.
+    Raises:
+        ConfigurationError: If the operations need more memory than allowed.
+        Others: See :meth:`mutation_api.cdc.engine.TableLog.reduced`.
     """
     log = _Log(table.key, _checked_columns(table, _collected(table, operations, held, what)))
     if not log.rows.num_rows:
@@ -145,7 +146,7 @@ def reduce_here(
 def _collected(
     table: SourceTable, operations: Iterable[pa.RecordBatch], held: HeldOperations, what: str
 ) -> pa.Table:
-    """All operations, under names in lower case."""
+    """Return all operations, with column names in lower case."""
     batches = []
     for batch in operations:
         held.take(batch.nbytes, what)
@@ -160,29 +161,28 @@ def _collected(
 
 
 def _checked_columns(table: SourceTable, found: pa.Table) -> pa.Table:
-    """The operations, if they have the columns that they need, and these have types that can be compared."""
+    """Return the operations, after checking that they have the required columns and comparable types."""
     check_operation_columns(table, found.column_names)
     unknown = [name for name in table.key if name not in found.column_names]
     if unknown:
         raise RecordLayoutError(
-            f"the operations have no column {', '.join(unknown)}; they have {', '.join(found.column_names)}"
+            f"the operations lack columns {', '.join(unknown)}; they have {', '.join(found.column_names)}"
         )
     for name in table.key:
         if pa.types.is_nested(found.schema.field(name).type):
             raise RecordLayoutError(
-                f"key column {name!r} is of type {found.schema.field(name).type}, whose values cannot be "
+                f"key column {name!r} has the type {found.schema.field(name).type}, whose values cannot be "
                 "compared without Spark"
             )
     if not is_text(found.schema.field(OPERATION).type):
         raise RecordLayoutError(
-            f"table {table.target.full_name}: {OPERATION} is of type {found.schema.field(OPERATION).type}; "
-            "it must be a text"
+            f"table {table.target.full_name}: column {OPERATION} must be a string, got "
+            f"{found.schema.field(OPERATION).type}"
         )
     position = found.schema.field(POSITION).type
     if not (pa.types.is_struct(position) and all(pa.types.is_integer(field.type) for field in position)):
         raise RecordLayoutError(
-            f"table {table.target.full_name}: {POSITION} is of type {position}; it must be a struct of "
-            "integers"
+            f"table {table.target.full_name}: column {POSITION} must be a struct of integers, got {position}"
         )
     at = found.column_names.index(OPERATION)
     return found.set_column(at, OPERATION, found[OPERATION].cast(pa.string()))
@@ -197,11 +197,11 @@ class _Log:
 
     @property
     def data_columns(self) -> list[str]:
-        """Names of all columns but POSITION."""
+        """The names of all columns except POSITION."""
         return [name for name in self.rows.column_names if name != POSITION]
 
     def check_operations(self) -> None:
-        """Raise RecordValueError for the first row that is no operation."""
+        """Raise RecordValueError for the first row that is not a valid operation."""
         no_key = pc.is_null(self.rows[self.key[0]])
         for name in self.key[1:]:
             no_key = pc.or_(no_key, pc.is_null(self.rows[name]))
@@ -222,13 +222,13 @@ class _Log:
             raise RecordValueError(f"operation {operation}, key {key}, position {position}: {reason}")
 
     def walked(self) -> pa.Table:
-        """The last operation of each key, with what was found on the way; ordered by key."""
+        """Return the last operation of each key, ordered by key, with the findings of the walk."""
         names = self.data_columns
         walk = LogWalk(tuple(map(names.index, self.key)), names.index(OPERATION), len(names))
         return pa.Table.from_batches(list(walk(self._in_order())))
 
     def _in_order(self) -> Iterator[pa.RecordBatch]:
-        """The operations by key and position, which comes last."""
+        """Return the operations sorted by key and position; the position is the last column."""
         rows = self.rows.combine_chunks()
         positions = struct_fields(plain_array(rows[POSITION]))
         parts = [*(rows[name] for name in self.key), *positions]
@@ -241,7 +241,7 @@ class _Log:
             yield pa.RecordBatch.from_arrays([*columns, position], [*self.data_columns, POSITION])
 
     def check_positions(self, walked: pa.Table) -> None:
-        """Raise ContradictionError for the first key of which two operations have the same position."""
+        """Raise ContradictionError for the first key with two operations at the same position."""
         row = pc.index(pc.is_valid(walked[DOUBLED_POSITION]), True).as_py()
         if row >= 0:
             found = walked.slice(row, 1)
@@ -251,7 +251,7 @@ class _Log:
             raise ContradictionError(f"two operations on key {key} {before}{position}{behind}")
 
     def samples(self, walked: pa.Table) -> list[str]:
-        """Some of the keys with contradictions, each with the position of its first one."""
+        """Return some of the keys with contradictions, each with the position of its first contradiction."""
         wrong = walked.filter(pc.is_valid(walked[CONTRADICTION]))
         orders = json_texts(plain_array(wrong[CONTRADICTION_POSITION]))
         found = sorted(zip(orders, self._key_texts(wrong), wrong[CONTRADICTION].to_pylist(), strict=True))
@@ -280,7 +280,7 @@ def _counts(walked: pa.Table) -> LogCounts:
 
 
 def _nothing(rows: pa.Table) -> LocalLog:
-    """The reduction of no operations."""
+    """Return the reduction of a log without operations."""
     position = pa.struct([(_ORDER, rows.schema.field(POSITION).type)])
     fields = [pa.field(FIRST_OPERATION, pa.string()), pa.field(FIRST_POSITION, position)]
     data = [field for field in rows.schema if field.name != POSITION]
@@ -289,9 +289,9 @@ def _nothing(rows: pa.Table) -> LocalLog:
 
 NAME = "local"
 OPERATIONS_PART = 2
-"""One part in OPERATIONS_PART of the memory is for operations."""
+"""The fraction of the memory for operations is 1/OPERATIONS_PART."""
 KEYS_AT_ONCE = 10_000
-"""Keys that are looked up at once, until enough are found for a message."""
+"""The number of keys that are looked up at once, until enough are found for a message."""
 
 _NUMBER = "__number"
 
@@ -303,10 +303,10 @@ class LocalEngine:
     local: LocalOptions
 
     def check(self, source: AnySource) -> None:
-        """See :class:`~mutation_api.cdc.engine.Engine`."""
+        """Raise ConfigurationError if the source can only be read by Spark."""
         if not isinstance(source, LocalChangeSource):
             raise ConfigurationError(
-                f"source {source.source_id} can be read by Spark only (it has no method read_local)"
+                f"source {source.source_id} can only be read by Spark (it does not have a method read_local)"
             )
 
     def read(
@@ -316,12 +316,12 @@ class LocalEngine:
         after: Mapping[str, Position],
         _target_bytes: TargetBytes,
     ) -> Reading:
-        """See :class:`~mutation_api.cdc.engine.Engine`."""
+        """Read the source. See :class:`~mutation_api.cdc.engine.Engine`."""
         assert isinstance(source, LocalChangeSource)
         return self.reading(source.read_local(tables, after))
 
     def reading(self, batch: LocalBatch) -> Reading:
-        """What goes on with a batch that was read."""
+        """Return the reading of a batch that was read in this process."""
         held = HeldOperations(self.local.memory_bytes // OPERATIONS_PART)
         logs = tuple(
             _LocalTableLog(each.table, each.is_emptied, each.operations, held, self.local, each.is_copy)
@@ -373,7 +373,7 @@ class _LocalReduced:
         return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
-        """In the order of their texts, as Spark's engine gives them."""
+        """Return keys in the order of their JSON, as Spark's engine does."""
         rows = self.log.rows
         orders = pa.array(json_texts(plain_array(rows[FIRST_POSITION])), pa.string())
         keys = pa.array(json_texts(_keys(rows, self.table.key).to_struct_array()), pa.string())
@@ -393,7 +393,7 @@ class _LocalReduced:
         return found
 
     def _are_present(self, transaction: Transaction, rows: pa.Table) -> NDArray[np.bool_]:
-        """Whether the target has a row of each key; counted by the report of a merge that writes nothing."""
+        """Return True for each key that the target has, from the report of a merge that writes nothing."""
         present: NDArray[np.bool_] = np.zeros(rows.num_rows, np.bool_)
         if self.is_emptied:
             return present

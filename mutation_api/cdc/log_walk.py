@@ -1,8 +1,8 @@
-"""One walk over operations sorted by key and position: what a log says of each key.
+"""One pass over operations sorted by key and position, which finds the last operation of each key.
 
-Pure Arrow and numpy; runs in Spark's Python workers. What is known of a key so far is one row: its last
-operation, with findings beside it. That row and the row of the next operation are joined to one. So the
-operations of a key may span any number of batches, and memory holds one batch.
+Pure Arrow and numpy; runs in Spark's Python workers. One row holds everything that is known about a key so
+far: its last operation, and the findings beside it. That row and the row of the next operation are joined to
+one. The operations of a key may therefore span any number of batches, and memory holds one batch.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ CONTRADICTIONS = {
     "__updates_of_absent": (UPDATE, (DELETE,)),
     "__deletes_of_absent": (DELETE, (DELETE,)),
 }
-"""An operation that cannot follow one of these on the same key, by the column that counts them."""
+"""By the column that counts them: an operation, and those that it cannot follow on the same key."""
 
 FIRST_OPERATION, FIRST_POSITION = "__first_operation", "__first_position"
-"""The first operation of a key, and its position."""
+"""The columns of a key's first operation and of its position."""
 OPERATION_COUNT = "__operation_count"
 CONTRADICTION, CONTRADICTION_POSITION = "__contradiction", "__contradiction_position"
-"""Kind and position of the first operation that contradicts the one before it; null if none does."""
+"""The kind and position of the first operation that contradicts the one before it; null if none does."""
 DOUBLED_POSITION = "__doubled_position"
-"""A position that two operations of the key share, that is in another partition than the one before it, or
-behind it though it stands before it; null if there is none."""
+"""The first position of a key's operation that has no known order after the one before it; null if there is
+none. Both have the same position, are in two partitions, or stand in the log in the opposite order."""
 FINDINGS = (
     FIRST_OPERATION,
     FIRST_POSITION,
@@ -69,12 +69,12 @@ FINDINGS = (
     CONTRADICTION_POSITION,
     DOUBLED_POSITION,
 )
-"""Columns that the walk appends."""
+"""The columns that the walk appends."""
 
 NO_KEY = "a key column is null, so the row of the operation is not known"
 NOT_ORDERED = "an operation needs a position"
 NO_OPERATION = f"the operation must be one of {INSERT}, {UPDATE}, {DELETE}"
-DOUBLED = ("have the same position ", ", so it is not known which of them is the later one")
+DOUBLED = ("have the same position ", ", so it is not known which of them is later")
 PARTED = (
     "are in two partitions, the second at ",
     ": their order is not known. Have the source write all messages about a key to one partition. If this "
@@ -82,20 +82,19 @@ PARTED = (
     "messages (--positions message)",
 )
 DISORDERED = (
-    "stand in the log in another order than that of their positions; the second has the greater position and "
-    "stands first, at ",
-    ". Did another server take over, was one restored, or did a connector begin anew? Files: if their lines "
-    "are in the order of the changes, start over in that order, under another name of the source "
+    "are not in the order of their positions in the log; the one with the greater position comes first, at ",
+    ". Did another server take over, was a server restored, or did a connector start again? Files: if their "
+    "lines are in the order of the changes, start over in that order, under another name of the source "
     "(--positions line --name NAME). Kafka: leave out --positions message",
 )
-"""Texts about operations that cannot be walked over; whoever sorts them finds these. DOUBLED, PARTED and
-DISORDERED are the texts before and behind the position."""
+"""Messages about operations that the walk cannot process. The code that sorts them raises the error. DOUBLED,
+PARTED and DISORDERED are the parts of a message before and after the position."""
 
 Mask = NDArray[np.bool_]
 
 
 def partitions_of(positions: pa.StructArray) -> pa.Array | None:
-    """The partitions of positions that only order operations of one partition; None if they order all."""
+    """Return the partitions of positions, or None if the positions order the operations of all partitions."""
     if positions.type.get_field_index(PARTITION) >= 0:
         return positions.field(PARTITION)
     inner = positions.type.field(0).type
@@ -103,13 +102,16 @@ def partitions_of(positions: pa.StructArray) -> pa.Array | None:
 
 
 def names_of(positions: pa.StructType) -> list[str]:
-    """The names of a position's numbers."""
+    """Return the names of a position's numbers."""
     inner = positions.field(0).type
     return names_of(inner) if pa.types.is_struct(inner) else [field.name for field in positions]
 
 
 def doubled_texts(names: Sequence[str]) -> tuple[str, str]:
-    """What is said about a DOUBLED_POSITION, before and behind it; ``names``: those of its numbers."""
+    """Return the message about a DOUBLED_POSITION, before and after it.
+
+    ``names`` are those of the position's numbers.
+    """
     if PARTITION in names:
         return PARTED
     return DISORDERED if _has_places(names) else DOUBLED
@@ -121,16 +123,16 @@ def _has_places(names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class LogWalk:
-    """The function that runs in a task: operations in, the last operation of each key out.
+    """The function that runs in a task: it takes operations and returns the last operation of each key.
 
-    Positions that have a PARTITION order only the operations of one; then a key must not be in two of them.
-    All operations of a key are in one task, in succession, sorted by position. No key, position or operation
-    is null.
+    Positions with a PARTITION order only the operations of one partition; a key must then not be in two of
+    them. All operations of a key are in one task, in succession, sorted by position. Keys, positions and
+    operations are never null.
 
     Attributes:
-        key: indices of the key's columns.
-        operation: index of the column of operations (texts INSERT, UPDATE, DELETE).
-        position: index of the column of positions, which the result lacks.
+        key: indices of the key columns.
+        operation: index of the column of operations (the strings INSERT, UPDATE, DELETE).
+        position: index of the column of positions, which is not in the result.
     """
 
     key: tuple[int, ...]
@@ -138,14 +140,14 @@ class LogWalk:
     position: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches without the position and with FINDINGS appended; one row for each key."""
+        """Return batches without the position and with FINDINGS appended; one row for each key."""
         known: pa.RecordBatch | None = None
         for batch in batches:
             if not batch.num_rows:
                 continue
             rows = self._with_findings(batch)
             joined = self._joined(rows if known is None else pa.concat_batches([known, rows]))
-            # More of the last key may come.
+            # The next batch may have more operations of the last key.
             known = joined.slice(joined.num_rows - 1)
             if joined.num_rows > 1:
                 yield self._handed_on(joined.slice(0, joined.num_rows - 1))
@@ -153,7 +155,7 @@ class LogWalk:
             yield self._handed_on(known)
 
     def _with_findings(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Each operation with the findings of a key that has no other operation."""
+        """Add the findings of a key that has no other operation to each operation."""
         count, position = batch.num_rows, batch.column(self.position)
         nowhere = pa.nulls(count, position.type)
         findings = {
@@ -169,9 +171,9 @@ class LogWalk:
         return pa.RecordBatch.from_arrays([*batch.columns, *findings.values()], names=names)
 
     def _joined(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of each key as one."""
+        """Join the rows of each key into one."""
         count = rows.num_rows
-        is_same = np.zeros(count, np.bool_)  # whether a row has the key of the row before
+        is_same = np.zeros(count, np.bool_)  # True if a row has the key of the row before
         is_same[1:] = np.logical_and.reduce([_equals_previous(rows.column(number)) for number in self.key])
         if not is_same.any():
             return rows
@@ -204,12 +206,12 @@ class LogWalk:
 
 
 def _equals_previous(values: pa.Array) -> Mask:
-    """Of n values, shape (n - 1,): whether each but the first equals the one before it."""
+    """Compare each of n values but the first with the one before it: True if equal. Shape (n - 1,)."""
     return ~differs(values.slice(1), values.slice(0, len(values) - 1))
 
 
 def _doubled(positions: pa.StructArray, is_same: Mask) -> Mask:
-    """Of n operations, shape (n,): whether each has no known order after the one before it on its key."""
+    """Find operations without a known order after the one before them on their key. Shape (n,)."""
     is_doubled = is_same.copy()
     partitions = partitions_of(positions)
     if partitions is not None:
@@ -222,9 +224,10 @@ def _doubled(positions: pa.StructArray, is_same: Mask) -> Mask:
 
 
 def _disordered(positions: pa.StructArray, is_same: Mask) -> Mask:
-    """Whether an operation stands before the one whose position is the next lower one of its key.
+    """Find operations that precede, in the log, the one with the next lower position of their key.
 
-    An operation that a log has again stands behind the first; only the first of each position counts.
+    An operation that the log repeats comes after its first occurrence, so only the first occurrence of each
+    position counts.
     """
     if pa.types.is_struct(positions.type.field(0).type):
         return _disordered(positions.field(0), is_same)
@@ -247,7 +250,7 @@ def _disordered(positions: pa.StructArray, is_same: Mask) -> Mask:
 
 
 def _contradictions(operations: pa.StringArray, is_same: Mask) -> NDArray[np.object_]:
-    """Shape (n,): the name in CONTRADICTIONS, '' of an operation that may follow the one before it."""
+    """Return a name in CONTRADICTIONS for each of n operations, '' if it can follow the one before it."""
     is_said = {each: np.asarray(pc.equal(operations, each)) for each in (INSERT, UPDATE, DELETE)}
     kinds = np.full(len(operations), "", np.object_)
     for kind, (operation, befores) in CONTRADICTIONS.items():
@@ -259,13 +262,13 @@ def _contradictions(operations: pa.StringArray, is_same: Mask) -> NDArray[np.obj
 
 
 def _first_of(known: pa.Array, new: pa.Array, is_new: Mask, starts: NDArray[np.intp]) -> pa.Array:
-    """Of each group the first value that is known or new; null if there is none. A row has one of both."""
+    """Return the first known or new value of each group, null if there is none. No row has both."""
     count = len(new)
     indices = np.where(np.asarray(known.is_valid()), np.arange(count), count)
     indices = np.where(is_new, np.arange(count), indices)
     firsts = np.minimum.reduceat(indices, starts)
     is_none = firsts == count
     firsts = np.where(is_none, 0, firsts)
-    # Of both laid one behind the other.
+    # An index into `known` followed by `new`.
     chosen = np.where(is_new[firsts], firsts + count, firsts)
     return pa.concat_arrays([known, new]).take(pa.array(chosen, mask=is_none))

@@ -1,4 +1,4 @@
-"""What sources of separated text share: a table's columns in a file, and the location of an error in it."""
+"""Shared by sources of separated fields: a table's columns in a file, and the location of an error in it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ __all__ = [
 
 
 class FieldError(Exception):
-    """A field of a record is wrong.
+    """Raised when a field of a record is wrong; :meth:`Chunk.located` translates it for users.
 
-    ``row``: number of the record in its chunk. ``field``: text that names the field. ``kind``: the error that
-    users see.
+    ``row``: number of the record in its chunk. ``field``: description of the field. ``kind``: class of the
+    error that users see.
     """
 
     def __init__(
@@ -46,7 +46,10 @@ class FieldError(Exception):
 
 
 def refuse(is_wrong: pa.Array, field: str, reason: str, shown: pa.Array | None = None) -> None:
-    """Raise FieldError for the first wrong record, if there is one; ``{}`` in ``reason`` is its text."""
+    """Raise FieldError if a record is wrong, for the first such record.
+
+    If ``shown`` is given, its value for that record replaces ``{}`` in ``reason``.
+    """
     row = pc.index(pc.fill_null(is_wrong, False), True).as_py()
     if row >= 0:
         raise FieldError(row, field, reason if shown is None else reason.format(repr(shown[row].as_py())))
@@ -54,7 +57,7 @@ def refuse(is_wrong: pa.Array, field: str, reason: str, shown: pa.Array | None =
 
 @dataclass(frozen=True)
 class FileColumns:
-    """Columns of a table in the order of a file's fields; ``table_name`` names the table."""
+    """The columns of a table in the order of a file's fields; ``table_name`` names the table."""
 
     table_name: str
     columns: tuple[AcidColumn, ...]
@@ -69,31 +72,32 @@ class FileColumns:
         binary: BinaryText | None,
         elsewhere: Collection[str] = (),
     ) -> FileColumns:
-        """Find a file's columns in the table.
+        """Match the columns of a file with those of the table.
 
         Args:
             table: the target.
-            names: the file's columns in order, in any case; None: the table's, partition columns last.
-            binary: how texts represent bytes.
+            names: the file's columns in order, in upper or lower case. If None, the table's columns, with
+                partition columns last.
+            binary: how the file represents binary values.
             elsewhere: columns of the table whose values do not come from the file's columns.
 
         Raises:
-            RecordLayoutError: file and table do not have the same columns, or the type of a column has no
-                text form.
+            RecordLayoutError: If file and table do not have the same columns, or if the type of a column
+                cannot be read from a string.
         """
         known = {c.name: c for c in table.all_columns}
         _check_names(table, known)
         unknown = [name for name in elsewhere if name not in known]
         if unknown:
             raise RecordLayoutError(
-                f"table {table.full_name} has no columns {', '.join(unknown)}; it has {', '.join(known)}"
+                f"table {table.full_name} does not have columns {', '.join(unknown)}, only {', '.join(known)}"
             )
         wanted = [name for name in known if name not in elsewhere]
         found = wanted if names is None else [name.lower() for name in names]
         if sorted(found) != sorted(wanted):
             raise RecordLayoutError(
-                f"table {table.full_name} needs the columns {', '.join(wanted)} from the file, in any order; "
-                f"the columns that were named are {', '.join(found)}"
+                f"table {table.full_name}: the columns of the file are wrong: got {', '.join(found)}, "
+                f"expected {', '.join(wanted)}, in any order"
             )
         columns = tuple(known[name] for name in found)
         for column in (*columns, *(known[name] for name in elsewhere)):
@@ -106,15 +110,15 @@ class FileColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names."""
+        """The names of the columns."""
         return tuple(c.name for c in self.columns)
 
     def typed(self, texts: Sequence[pa.Array]) -> dict[str, pa.Array]:
-        """Values of the columns' types, by name. Raises FieldError."""
+        """Convert strings to the columns' types; return them by column name. Raises FieldError."""
         return {c.name: self.values(t, c) for c, t in zip(self.columns, texts, strict=True)}
 
     def values(self, texts: pa.Array, column: AcidColumn) -> pa.Array:
-        """Texts as values of a column of the table. Raises FieldError."""
+        """Convert strings to values of a column of the table. Raises FieldError."""
         try:
             return values_of_texts(texts, parse_hive_type(column.type), binary=self.binary)
         except MisfitError as misfit:
@@ -127,7 +131,7 @@ def _check_names(table: AcidTable, known: Collection[str]) -> None:
     if taken:
         raise RecordLayoutError(
             f"table {table.full_name} has a column named {' and '.join(taken)}; its changes cannot be "
-            "read, because their operation and position have these names; rename the column"
+            "read, because this name is reserved for their operation or position. Rename the column"
         )
 
 
@@ -137,12 +141,12 @@ def operations_batch(
     position: Mapping[str, pa.Array],
     values: Mapping[str, pa.Array],
 ) -> pa.RecordBatch:
-    """A batch of operations.
+    """Return a batch of operations.
 
     Args:
         names: the table's columns in its order.
         operations: the operations.
-        position: their positions, number by number.
+        position: the numbers of their positions, by name.
         values: the values by column.
     """
     positions = pa.StructArray.from_arrays(list(position.values()), names=list(position))
@@ -154,8 +158,8 @@ def operations_batch(
 class RecordFile:
     """A file of records: the bytes from ``start`` to ``end``.
 
-    ``fields`` names the fields of a record, for messages. Bytes that were added after the listing lie behind
-    ``end``; the next run reads them.
+    ``fields`` names the fields of a record, for messages. Bytes that were appended after the listing are
+    beyond ``end``; the next run reads them.
     """
 
     location: Location
@@ -165,10 +169,10 @@ class RecordFile:
     fields: tuple[str, ...]
 
     def chunks(self) -> Iterator[Chunk]:
-        """Its records, many at a time, as columns of texts.
+        """Read the file's records, many at a time, as columns of strings.
 
         Raises:
-            InputFormatError: a record does not follow the format; names file, line and field.
+            InputFormatError: If a record does not follow the format. Names file, line and field.
         """
         try:
             for offset, content in self.text.chunks(self.location, self.start, self.end):
@@ -184,12 +188,12 @@ class RecordFile:
             ) from error
 
     def damaged(self, error: DamagedRecordError) -> InputFormatError:
-        """The error that users see."""
+        """Return the error that users see."""
         field = None if error.field is None else self._named(error.field)
         return InputFormatError(self.message(error.offset, field, error.reason))
 
     def message(self, offset: int, field: str | None, reason: str) -> str:
-        """``reason`` behind its location: file, line of the record that begins at ``offset``, field."""
+        """Return ``reason`` after its location: file, line of the record that begins at ``offset``, field."""
         subject = "the record" if field is None else field
         return f"{self.location.shown}, line {self._line_number(offset)}: {subject} {reason}"
 
@@ -199,7 +203,7 @@ class RecordFile:
         return f"field {number + 1}"
 
     def _line_number(self, offset: int) -> int:
-        """Counts the lines on each call; there is only one, since an error ends the run."""
+        """Count the lines on each call; there is only one call, since an error ends the run."""
         end = self.text.record_end.encode()
         before = self.text.chunks(self.location, 0, offset)
         return sum(content.count(end) for _, content in before) + 1
@@ -207,7 +211,7 @@ class RecordFile:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Successive records of a file; ``offset`` is their first byte, ``texts`` has their columns."""
+    """Successive records of a file; ``offset`` is their first byte, ``texts`` holds their columns."""
 
     file: RecordFile
     offset: int
@@ -219,7 +223,7 @@ class Chunk:
 
     @contextmanager
     def located(self) -> Iterator[None]:
-        """Within the block a FieldError becomes the error that users see, with its location."""
+        """Raise a FieldError of the block as the error that users see, with its location."""
         try:
             yield
         except FieldError as error:

@@ -1,11 +1,11 @@
-"""Reduces a log of operations to the last one of each key, which leaves what replaying the log would leave.
+"""Reduce a log of operations to the last one of each key, which has the same effect as replaying the log.
 
 This is Spark's way; :mod:`~mutation_api.cdc.local_engine` does the same in this process.
 
-The operations of a key are brought together once and sorted. One walk in that order (:mod:`log_walk`) finds
-the last operation, the first, and those that cannot follow the one before: an insert after an insert or
-update, an update or delete after a delete. The walk counts these contradictions. They are usual if a log is
-read again, and the last operation counts nevertheless.
+The operations of a key are brought together once and sorted. One pass in that order (:mod:`log_walk`) finds
+the first and last operation of each key, and operations that cannot follow the one before: an insert after an
+insert or update, an update or delete after a delete. These contradictions are counted. They are normal if a
+log is read again, and the last operation takes effect nevertheless.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ _ORDER = "__order"
 
 @dataclass(frozen=True)
 class ReducedLog:
-    """A reduced log, and what was found on the way.
+    """A reduced log, with what was found while reducing it.
 
     ``rows`` has one row for each key and is cached: the columns of the operations without those of their
     order, then FIRST_OPERATION and FIRST_POSITION. ``outcomes`` counts the keys by their first and last
-    operation. ``contradictions`` are those within the log.
+    operation. ``contradictions`` counts those within the log.
     """
 
     rows: DataFrame
@@ -69,7 +69,7 @@ class ReducedLog:
 
     @property
     def key_count(self) -> int:
-        """Number of keys, which is the number of rows."""
+        """The number of keys, which is the number of rows."""
         return sum(self.outcomes.values())
 
 
@@ -80,26 +80,29 @@ def reduce_operations(
     *,
     operation_column: str = "operation",
 ) -> DataFrame:
-    """The last operation of each key; nothing runs yet.
+    """Return the last operation of each key; no job runs yet.
 
-    Applied to a table (``delete`` removes the key's row, the others give it these values), the result leaves
-    what replaying all operations in their order would leave. :func:`reduced_log` reports contradictions.
+    Applying the result to a table has the same effect as replaying all operations in their order. A
+    ``delete`` then removes the key's row, and other operations give it the row's values.
+    :func:`reduced_log` reports contradictions.
 
     Args:
-        operations: rows with an operation ``insert``, ``update`` or ``delete``, and any columns.
-        key: columns that identify a row of the table; none of them is null.
+        operations: rows with an operation ``insert``, ``update`` or ``delete``, and any other columns.
+        key: columns that identify a row of the table; their values must not be null.
         order_by: columns that order the operations of one key; a later operation has greater values. They may
-            be structs of numbers. No two operations of one key have the same values.
+            be structs of numbers. No two operations of one key may have the same values.
         operation_column: name of the column that holds the operation.
 
     Returns:
         All columns of ``operations`` in their order, without those of ``order_by``.
 
     Raises:
-        ConfigurationError: no key, no order.
-        RecordLayoutError: ``operations`` lacks a column, or the values of a key column cannot be compared.
-        RecordValueError: in the job, a key, a position or an operation is not valid; names position and key.
-        ContradictionError: in the job, two operations on one key at the same position.
+        ConfigurationError: If no key or no order is given.
+        RecordLayoutError: If ``operations`` lacks a column, or if the values of a key column cannot be
+            compared.
+        RecordValueError: If a key, a position or an operation is not valid (raised in the job). Names
+            position and key.
+        ContradictionError: If two operations on one key have the same position (raised in the job).
     """
     log = _Log.of(operations, key, order_by, operation_column)
     return log.last().select(*log.columns)
@@ -115,19 +118,19 @@ def reduced_log(
     strict: bool = False,
     what: str = "the log",
 ) -> Iterator[ReducedLog]:
-    """Reduce as :func:`reduce_operations` does, in one job that counts as well; cached within the block.
+    """Reduce as :func:`reduce_operations` does, in one job that also counts; cached within the block.
 
     Args:
-        operations: see there.
-        key: see there.
-        order_by: see there.
-        operation_column: see there.
+        operations: see :func:`reduce_operations`.
+        key: see :func:`reduce_operations`.
+        order_by: see :func:`reduce_operations`.
+        operation_column: see :func:`reduce_operations`.
         strict: refuse a log that contradicts itself.
-        what: names the log in messages.
+        what: name of the log in messages.
 
     Raises:
-        ContradictionError: operations cannot follow one another, and ``strict`` is set; names some of them.
-        Others: see there.
+        ContradictionError: If operations cannot follow one another, and ``strict`` is set. Lists some.
+        Others: See :func:`reduce_operations`.
     """
     log = _Log.of(operations, key, order_by, operation_column)
     with counted_by_rows(operations.sparkSession):
@@ -145,7 +148,7 @@ def reduced_log(
 
 @dataclass(frozen=True)
 class _Log:
-    """Operations whose columns were checked; names are spelled as in the frame."""
+    """Operations whose columns were checked; names are spelled as in the DataFrame."""
 
     operations: DataFrame
     key: tuple[str, ...]
@@ -159,14 +162,13 @@ class _Log:
         order = (order_by,) if isinstance(order_by, str) else tuple(order_by)
         if not key or not order:
             raise ConfigurationError(
-                f"key={list(key)}, order_by={list(order)}: name at least one column each"
+                f"key={list(key)}, order_by={list(order)}: name at least one column for each"
             )
         names = {field.name.lower(): field.name for field in operations.schema.fields}
         unknown = [name for name in (*key, *order, operation_column) if name.lower() not in names]
         if unknown:
             raise RecordLayoutError(
-                f"the operations have no column {', '.join(unknown)}; they have "
-                f"{', '.join(operations.columns)}"
+                f"the operations lack columns {', '.join(unknown)}; they have {', '.join(operations.columns)}"
             )
         log = cls(
             operations,
@@ -180,16 +182,16 @@ class _Log:
 
     @property
     def columns(self) -> list[Column]:
-        """All columns of the operations but those of their order."""
+        """All columns of the operations except those of their order."""
         return [_column(name) for name in self.operations.columns if name not in self.order]
 
     def last(self) -> DataFrame:
-        """The last operation of each key, with what was found on the way."""
-        # Every task compiles the sort again, which takes longer than sorting 10,000 operations.
+        """Return the last operation of each key, with the findings of the walk."""
+        # Each task compiles the sort again, which takes longer than sorting 10,000 operations.
         tasks = default_num_partitions(self.operations.sparkSession)
         keys = [_column(name) for name in self.key]
         in_order = self._checked().repartition(tasks, *keys).sortWithinPartitions(*keys, _ORDER)
-        # pyspark takes a dot in a column's name for a field of a struct, so the columns get plain names.
+        # pyspark takes a dot in a column name for a field of a struct, so the columns get plain names.
         plain = in_order.toDF(*(f"c{number}" for number in range(len(in_order.columns))))
         walk = LogWalk(
             tuple(map(in_order.columns.index, self.key)),
@@ -207,7 +209,7 @@ class _Log:
             json_text(sf.col(DOUBLED_POSITION)),
             behind,
         )
-        # In the filter, which always runs: Spark does not evaluate a column that is not read.
+        # In the filter, which always runs: Spark does not evaluate a column that nothing reads.
         return found.where(
             sf.when(sf.col(DOUBLED_POSITION).isNotNull(), doubled.cast("boolean")).otherwise(True)
         )
@@ -228,7 +230,7 @@ class _Log:
         )
 
     def samples(self, rows: DataFrame) -> list[str]:
-        """Some of the keys with contradictions, each with the position of its first one."""
+        """Return some of the keys with contradictions, each with the position of its first contradiction."""
         found = rows.where(sf.col(CONTRADICTION).isNotNull()).select(
             self._key_text().alias("key"),
             sf.col(CONTRADICTION).alias("kind"),
@@ -272,7 +274,7 @@ class _Log:
 
 
 def _walked_type(rows: StructType) -> StructType:
-    """Type of the rows that LogWalk makes of operations whose last column is their position."""
+    """Return the type of the rows that LogWalk returns for operations whose last column is their position."""
     *data, position = rows.fields
     numbers, texts = (OPERATION_COUNT, *CONTRADICTIONS), (FIRST_OPERATION, CONTRADICTION)
     types: dict[str, DataType] = dict.fromkeys(FINDINGS, position.dataType)
@@ -283,7 +285,7 @@ def _walked_type(rows: StructType) -> StructType:
 def _check_key_type(name: str, data_type: DataType) -> None:
     if any(word in data_type.simpleString() for word in ("map<", "variant", " collate ")):
         raise RecordLayoutError(
-            f"key column {name!r} is of type {data_type.simpleString()}, whose values cannot be compared"
+            f"key column {name!r} has the type {data_type.simpleString()}, whose values cannot be compared"
         )
 
 

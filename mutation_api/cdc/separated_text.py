@@ -1,10 +1,11 @@
-r"""Records of separated fields, as logs of changes hold them: bytes to Arrow columns of texts.
+r"""Read records of separated fields, as in logs of changes: bytes to Arrow columns of strings.
 
-pyarrow's CSV reader does the work, a chunk of whole records at a time. It does not know these formats: it
+pyarrow's CSV reader does the work, a chunk of whole records at a time. It does not support these formats: it
 takes ``\N`` for an escaped N, continues after a closing quote, makes empty fields of an empty line, drops a
-byte order mark, and ends records at a CR as well. So all that it would read differently is replaced by
-characters that the chunk does not have, and restored afterwards. If a chunk may still be read wrongly,
-:meth:`SeparatedText.records` reads it again, exactly and slowly, and reports each error with its location.
+byte order mark, and also ends records at a CR. Everything that it would read differently is therefore
+replaced by characters that do not occur in the chunk, and restored afterwards. If a chunk may still be read
+wrongly, :meth:`SeparatedText.records` reads it again, exactly and slowly, and reports each error with its
+location.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from mutation_api.storage.location import Location
 __all__ = ["DamagedRecordError", "SeparatedText"]
 
 CHUNK_BYTES = 1024 * 1024
-"""Bytes parsed at once: some ten thousand records. Larger chunks take longer: 59 MB, half a million records
-of 13 fields, take 0.29 s of CPU in chunks of this size and 0.40 s in chunks of 7 MB."""
+"""The number of bytes that are parsed at once: some ten thousand records. Larger chunks take longer: 59 MB,
+half a million records of 13 fields, take 0.29 s of CPU in chunks of this size and 0.40 s with 7 MB."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STAND_INS = range(0xE000, 0xF900)
-"""Characters for private use. Those that a chunk does not have replace others while Arrow reads it."""
+"""Private-use characters. Those that do not occur in a chunk replace others while Arrow reads it."""
 _SHOWN_BYTES = 60
 
 
 class DamagedRecordError(Exception):
-    """A record does not follow the format.
+    """Raised when a record does not follow the format.
 
-    ``offset``: byte at which the record begins, in the chunk or file that was read. ``field``: the field's
-    number, from 0, if it is known. ``reason`` continues a sentence that begins with the record or the field.
+    ``offset``: byte at which the record begins, in the chunk or file that was read. ``field``: number of the
+    field, from 0, if it is known. ``reason`` continues a sentence that begins with the record or the field.
     """
 
     def __init__(self, offset: int, field: int | None, reason: str) -> None:
@@ -49,7 +50,7 @@ class DamagedRecordError(Exception):
         self.reason = reason
 
     def moved(self, by: int) -> DamagedRecordError:
-        """The same error with its offset in the file; the chunk begins at byte ``by``."""
+        """Return the same error with its offset in the file; the chunk begins at byte ``by``."""
         return DamagedRecordError(self.offset + by, self.field, self.reason)
 
 
@@ -57,13 +58,18 @@ class DamagedRecordError(Exception):
 class SeparatedText:
     """A format of records. Each special character is one ASCII character and serves one purpose.
 
-    ``null``: text of NULL; never in quotes. ``escape``: a separator, a quote or an escape after it is part of
-    the value; None if the format has no escape. It may equal the quote, which is then doubled. ``quote``: may
-    enclose a value, which can then hold separators and record ends; None if no value is in quotes.
+    Args:
+        field_separator: the character between two fields.
+        record_end: the character or CR LF that ends a record.
+        null: the representation of NULL; never in quotes.
+        escape: the character that makes a following separator, quote or escape part of the value. If None,
+            the format has no escape. If it equals the quote, a quote in a value is written twice.
+        quote: the character that may enclose a value, which can then hold separators and record ends. If
+            None, values are never in quotes.
 
     Raises:
-        ConfigurationError: the format is ambiguous: see above; or it has quotes, and records do not end with
-            a newline.
+        ConfigurationError: If the format is ambiguous, or if it has quotes and records do not end with a
+            newline.
     """
 
     field_separator: str
@@ -76,27 +82,28 @@ class SeparatedText:
         wrong = None
         if not all(len(c) == 1 and c.isascii() for c in self._single_characters):
             wrong = (
-                "separators, escape and quote must be one ASCII character each (the record end also \\r\\n)"
+                "separators, escape and quote must be one ASCII character each (the record end can be \\r\\n)"
             )
         elif len(set(self._single_characters)) < len(self._single_characters):
             wrong = "a character serves two purposes"
         elif any(c in self.null for c in (self.field_separator, self.record_end, self.quote) if c):
-            wrong = "the text of NULL holds a separator or a quote"
+            wrong = "the representation of NULL contains a separator or a quote"
         elif self.quote is not None and self.record_end != "\n":
-            wrong = "with quotes, records must end with a newline"
+            wrong = "in a format with quotes, records must end with a newline"
         if wrong:
             raise ConfigurationError(f"{self}: {wrong}")
 
     def chunks(
         self, location: Location, start: int, end: int, *, chunk_bytes: int = CHUNK_BYTES
     ) -> Iterator[tuple[int, bytes]]:
-        """Whole records of a file from byte ``start`` to ``end``, with the byte at which each chunk begins.
+        """Read whole records of a file from byte ``start`` to ``end``, with the first byte of each chunk.
 
-        A record begins at ``start``. Memory holds one chunk, which is larger only if one record is longer.
+        A record begins at ``start``. Memory holds one chunk, which is larger only if a single record is.
 
         Raises:
-            DamagedRecordError: the last record before ``end`` does not end there.
-            EOFError: the file has fewer bytes. OSError: the file cannot be read.
+            DamagedRecordError: If the last record before ``end`` does not end there.
+            EOFError: If the file has fewer bytes.
+            OSError: If the file cannot be read.
         """
         rest, offset, at = b"", start, start
         with opened(location) as file:
@@ -104,7 +111,7 @@ class SeparatedText:
             while at < end:
                 read = file.read(min(chunk_bytes, end - at))
                 if not read:
-                    raise EOFError(f"it has {at} bytes, and had {end} when it was listed")
+                    raise EOFError(f"it has {at} bytes, but had {end} when it was listed")
                 at += len(read)
                 rest += read
                 length = self._length_of_records(rest)
@@ -115,14 +122,14 @@ class SeparatedText:
             raise self._without_end(offset, rest)
 
     def columns(self, chunk: bytes, count: int) -> list[pa.Array]:
-        """The fields of whole records, column by column.
+        """Return the fields of whole records, column by column.
 
         Args:
             chunk: whole records, at least one.
-            count: how many fields each has.
+            count: number of fields of each record.
 
         Raises:
-            DamagedRecordError: a record has another number of fields, or does not follow the format.
+            DamagedRecordError: If a record has another number of fields, or does not follow the format.
         """
         found = self._fast_columns(chunk, count)
         if found is not None:
@@ -130,18 +137,16 @@ class SeparatedText:
         rows = []
         for offset, fields in self.records(chunk):
             if len(fields) != count:
-                reason = (
-                    f"has {len(fields)} fields separated by {self.field_separator!r}, expected are {count}"
-                )
+                reason = f"has {len(fields)} fields separated by {self.field_separator!r}, expected {count}"
                 raise DamagedRecordError(offset, None, reason)
             rows.append(fields)
         return [pa.array([row[i] for row in rows], pa.string()) for i in range(count)]
 
     def records(self, chunk: bytes) -> Iterator[tuple[int, list[str | None]]]:
-        """Fields record by record, with the byte at which each record begins; slow.
+        """Read fields record by record, with the byte at which each record begins; slow.
 
         Raises:
-            DamagedRecordError: a record does not follow the format.
+            DamagedRecordError: If a record does not follow the format.
         """
         offset = 0
         while offset < len(chunk):
@@ -150,10 +155,10 @@ class SeparatedText:
             offset = after
 
     def check(self, chunk: bytes) -> None:
-        """Check that the chunk is whole records, with any number of fields.
+        """Check that the chunk consists of whole records, with any number of fields.
 
         Raises:
-            DamagedRecordError: a record does not follow the format.
+            DamagedRecordError: If a record does not follow the format.
         """
         if (
             self.quote is not None
@@ -173,19 +178,19 @@ class SeparatedText:
 
     @property
     def _escape(self) -> bytes | None:
-        """The escape, unless it is the quote."""
+        """The escape; None if there is none or if it equals the quote."""
         return None if self.escape is None or self.escape == self.quote else self.escape.encode()
 
     @property
     def _escaped(self) -> list[bytes]:
-        """Each pair of the escape and a character that it may escape; the escape itself is the first."""
+        """The pairs of the escape and a character that it can escape; the escape itself comes first."""
         if self._escape is None:
             return []
         others = [self.field_separator.encode(), *([self.quote.encode()] if self.quote else [])]
         return [self._escape + other for other in (self._escape, *others)]
 
     def _length_of_records(self, chunk: bytes) -> int:
-        """Number of bytes at the beginning of the chunk that are whole records."""
+        """Return the number of bytes at the beginning of the chunk that are whole records."""
         end = self.record_end.encode()
         last = chunk.rfind(end)
         if self.quote is not None:
@@ -197,7 +202,7 @@ class SeparatedText:
         return last + len(end) if last >= 0 else 0
 
     def _fast_columns(self, chunk: bytes, count: int) -> list[pa.Array] | None:
-        """The columns, if Arrow certainly reads this chunk as :meth:`records` does; else None."""
+        """Return the columns if Arrow is certain to read this chunk as :meth:`records` does; else None."""
         if chunk.startswith(_BYTE_ORDER_MARK) or not chunk.endswith(self.record_end.encode()):
             return None
         free = (chr(c) for c in _STAND_INS if chr(c).encode() not in chunk)
@@ -221,10 +226,10 @@ class SeparatedText:
         return columns
 
     def _hidden_in(self, chunk: bytes) -> list[bytes]:
-        """Bytes that Arrow would read differently, in the order of their replacement.
+        """Return the byte sequences that Arrow would read differently, in the order of their replacement.
 
-        Most escapes belong to NULL's text. Reading the byte after each escape takes a quarter of the time of
-        a search for the other pairs.
+        Most escapes belong to the representation of NULL. Reading the byte after each escape takes a quarter
+        of the time of a search for the other pairs.
         """
         end = [] if self.record_end == "\n" else [self.record_end.encode(), b"\n"]
         return [*self._escaped_in(chunk), *end, b"\r"]
@@ -233,12 +238,12 @@ class SeparatedText:
         if self._escape is None:
             return []
         content = np.frombuffer(chunk, np.uint8)
-        # The last byte is a record's end.
+        # The last byte ends a record.
         following = content[np.flatnonzero(content == ord(self._escape)) + 1]
         return [escaped for escaped in self._escaped if (following == escaped[1]).any()]
 
     def _with_newlines(self, chunk: bytes, stand_ins: dict[str, str]) -> tuple[bytes, dict[str, str]]:
-        """The chunk with newlines as record ends, and the stand-ins that are left."""
+        """Return the chunk with newlines as record ends, and the remaining stand-ins."""
         if self.record_end == "\n":
             return chunk, stand_ins
         ends = {stand_in for stand_in, found in stand_ins.items() if found == self.record_end}
@@ -247,7 +252,7 @@ class SeparatedText:
         return chunk, {stand_in: found for stand_in, found in stand_ins.items() if stand_in not in ends}
 
     def _is_well_quoted(self, chunk: bytes) -> bool:
-        """Whether quotes enclose whole values only; Arrow does not check."""
+        """Return True if quotes enclose only whole values; Arrow does not check that."""
         found = pc.match_substring_regex(pa.array([chunk], pa.binary()), self._quoted_pattern)
         return bool(found[0].as_py())
 
@@ -263,7 +268,7 @@ class SeparatedText:
         try:
             table = pyarrow.csv.read_csv(
                 pa.BufferReader(chunk),
-                # No threads, because Spark runs the tasks. One block, because a record may exceed any size.
+                # No threads: Spark runs the tasks in parallel. One block: a record may exceed any block size.
                 pyarrow.csv.ReadOptions(use_threads=False, block_size=len(chunk) + 1, column_names=names),
                 pyarrow.csv.ParseOptions(
                     delimiter=self.field_separator,
@@ -284,7 +289,7 @@ class SeparatedText:
         return [column.combine_chunks() for column in table.columns]
 
     def _is_plain(self, chunk: bytes, columns: Sequence[pa.Array]) -> bool:
-        """Whether every escape is a part of NULL's text, and no line is empty."""
+        """Return True if each escape belongs to a NULL, and no line is empty."""
         if pc.any(pc.equal(columns[0], "")).as_py():
             return False
         if self._escape is None:
@@ -294,7 +299,7 @@ class SeparatedText:
         return chunk.count(self._escape) == expected
 
     def _record(self, chunk: bytes, offset: int) -> tuple[list[str | None], int]:
-        """Fields of the record at ``offset``, and the byte at which the next record begins."""
+        """Return the fields of the record at ``offset``, and the byte at which the next record begins."""
         fields: list[str | None] = []
         at = offset
         while True:
@@ -306,17 +311,17 @@ class SeparatedText:
                 raise self._without_end(offset, chunk[offset:])
             if not chunk.startswith(self.field_separator.encode(), at):
                 found = chunk[at : at + _SHOWN_BYTES]
-                reason = f"continues with {found!r}, expected is a separator or the record's end"
+                reason = f"continues with {found!r}, expected a separator or the record's end"
                 raise DamagedRecordError(offset, len(fields) - 1, reason)
             at += 1
 
     def _field(self, chunk: bytes, record: int, at: int, number: int) -> tuple[str | None, int]:
-        """The value of the field at ``at``, and the byte after it."""
+        """Return the value of the field at ``at``, and the byte after it."""
         quoted, bare, escape = _patterns(self)
         is_quoted = self.quote is not None and chunk.startswith(self.quote.encode(), at)
         found = (quoted if is_quoted else bare).match(chunk, at)
         if found is None:
-            raise DamagedRecordError(record, number, "begins with a quote, and no quote ends it")
+            raise DamagedRecordError(record, number, "begins with a quote that is never closed")
         null = self.null.encode()
         after_null = at + len(null)
         if not is_quoted and chunk.startswith(null, at) and self._ends_field(chunk, after_null):
@@ -347,7 +352,7 @@ def _is_utf8(chunk: bytes) -> bool:
 
 @functools.cache
 def _patterns(text: SeparatedText) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
-    """Patterns of a value in quotes, of one without, and of an escape with the character that it escapes."""
+    """Compile patterns of a quoted value, an unquoted value, and an escape with the character after it."""
     quote = re.escape((text.quote or "").encode())
     separator, end = re.escape(text.field_separator.encode()), re.escape(text.record_end.encode())
     escape = re.escape((text.escape or "").encode())

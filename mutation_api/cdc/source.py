@@ -1,17 +1,17 @@
 """The protocols of change sources, their parts, and their temporary directories.
 
-What a change source gives: operations on tables, and the position reached when they are applied.
+The results of a change source: operations on tables, and the position reached when they are applied.
 
 A source is read inside the transaction that applies it. By then the transaction holds the write lock on the
 watermarks, so no other transaction moves them. The operations and the new watermark become visible together
 or not at all.
 
-A :class:`ChangeSource` gives the operations as DataFrames of Spark, a :class:`LocalChangeSource` as Arrow
+A :class:`ChangeSource` returns the operations as Spark DataFrames, a :class:`LocalChangeSource` as Arrow
 batches for this process. A source may be both.
 
-A folder of a source's own, for what it keeps until it is applied.
+A directory in which a source buffers data until it is applied.
 
-OperationParts: operations on one table in parts, which this process or tasks of Spark can read.
+OperationParts: the operations on one table in parts, which this process or Spark's tasks can read.
 """
 
 from __future__ import annotations
@@ -63,24 +63,24 @@ __all__ = [
 
 
 OPERATION = "__operation"
-"""Column of operations: ``insert``, ``update`` or ``delete``."""
+"""The column of operations: ``insert``, ``update`` or ``delete``."""
 
 POSITION = "__position"
-"""Column of operations: the operation's position in the log, a struct of bigints, which are compared one by
-one. No two operations on one key have the same."""
+"""The column of positions in the log: a struct of bigints, which are compared one by one. No two operations
+on one key have the same position."""
 
 PARTITION = "__partition"
-"""A number of a position that orders nothing: all operations on one key must have the same."""
+"""A number of a position that does not order operations: it must be equal for all operations on one key."""
 
 IDENTITY = "identity"
-"""Field of a position's text that holds what a log is recognized by; it is long, and not for people."""
+"""The field of a position's text by which a log is recognized; it is long, and not meant for people."""
 
 
 FILE, PART, OFFSET, TIME = "file", "partition", "offset", "time"
-"""Numbers of a position, behind others that order it: where an operation stands, and when it was written.
+"""Numbers of a position, after those that order it: where an operation is, and when it was written.
 
-In one partition (PART) the operations on one key stand in their order. In files they do so as well, and files
-stand in the order of their numbers, unless TIME says that lines and numbers mean nothing.
+The operations on one key are in order within one partition (PART). They are also in order within files, and
+the numbers of the files are in order, unless TIME shows that lines and numbers have no meaning.
 """
 
 TIME_UNKNOWN = -1
@@ -90,8 +90,8 @@ TIME_UNKNOWN = -1
 class Position:
     """A position in a source's log; a later one is greater.
 
-    ``order``: numbers that are compared one by one; every position of a source has equally many. ``text``:
-    JSON that the source defines. The source continues from it, and people read it.
+    ``order``: numbers that are compared one by one; all positions of a source have equally many. ``text``:
+    JSON in a form that the source defines, from which it continues. It is also meant for people.
     """
 
     order: tuple[int, ...]
@@ -111,9 +111,9 @@ class Position:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table of the source, by the source's name for it, and the table that follows it.
+    """A table of the source, by the source's name for it, and its target table.
 
-    ``key``: columns of the target that identify a row; empty if the source names them.
+    ``key``: columns of the target that identify a row; empty if the source defines the key.
     """
 
     name: str
@@ -123,10 +123,10 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class Stop:
-    """A place in a source's log that a run does not pass by itself.
+    """A place in a source's log that a run does not pass without the user's decision.
 
-    ``message``: why, and how to go on. ``positions``: by table, those that the batch reaches; other tables
-    keep theirs.
+    ``message``: the reason, and how to continue. ``positions``: by table, the positions that the batch
+    reaches; other tables keep theirs.
     """
 
     message: str
@@ -135,16 +135,15 @@ class Stop:
 
 @dataclass(frozen=True)
 class TableOperations:
-    """Operations on one table, in any order of rows.
+    """Operations on one table; the rows are in any order.
 
-    ``operations`` has the columns ``OPERATION``, ``POSITION`` and all columns of the target, partition
-    columns included, under the target's names and of its Spark types. A ``delete`` needs values only
-    in the key columns. An update of key columns is a ``delete`` of the old key and an ``insert`` of the new
-    one.
+    ``operations`` has the columns ``OPERATION``, ``POSITION`` and all columns of the target including
+    partition columns, with the target's names and Spark types. A ``delete`` needs values only in the key
+    columns. An update of key columns is a ``delete`` of the old key and an ``insert`` of the new one.
 
-    ``is_emptied``: all rows of the table were removed at once before the first of these operations, which
-    may be none. ``is_copy``: they are all rows of the table in one state of the source, an operation a key;
-    a key with several is refused.
+    ``is_emptied``: all rows of the table were removed at once before the first of these operations.
+    ``operations`` may then have no rows. ``is_copy``: they are all rows of the table in one state of the
+    source, with one operation for each key; a key with several is refused.
     """
 
     table: SourceTable
@@ -155,11 +154,11 @@ class TableOperations:
 
 @dataclass(frozen=True)
 class Batch:
-    """All that a source has after the given positions, up to ``position``.
+    """Everything that a source has after the given positions, up to ``position``.
 
     If the source has nothing new, ``position`` is None and ``tables`` is empty. ``stop``: why the batch ends
-    before the log does. ``set_back``: tables whose rows are all given, and whose watermarks may move
-    backwards. ``warnings``: for the report.
+    before the log does. ``set_back``: tables whose rows are all returned, and whose watermarks may move
+    backwards. ``warnings``: warnings for the report.
     """
 
     tables: tuple[TableOperations, ...]
@@ -171,13 +170,13 @@ class Batch:
 
 @dataclass(frozen=True)
 class LocalOperations:
-    """Operations on one table, in any order of rows; as :class:`TableOperations`, without Spark.
+    """Operations on one table, in any order of rows; like :class:`TableOperations`, without Spark.
 
-    ``operations`` are batches of one schema, of the columns that are named there. Values have Arrow types
-    that fit the target's columns. They are read once. What is wrong with a value may be found only then.
+    ``operations`` are batches of one schema, with the columns described there. The Arrow types of the values
+    match the target's columns. The batches are read once; an invalid value may be found only then.
 
-    ``is_copy``: they are all rows of the table in one state of the source, an operation a key. Then they can
-    be read again and again, and are not reduced: an engine may stream them.
+    ``is_copy``: they are all rows of the table in one state of the source, with one operation for each key.
+    They can then be read repeatedly and are not reduced, so an engine may stream them.
     """
 
     table: SourceTable
@@ -188,7 +187,7 @@ class LocalOperations:
 
 @dataclass(frozen=True)
 class LocalBatch:
-    """All that a source has after the given positions; as :class:`Batch`, without Spark."""
+    """Everything that a source has after the given positions; like :class:`Batch`, without Spark."""
 
     tables: tuple[LocalOperations, ...]
     position: Position | None
@@ -199,37 +198,37 @@ class LocalBatch:
 
 @runtime_checkable
 class ChangeSource(Protocol):
-    """A log of operations on several tables, as Spark reads it."""
+    """A log of operations on several tables, read by Spark."""
 
     @property
     def source_id(self) -> str:
-        """Name of this source in the watermarks, such as ``tungsten:alpha``."""
+        """The name of this source in the watermarks, such as ``tungsten:alpha``."""
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """All operations on these tables after the positions in ``after``, by the source's name of the table.
+        """Read all operations on these tables after the positions in ``after``, which has the source's names.
 
-        Nothing has been applied yet to a table that ``after`` does not name.
+        Nothing has been applied yet to a table that is missing from ``after``.
 
         Raises:
-            InputFormatError: a file or message does not follow the format; names file, line and field.
-            SourcePositionError: the source no longer has what follows the position.
-            RecordLayoutError: the source's columns and the target's do not agree.
-            RecordValueError: a value does not fit the target's column.
+            InputFormatError: If a file or message does not follow the format. Names file, line and field.
+            SourcePositionError: If the source no longer has what follows the position.
+            RecordLayoutError: If the source's columns and the target's differ.
+            RecordValueError: If a value does not fit the target's column.
         """
 
 
 @runtime_checkable
 class LocalChangeSource(Protocol):
-    """A log of operations on several tables, as this process reads it without Spark."""
+    """A log of operations on several tables, read by this process without Spark."""
 
     @property
     def source_id(self) -> str:
-        """See :class:`ChangeSource`."""
+        """The name of this source in the watermarks. See :class:`ChangeSource`."""
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """See :meth:`ChangeSource.read`."""
+        """Read all operations after the positions. See :meth:`ChangeSource.read`."""
 
 
 _OWN_NAME = "hive-mutate-"
@@ -238,23 +237,24 @@ _log = logging.getLogger(__name__)
 
 
 class OwnFolder:
-    """Each read of a source gets a new folder, in place of that of the read before.
+    """A temporary directory of a source; each read of the source gets a new one and removes the last one.
 
-    The last one goes with this object, also if nobody calls :meth:`remove`, as at the end of a command.
+    The last directory is removed with this object, even if :meth:`remove` is not called, as at the end of a
+    command.
     """
 
     def __init__(self, directory: Location | None) -> None:
-        """``directory``: where the folders are made; by default where temporary files are."""
+        """``directory``: where the directories are made. If None, the system's for temporary files."""
         self._directory = directory
         self.remove: Callable[[], object] = _nothing
 
     def renewed(self, what: str) -> Location:
-        """A new folder. Raises InputError; ``what`` begins its message."""
+        """Return a new directory. Raises InputError, whose message begins with ``what``."""
         self.remove()
         try:
             folder = _made(self._directory)
         except OSError as error:
-            raise InputError(f"{what} cannot be kept until they are applied: {error}") from error
+            raise InputError(f"{what} cannot be buffered until they are applied: {error}") from error
         self.remove = weakref.finalize(self, _remove, folder)
         return folder
 
@@ -264,9 +264,9 @@ def _nothing() -> None:
 
 
 def _made(directory: Location | None) -> Location:
-    """A new folder in this one, by default in that for temporary files.
+    """Make a new directory in this one. If None, in the system's directory for temporary files.
 
-    On a local disk only this user may read it. Raises OSError.
+    On a local disk only this user can read it. Raises OSError.
     """
     directory = directory or Location.given(tempfile.gettempdir())
     local = directory.local_path
@@ -279,12 +279,12 @@ def _made(directory: Location | None) -> Location:
 
 
 def _remove(folder: Location) -> None:
-    """Remove it with all that is in it; that it stays is no error."""
+    """Remove the directory and its contents; log a warning if that fails."""
     try:
         storage_at(folder).delete_directory(folder)
     except OSError:
         _log.warning(
-            "%s: the folder holds rows of the source and could not be deleted; it can be deleted by hand",
+            "%s: the directory holds rows of the source and could not be deleted. Delete it by hand",
             folder,
             exc_info=True,
         )
@@ -293,55 +293,55 @@ def _remove(folder: Location) -> None:
 class OperationParts(ABC):
     """The operations of a :class:`~LocalOperations`; pickled for tasks.
 
-    A part is whole files, or a range of a file. Iterated, it gives the batches of all parts.
+    A part is one or more whole files, or a range of a file. Iterating returns the batches of all parts.
     """
 
     @property
     @abstractmethod
     def part_count(self) -> int:
-        """Number of parts."""
+        """The number of parts."""
 
     @property
     @abstractmethod
     def byte_count(self) -> int:
-        """Bytes to read."""
+        """The number of bytes to read."""
 
     @property
     @abstractmethod
     def locations(self) -> Sequence[Location]:
-        """What is read."""
+        """The locations that are read."""
 
     @property
     @abstractmethod
     def position(self) -> Sequence[str]:
-        """Names of the numbers of a position."""
+        """The names of a position's numbers."""
 
     @property
     def is_of_this_machine(self) -> bool:
-        """Whether the files are in this machine's folder for temporary files, unseen by other machines."""
+        """True if the files are in this machine's temporary directory, which other machines do not see."""
         return False
 
     @abstractmethod
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """The operations of a part: OPERATION, POSITION, and the target's columns in its order.
+        """Read the operations of a part: OPERATION, POSITION, and the target's columns in its order.
 
-        Raises: what is wrong with the input; see :class:`~ChangeSource`.
+        Raises an error if the input is wrong; see :class:`~ChangeSource`.
         """
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The operations of all parts."""
+        """Read the operations of all parts."""
         for number in range(self.part_count):
             yield from self.read(number)
 
 
 @runtime_checkable
 class ReadWhole(Protocol):
-    """A source that reads its whole log before it knows what is new."""
+    """A source that has to read its whole log to find what is new."""
 
     def byte_count(self) -> int:
-        """Bytes of the log. Raises InputError: it cannot be listed."""
+        """Return the size of the log in bytes. Raises InputError if it cannot be listed."""
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See :class:`~ChangeSource`."""
+        """Read operations. See :class:`~ChangeSource`."""

@@ -1,17 +1,17 @@
 """URLs and files that name a source.
 
-SourceUrl: the address of a relational database, as a user gives it and as the properties of a table in
-Hive keep it. Pure.
+SourceUrl: the address of a relational database, as a user gives it and as a Hive table's properties keep
+it. Pure.
 
-There is one parser, so what is checked is what is connected to. A text of another form is refused and never
-shown: by a typing error a password may stand in any part of it. Options are those of a fixed list: others
-would connect to another host, read files, load code, or run statements (``hostaddr``, ``service``,
-``read_default_file``, ``init_command``, ``plugin``, …).
+There is one parser, so the URL that is checked is the URL that is used. A string of another form is refused
+and never shown: after a typing error, any part of it may contain a password. Only options from a fixed list
+are allowed: others would connect to another host, read files, load code, or run statements (``hostaddr``,
+``service``, ``read_default_file``, ``init_command``, ``plugin``, …).
 
-Source: PostgreSQL's documentation, "Parameter Key Words" of libpq; PyMySQL's ``connect``; SQLite's "URI
-Filenames"; SQLAlchemy's "Database URLs".
+Source: PostgreSQL's documentation, "Parameter Key Words" of libpq. PyMySQL's ``connect``. SQLite's "URI
+Filenames". SQLAlchemy's "Database URLs".
 
-Files of change sources on any storage: how inputs list, open and name them.
+Files of change sources on any storage: how sources list, open and name them.
 
 Messages and watermarks name a local file by its plain path, and any other file by its location.
 """
@@ -68,7 +68,7 @@ _OPTIONS = {
     "sqlite": ["mode", "cache", "uri", "timeout", "immutable"],
 }
 KINDS = tuple(_OPTIONS)
-"""Kinds of databases."""
+"""The supported kinds of databases."""
 
 _SWITCH = "true|false|1|0|yes|no|on|off"
 _SECONDS = "[0-9]{1,6}"
@@ -84,9 +84,9 @@ _VALUES = {
     "cache": "shared|private",
     **dict.fromkeys(("uri", "immutable"), _SWITCH),
 }
-"""Forms of values. A ``host`` is the folder of a socket; a server's name stands before the path."""
+"""The forms of values. A ``host`` is the directory of a socket; a server's name comes before the path."""
 _ONLY_OF_URI = {"mode", "cache", "immutable"}
-"""Options of SQLite that go with uri=true."""
+"""Options of SQLite that require uri=true."""
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
 _SAME_SERVER = {"mariadb": "mysql"}
 _SERVER = re.compile(
@@ -100,15 +100,16 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True, kw_only=True)
 class SourceUrl:
-    """The address of a database; it has no password.
+    """The address of a database, without a password.
 
     Attributes:
         kind: one of KINDS.
         user: name of the account, '' if there is none.
-        host: name or number of the server, '' for the driver's default; of PostgreSQL several with commas.
-        port: None for the kind's default.
-        database: its name; of SQLite the path of the file.
-        options: of the driver's connection, from a fixed list.
+        host: name or IP address of the server, '' for the driver's default. PostgreSQL accepts several,
+            separated by commas.
+        port: port of the server. If None, the kind's default.
+        database: name of the database, or path of the file for SQLite.
+        options: options of the driver's connection, from a fixed list.
     """
 
     kind: str
@@ -127,28 +128,28 @@ class SourceUrl:
         because: str = "since it is stored and shown",
         kinds: tuple[str, ...] = KINDS,
     ) -> SourceUrl:
-        """Read ``postgresql://USER@HOST[:PORT]/DATABASE[?OPTION=VALUE&…]``, or ``sqlite:////PATH``.
+        """Parse ``postgresql://USER@HOST[:PORT]/DATABASE[?OPTION=VALUE&…]``, or ``sqlite:////PATH``.
 
-        Parts of a server's URL may have characters as %XX. A driver behind the kind (``mysql+pymysql``) is
-        left out.
+        Special characters in parts of a server's URL can be written as %XX. A driver after the kind
+        (``mysql+pymysql``) is left out.
 
         Args:
             text: the URL.
-            what: names it in messages.
-            because: why it must not have a password, and where that is given.
-            kinds: those that are allowed here.
+            what: name of the URL in messages.
+            because: why it must not have a password, and where to give the password.
+            kinds: the kinds that are allowed here.
 
         Raises:
-            ConfigurationError: it is none, may contain a secret, or has an option that is not allowed. The
-                message does not show it.
+            ConfigurationError: If the string is not such a URL, may contain a secret, or has an option that
+                is not allowed. The message does not show it.
         """
         check_no_secret(text, what=what, because=because)
         scheme = _KIND.match(text)
         kind = "" if scheme is None else scheme["kind"]
         if scheme is None or kind not in kinds:
             raise ConfigurationError(
-                f"{what}: its kind is not known, only {', '.join(kinds)} (it is not shown, since it may "
-                "contain a password)"
+                f"{what}: unknown kind of database, expected one of {', '.join(kinds)} (it is not shown, "
+                "since it may contain a password)"
             )
         is_file = kind == "sqlite"
         found = (_FILE if is_file else _SERVER).fullmatch(text, scheme.end())
@@ -159,9 +160,9 @@ class SourceUrl:
         if not database or ":" in user or port > 65535 or _CONTROL.search(user + database):
             raise ConfigurationError(
                 f"{what} is not a URL such as postgresql://reader@db.example/shop, mysql://… or "
-                "sqlite:////path/to/file: it must name the database, without a password, and have other "
-                "characters of names as %XX (an @ in a name is %40). It is not shown, since it may contain "
-                "a password"
+                "sqlite:////path/to/file: it must name the database, must not have a password, and must "
+                "write special characters of names as %XX (an @ in a name is %40). It is not shown, since it "
+                "may contain a password"
             )
         return cls(
             kind=kind,
@@ -173,7 +174,7 @@ class SourceUrl:
         )
 
     def __str__(self) -> str:
-        """The URL, which :meth:`of` reads again."""
+        """Return the URL, which :meth:`of` can parse again."""
         options = urlencode(sorted(self.options.items()), quote_via=quote, safe="/:")
         end = f"?{options}" if options else ""
         if self.kind == "sqlite":
@@ -184,12 +185,12 @@ class SourceUrl:
         return f"{self.kind}://{user}{host}{port}/{quote(self.database, safe='{}')}{end}"
 
     def is_same(self, other: SourceUrl) -> bool:
-        """Whether both lead the same account to the same database in the same way."""
+        """Return True if both connect the same account to the same database with the same options."""
         return self._place() == other._place()
 
     @property
     def server_kind(self) -> str:
-        """The kind of its server: MariaDB and MySQL are one, and either scheme leads to both."""
+        """The kind of its server: MariaDB and MySQL count as one, as either scheme connects to both."""
         return _SAME_SERVER.get(self.kind, self.kind)
 
     def _place(self) -> tuple[object, ...]:
@@ -205,7 +206,7 @@ class SourceUrl:
 
 
 def _options(text: str, kind: str, what: str) -> dict[str, str]:
-    """Read the options. Raises ConfigurationError: one is not allowed; it is named by its place only."""
+    """Parse the options. Raises ConfigurationError if one is not allowed; it names only its number."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=bool(text))
     except ValueError:
@@ -215,33 +216,33 @@ def _options(text: str, kind: str, what: str) -> dict[str, str]:
         form = _VALUES.get(name, ".*")
         if not is_known or _CONTROL.search(value) or not re.fullmatch(form, value):
             raise ConfigurationError(
-                f"{what}: option {number} behind the ? is not allowed, is given twice, or has a value that "
+                f"{what}: option {number} after the ? is not allowed, is given twice, or has a value that "
                 f"is not allowed (it is not shown, since it may contain a password). Allowed are NAME=VALUE "
-                f"with the names {', '.join(_OPTIONS[kind])}; times are whole seconds, switches true or "
-                "false, host is the folder of a socket, and charset utf8mb4. Set others in the server, or in "
-                "the driver's own files"
+                f"with the names {', '.join(_OPTIONS[kind])}; times are whole seconds, switches are true or "
+                "false, host is the directory of a socket, and charset is utf8mb4. Set other options in the "
+                "server, or in the driver's own files"
             )
     found = dict(pairs)
     if not _ONLY_OF_URI.isdisjoint(found) and "uri" not in found:
-        raise ConfigurationError(f"{what}: the options {', '.join(sorted(_ONLY_OF_URI))} go with uri=true")
+        raise ConfigurationError(f"{what}: the options {', '.join(sorted(_ONLY_OF_URI))} require uri=true")
     return found
 
 
 LocationsLike = LocationLike | Sequence[LocationLike]
-"""The files and folders that a user names: one, or several."""
+"""The files and directories that a user names: one or several."""
 
 FINGERPRINT_BYTES = 64 * 1024
-"""Number of bytes before a watermark that must not have changed."""
+"""The number of bytes before a watermark that must be unchanged."""
 
 _BEING_COPIED = "._COPYING_"
-"""The name of a file that "hadoop fs -put" is still writing ends so."""
+"""The end of the name of a file that "hadoop fs -put" is still writing."""
 
 _READ_BYTES = 4 * 1024 * 1024
-"""Bytes of one request when a whole file is read: each request takes time, however small it is."""
+"""The bytes of one request when a whole file is read: each request takes time, however small it is."""
 
 
 def located(given: LocationLike) -> Location:
-    """The location that a user named. Raises ConfigurationError."""
+    """Return the location that a user named. Raises ConfigurationError if it is not valid."""
     try:
         return Location.given(given)
     except OSError as error:
@@ -249,31 +250,34 @@ def located(given: LocationLike) -> Location:
 
 
 def all_located(given: LocationsLike) -> tuple[Location, ...]:
-    """The locations that a user named. Raises ConfigurationError."""
+    """Return the locations that a user named. Raises ConfigurationError if one is not valid."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         return (located(given),)
     return tuple(map(located, given))
 
 
 def entry_at(location: Location) -> FileEntry | None:
-    """The file or folder there, or None. Raises OSError."""
+    """Return the file or directory at a location, or None. Raises OSError."""
     return storage_at(location).stat(location)
 
 
 def children(folder: Location) -> list[FileEntry]:
-    """Files and folders in a folder, by name; not those that are hidden or being copied. Raises OSError."""
+    """List files and directories in a directory by name, except hidden and partly copied ones.
+
+    Raises OSError.
+    """
     found = storage_at(folder).list(folder)
     return [e for e in found if not is_hidden(e.name) and not e.name.endswith(_BEING_COPIED)]
 
 
 def is_link(folder: Location) -> bool:
-    """Whether it is a link to another folder; only local disks have links."""
+    """Return True if it is a link to another directory; only local disks have links."""
     return folder.local_path is not None and Path(folder.local_path).is_symlink()
 
 
 @contextmanager
 def opened(location: Location, *, read_bytes: int = _READ_BYTES) -> Iterator[io.BufferedReader]:
-    """The bytes of a file; a request asks for ``read_bytes``. Raises OSError."""
+    """Open a file for reading; each request asks for ``read_bytes``. Raises OSError."""
     with (
         storage_at(location).open_input(location) as stream,
         io.BufferedReader(stream, read_bytes) as file,
@@ -282,7 +286,7 @@ def opened(location: Location, *, read_bytes: int = _READ_BYTES) -> Iterator[io.
 
 
 def fingerprint(location: Location, end: int) -> str:
-    """The md5 of the bytes before ``end``, which tells a file from another one that replaced it.
+    """Return the md5 of the bytes before ``end``, which distinguishes a file from one that replaced it.
 
     Raises OSError.
     """
@@ -292,13 +296,13 @@ def fingerprint(location: Location, end: int) -> str:
 
 
 def fingerprint_of(last_bytes: bytes) -> str:
-    """The fingerprint of a file, by the last FINGERPRINT_BYTES of it, or fewer if it is shorter."""
+    """Return the fingerprint of a file from its last FINGERPRINT_BYTES, or all bytes if it is shorter."""
     return hashlib.md5(last_bytes, usedforsecurity=False).hexdigest()
 
 
 @contextmanager
 def readable(source_id: str) -> Iterator[None]:
-    """Within the block an error of a storage, or of a file that became shorter, becomes an InputError."""
+    """Raise errors of a storage, or of a file that became shorter, as InputError within the block."""
     try:
         yield
     except (OSError, EOFError) as error:

@@ -1,6 +1,6 @@
 """The engine by Spark, and sources that are read in tasks.
 
-The engine that reads, reduces and merges with Spark: logs of any size.
+The engine that reads, reduces and merges with Spark, for logs of any size.
 
 Operations in parts as DataFrames: Spark's tasks read the parts.
 """
@@ -65,15 +65,16 @@ NAME = "spark"
 
 @dataclass(frozen=True)
 class SparkEngine:
-    """Reads sources with a session."""
+    """Reads sources with a Spark session."""
 
     spark: SparkSession
 
     def check(self, source: AnySource) -> None:
-        """See :class:`~mutation_api.cdc.engine.Engine`."""
+        """Raise ConfigurationError if the source cannot be read by Spark."""
         if not isinstance(source, ChangeSource):
             raise ConfigurationError(
-                f"source {source.source_id} cannot be read by Spark (it has no method read); leave spark out"
+                f"source {source.source_id} cannot be read by Spark (it does not have a method read); leave "
+                "out spark"
             )
 
     def read(
@@ -83,12 +84,12 @@ class SparkEngine:
         after: Mapping[str, Position],
         _target_bytes: TargetBytes,
     ) -> Reading:
-        """See :class:`~mutation_api.cdc.engine.Engine`."""
+        """Read the source. See :class:`~mutation_api.cdc.engine.Engine`."""
         assert isinstance(source, ChangeSource)
         return self.reading(source.read(self.spark, tables, after))
 
     def reading(self, batch: Batch) -> Reading:
-        """What goes on with a batch that was read."""
+        """Return the reading of a batch that was read by Spark."""
         logs = tuple(
             _SparkLog(each.table, each.is_emptied, each.operations, each.is_copy) for each in batch.tables
         )
@@ -121,9 +122,9 @@ class _SparkLog:
             yield _SparkReduced(self.table, reduced, self.is_emptied)
 
     def _refuse_doubled_keys(self, what: str) -> None:
-        """The rows are read again, since a refusal may take longer. Raises DuplicateKeyError."""
+        """Raise DuplicateKeyError. The rows are read again, since a refusal may take longer."""
         keys = [sf.col(quoted(name)) for name in self.table.key]
-        with translated_worker_errors(f"{what}: looking for keys with several rows"):
+        with translated_worker_errors(f"{what}: looking for duplicate keys"):
             doubled = self.operations.groupBy(*keys).count().where("count > 1")
             text = sf.to_json(sf.struct(*keys)).alias("key")
             rows = doubled.select(text).orderBy("key").limit(DUPLICATES_SHOWN_DEFAULT).collect()
@@ -154,7 +155,7 @@ class _SparkReduced:
         return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
-        """The keys are looked up again, since a refusal may take longer."""
+        """Return contradicting keys. They are looked up again, since a refusal may take longer."""
         key, name = self.table.key, self.table.target.full_name
         with translated_worker_errors(f"looking for contradictions with table {name}"):
             present = snapshot(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
@@ -193,11 +194,11 @@ T = TypeVar("T")
 
 _TASKS_PER_CORE = 4
 _ONE_MACHINE = "local"
-"""Prefix of the Spark masters whose tasks all run on this machine."""
+"""The prefix of the Spark masters whose tasks all run on this machine."""
 
 
 def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
-    """See :func:`mutation_api.cdc.choice.in_tasks`."""
+    """Return the batch, read by Spark's tasks. See :func:`mutation_api.cdc.choice.in_tasks`."""
     tables = tuple(
         TableOperations(each.table, _frame(spark, each), each.is_emptied, each.is_copy)
         for each in batch.tables
@@ -208,7 +209,7 @@ def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
 def each_in_tasks(
     spark: SparkSession, look: Callable[[int], T], count: int, locations: Sequence[Location], what: str
 ) -> list[T]:
-    """See :func:`mutation_api.cdc.choice.each_in_tasks`."""
+    """Call a function in Spark's tasks. See :func:`mutation_api.cdc.choice.each_in_tasks`."""
     with translated_worker_errors(what):
         found = _tasks(spark, count).mapInArrow(
             _Looking(look, worker_settings(spark_context(spark), locations)), "number bigint, found binary"
@@ -218,13 +219,13 @@ def each_in_tasks(
 
 
 def check_machines(spark: SparkSession, what: str) -> None:
-    """Raise ConfigurationError if Spark's machines do not see this machine's folder for temporary files."""
+    """Raise ConfigurationError if Spark's machines do not share this machine's temporary directory."""
     master = spark_context(spark).master or _ONE_MACHINE
     if not master.startswith(_ONE_MACHINE):
         raise ConfigurationError(
-            f"{what}: Spark runs on {master}, whose machines do not see the folder for temporary files of "
-            f"this one, {tempfile.gettempdir()}: name a folder that all of them see, for rows until they are "
-            "applied (--spill, spill_directory), such as hdfs:///tmp"
+            f"{what}: Spark runs on {master}, whose machines cannot access this machine's directory for "
+            f"temporary files, {tempfile.gettempdir()}. Name a directory that all of them can access, such "
+            "as hdfs:///tmp, for rows that are buffered until they are applied (--spill, spill_directory)"
         )
 
 
@@ -238,13 +239,13 @@ def _frame(spark: SparkSession, given: LocalOperations) -> DataFrame:
 
 
 def _tasks(spark: SparkSession, count: int) -> DataFrame:
-    """The numbers 0 to ``count``, for as many tasks as are worth their start."""
+    """Return the numbers from 0 to ``count``, spread over as many tasks as are worth starting."""
     tasks = min(count, _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
     return spark.range(0, count, 1, max(tasks, 1))
 
 
 def _schema(table: AcidTable, position: Sequence[str]) -> str:
-    """Spark's DDL of operations."""
+    """Return the schema of operations in Spark's DDL."""
     numbers = ",".join(f"{name}:bigint" for name in position)
     columns = [f"{quoted(c.name)} {spark_type(parse_hive_type(c.type))}" for c in table.all_columns]
     return ", ".join([f"{OPERATION} string", f"{POSITION} struct<{numbers}>", *columns])
@@ -252,7 +253,7 @@ def _schema(table: AcidTable, position: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _PartReader:
-    """The function that runs in tasks: numbers of parts in, batches of operations out."""
+    """The function that runs in tasks: it takes numbers of parts and returns batches of operations."""
 
     parts: OperationParts
     storage: HadoopSettings
@@ -266,7 +267,7 @@ class _PartReader:
 
 @dataclass(frozen=True)
 class _Looking(Generic[T]):
-    """The function that runs in tasks: numbers in, what a function finds there out."""
+    """The function that runs in tasks: it takes numbers and returns the results of another function."""
 
     look: Callable[[int], T]
     storage: HadoopSettings

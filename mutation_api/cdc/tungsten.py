@@ -1,23 +1,23 @@
 r"""Tungsten Replicator's staging files for Hadoop, as a change source.
 
-Files lie in ``STAGING/service/database/table/table-<number>.csv``, or in folders below that one if the
+The files are ``STAGING/service/database/table/table-<number>.csv``, or in directories below ``table`` if the
 replicator partitions them. The number is that of the first event in the file. A record is::
 
     operation, sequence number, row id, commit timestamp, primary key, column, column, ...
 
-separated by 0x01 and ended by a newline. NULL is ``\N``, and a backslash stands before a 0x01 or a backslash
-that is part of a value. An update is a delete of the old row and an insert of the new one. A delete may have
-NULL in all columns but those of the key. Operations apply in the order of sequence number and row id; of two
-with the same, the delete comes first. Records may lack the key field (HEADER_WITHOUT_KEY), or have other
-fields in front.
+Fields are separated by 0x01 and a record ends with a newline. NULL is ``\N``, and a backslash comes before a
+0x01 or a backslash that is part of a value. An update is a delete of the old row and an insert of the new
+one. A delete may have NULL in all columns except those of the key. Operations apply in the order of sequence
+number and row id; if both are equal, the delete comes before the insert. Records may lack the key field
+(HEADER_WITHOUT_KEY), or have other fields in front.
 
-A run lists the files once, when it begins, and reads them up to their size then; the next run reads what is
-added later. A file that does not end with a whole record is refused, and so is a file with an unknown name.
-Names that begin with ``.`` or ``_``, or end with ``._COPYING_``, are ignored; Hadoop gives the last to files
-that are being written. The files lie on a disk that the driver and the tasks have mounted, on HDFS or in an
-object store.
+A run lists the files once, when it begins, and reads them up to their size at that time; the next run reads
+what is added later. A file that does not end with a whole record is refused, as is a file with an unknown
+name. Names that begin with ``.`` or ``_`` or end with ``._COPYING_`` are ignored; Hadoop adds the latter to
+files that are being written. The files are on HDFS, in an object store, or on a disk that the driver and the
+tasks have mounted.
 
-Every table has its own position, since the files of one batch arrive one by one. The text of the watermark
+Each table has its own position, since the files of one batch arrive one by one. The text of the watermark
 has the positions of all tables; its order is the greatest of them.
 """
 
@@ -64,7 +64,7 @@ __all__ = ["TungstenSource"]
 _TABLES_SHOWN = 20
 
 _Reached = tuple[int, int]
-"""Sequence number and row id of the last record that was applied, or will be."""
+"""The sequence number and row id of the last record that was applied, or will be applied."""
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,21 @@ class TungstenSource:
     """The staging files of one replication service.
 
     Args:
-        staging: folder that has a folder for each service, on any storage.
-        service: the replication service.
+        staging: directory with a directory for each service, on any storage.
+        service: name of the replication service.
         text: format of the records.
         header: the fields before the table's columns, in their order.
         columns: names of a table's columns in the files' order, by the table's name in the source.
-        metadata: a JSON file of tables, as Tungsten's Hadoop tools write it: ``{"tables": [{"schema", "name",
-            "keys": [name, ...], "columns": [{"name"}, ...]}, ...]}``. It gives the columns of tables that
-            ``columns`` does not name, and keys that are not given. Without both, the files have the target's
-            columns in its order, partition columns last.
-        commit_columns: columns of the target that come from the commit timestamp, by their name: the format
-            of ``strftime`` for the value; None: the usual text of a date or timestamp.
-        binary: format of bytes in the files; needed by tables with binary columns.
+        metadata: JSON file that describes tables, as written by Tungsten's Hadoop tools: ``{"tables":
+            [{"schema", "name", "keys": [name, ...], "columns": [{"name"}, ...]}, ...]}``. It defines columns
+            of tables that are missing from ``columns``, and keys that are not given. If a table is in
+            neither, its files have the target's columns in its order, with partition columns last.
+        commit_columns: columns of the target that are computed from the commit timestamp: column name to
+            ``strftime`` format. If the format is None, the usual form of a date or timestamp.
+        binary: format of binary values in the files; required for tables with binary columns.
 
     Raises:
-        ConfigurationError: the header lacks a necessary field, or has a field twice.
+        ConfigurationError: If the header lacks a required field, or has a field twice.
     """
 
     staging: LocationLike
@@ -103,27 +103,27 @@ class TungstenSource:
         needed = [*HEADER_WITHOUT_KEY[:3], *([HeaderField.COMMIT_TIMESTAMP] if self.commit_columns else [])]
         if not set(needed) <= set(self.header) or len(set(self.header)) < len(self.header):
             raise ConfigurationError(
-                f"header {', '.join(each.value for each in self.header)}: it must have "
+                f"header {', '.join(each.value for each in self.header)}: it must have the fields "
                 f"{', '.join(each.value for each in needed)}, and no field twice"
             )
 
     @property
     def source_id(self) -> str:
-        """``tungsten:`` and the service."""
+        """The name of this source in the watermarks: ``tungsten:`` and the service."""
         return f"tungsten:{self.service}"
 
     def full_name(self, name: str) -> str:
-        """``database.table`` of a table of the service; ``table`` is enough if only one database has it.
+        """Return the ``database.table`` of a table; ``table`` is enough if only one database has it.
 
         Raises:
-            ConfigurationError: the service has no such table, or several.
-            InputError: the folder cannot be listed.
+            ConfigurationError: If the service does not have such a table, or has several.
+            InputError: If the directory cannot be listed.
         """
         service = self._folder()
         with readable(self.source_id):
             if not _is_folder(service):
                 raise ConfigurationError(
-                    f"there is no folder {service.shown}, which must have the service's staging files"
+                    f"directory {service.shown} does not exist; it must have the service's staging files"
                 )
             known = [f"{d.name}.{t.name}" for d in folders(service) for t in folders(d)]
         found = [each for each in known if name in (each, each.partition(".")[2])]
@@ -133,28 +133,28 @@ class TungstenSource:
             raise ConfigurationError(f"{service.shown}: several tables are named {name}: {', '.join(found)}")
         if not known and name.count(".") == 1:
             return name
-        shown = ", ".join(known[:_TABLES_SHOWN]) or "no tables yet; name the database, too"
-        raise ConfigurationError(f"{service.shown} has no table {name}; it has {shown}")
+        shown = ", ".join(known[:_TABLES_SHOWN]) or "no tables yet, so name the database too"
+        raise ConfigurationError(f"{service.shown} does not have a table {name}; it has {shown}")
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See :class:`~mutation_api.cdc.source.ChangeSource`.
+        """Read the operations after the watermarks. See :class:`~mutation_api.cdc.source.ChangeSource`.
 
-        The batch's tables have the keys that the metadata gives. Errors within the files are raised when the
+        The tables of the batch have the keys from the metadata. Errors within the files are raised when the
         operations are evaluated.
 
         Raises:
-            ConfigurationError: there is no such table, or it has no key.
-            InputFormatError: a file has a wrong name or a damaged end; the metadata cannot be read.
-            InputError: the files cannot be read.
-            SourcePositionError: the files end before what was applied.
-            RecordLayoutError: the files' columns and the target's do not agree.
+            ConfigurationError: If there is no such table, or if it has no key.
+            InputFormatError: If a file has a wrong name or a damaged end, or if the metadata cannot be read.
+            InputError: If the files cannot be read.
+            SourcePositionError: If the files end before the position that was applied.
+            RecordLayoutError: If the files' columns and the target's differ.
         """
         return in_tasks(spark, self.read_local(tables, after))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; raises as :meth:`read`."""
+        """Read the operations after the watermarks, without Spark. Raises: See :meth:`read`."""
         known = {name: _own_position(name, position) for name, position in after.items()}
         reached = {name: position for name, position in known.items() if position is not None}
         found = []
@@ -174,7 +174,7 @@ class TungstenSource:
         return located(self.staging) / self.service
 
     def _parts(self, table: SourceTable, after: _Reached | None) -> tuple[_Reached, _Parts] | None:
-        """The position of a table's last record, and the parts with new ones; None if nothing is new."""
+        """Return the position of a table's last record, and the parts with new records; None without any."""
         name = self.full_name(table.name)
         layout = self._layout(table, name)
         outstanding = self._outstanding(name, layout, after)
@@ -191,7 +191,7 @@ class TungstenSource:
         if not key:
             raise ConfigurationError(
                 f"table {name} of {self.source_id} has no primary key, so the row of an operation is not "
-                "known. Name the columns that identify a row, or metadata that has them"
+                "known. Name the columns that identify a row, or metadata that defines them"
             )
         given = {self.full_name(each): columns for each, columns in self.columns.items()}
         names = given.get(name, described.columns if described else None)
@@ -200,8 +200,8 @@ class TungstenSource:
         unknown = [k for k in key if k not in columns.names]
         if unknown:
             raise RecordLayoutError(
-                f"table {name} of {self.source_id}: key columns {', '.join(unknown)} are not among those of "
-                f"the files, {', '.join(columns.names)}"
+                f"table {name} of {self.source_id}: key columns {', '.join(unknown)} are not in the files, "
+                f"which have {', '.join(columns.names)}"
             )
         known = {c.name: c for c in table.target.all_columns}
         from_commit = tuple(CommitColumn(known[n], chosen) for n, chosen in formats.items())
@@ -210,7 +210,7 @@ class TungstenSource:
     def _outstanding(
         self, name: str, layout: RecordLayout, after: _Reached | None
     ) -> tuple[_Reached, list[StagingFile]] | None:
-        """The position of a table's last record, and the files with new ones; None if nothing is new."""
+        """Return the position of a table's last record, and the files with new records; None without any."""
         database, _, table = name.partition(".")
         folder = self._folder() / database / table
         files = [f for f in staging_files(folder, table) if f.size] if _is_folder(folder) else []
@@ -219,8 +219,8 @@ class TungstenSource:
         last = max(_last_position(group[-1], self.text, layout) for group in by_folder(files))
         if after is not None and last < after:
             raise SourcePositionError(
-                f"{folder.shown}: the last record has {_shown(last)}, but {_shown(after)} is applied "
-                "already. If the service's sequence numbers were restarted, give the service another "
+                f"{folder.shown}: the last record has {_shown(last)}, but {_shown(after)} has already been "
+                "applied. If the service's sequence numbers were restarted, give the service another "
                 "name, or remove the table's watermark"
             )
         return None if last == after else (last, outstanding_files(files, after))
@@ -265,7 +265,7 @@ def _is_folder(location: Location) -> bool:
 
 
 def _last_position(file: StagingFile, text: SeparatedText, layout: RecordLayout) -> _Reached:
-    """Position of the last record. Raises InputFormatError if the file does not end with a whole one."""
+    """Return the position of the last record. Raises InputFormatError if the file ends within a record."""
     records = RecordFile(file.location, 0, file.size, text, layout.field_names)
     try:
         offset, fields = last_record(file, text)
@@ -281,7 +281,7 @@ def _last_position(file: StagingFile, text: SeparatedText, layout: RecordLayout)
 def _number(offset: int, fields: Sequence[str | None], number: int) -> int:
     value = fields[number] if number < len(fields) else None
     if value is None or not (value.isascii() and value.isdigit()):
-        raise DamagedRecordError(offset, number, f"is {value!r}; expected a number")
+        raise DamagedRecordError(offset, number, f"is {value!r}, expected a number")
     return int(value)
 
 
@@ -294,7 +294,7 @@ class _Described:
 
 
 def _read_metadata(location: Location) -> dict[str, _Described]:
-    """Tables by ``database.table`` in lower case."""
+    """Read the tables, by ``database.table`` in lower case."""
     try:
         with opened(location) as file:
             tables: list[dict[str, Any]] = json.loads(file.read())["tables"]
@@ -307,7 +307,7 @@ def _read_metadata(location: Location) -> dict[str, _Described]:
         }
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputFormatError(
-            f"{location.shown}: it cannot be read as metadata of tables ({type(error).__name__}: {error}); "
+            f"{location.shown}: cannot read table metadata ({type(error).__name__}: {error}); "
             'expected JSON such as {"tables": [{"schema": "db", "name": "t", "keys": ["id"], "columns": '
             '[{"name": "id"}]}]}'
         ) from error
@@ -319,16 +319,16 @@ def _position_text(reached: Mapping[str, _Reached]) -> str:
 
 
 def _own_position(name: str, position: Position) -> _Reached | None:
-    """A table's own position in a watermark; None if it had no records yet.
+    """Return a table's own position in a watermark; None if it had no records yet.
 
-    Raises SourcePositionError if the watermark is not one of this source.
+    Raises SourcePositionError if the watermark does not belong to this source.
     """
     try:
         own = json.loads(position.text)["tables"].get(name)
         return None if own is None else (int(own["seqno"]), int(own["row_id"]))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise SourcePositionError(
-            f"the watermark of table {name} is {position.text!r}, which is not one of this source"
+            f"the watermark of table {name} is {position.text!r}, which does not belong to this source"
         ) from error
 
 

@@ -1,6 +1,6 @@
 """Staging files of Tungsten Replicator, and their records.
 
-The files that Tungsten stages for a table: their list, the new ones among them, and their last records.
+List the files that Tungsten stages for a table, find the new ones, and read their last records.
 
 Records of Tungsten's staging files: their fields, their order, and their operations.
 
@@ -51,10 +51,10 @@ __all__ = [
 
 
 SPLIT_BYTES = 32 * 1024 * 1024
-"""Larger files are read by several tasks."""
+"""The size in bytes above which a file is read by several tasks."""
 
 _TAIL_BYTES = 64 * 1024
-"""Bytes of one read in the search for the last record."""
+"""The number of bytes of one read in the search for the last record."""
 
 
 @dataclass(frozen=True)
@@ -67,28 +67,28 @@ class StagingFile:
 
     @property
     def folder(self) -> Location:
-        """The folder of the file."""
+        """The directory of the file."""
         return self.location.parent
 
 
 def folders(parent: Location) -> list[Location]:
-    """Folders in a folder, without hidden ones, by name."""
+    """List the directories in a directory by name, without hidden ones."""
     return [entry.location for entry in children(parent) if entry.is_directory]
 
 
 def staging_files(folder: Location, table: str) -> list[StagingFile]:
-    """Files of a table, sorted by folder and number.
+    """List the files of a table, sorted by directory and number.
 
     Raises:
-        InputFormatError: the name of a file is not that of a staging file of the table.
+        InputFormatError: If the name of a file is not that of a staging file of the table.
     """
     return sorted(_files(folder, re.compile(rf"{re.escape(table)}-(\d+)\.csv")), key=_folder_and_number)
 
 
 def outstanding_files(files: Sequence[StagingFile], after: tuple[int, int] | None) -> list[StagingFile]:
-    """Files that may have records after this (sequence number, row id).
+    """Return the files that may have records after this (sequence number, row id).
 
-    The last sequence number of a file is at most the first one of the next file in its folder.
+    The last sequence number of a file is at most the first one of the next file in its directory.
     """
     if after is None:
         return list(files)
@@ -101,17 +101,18 @@ def outstanding_files(files: Sequence[StagingFile], after: tuple[int, int] | Non
 
 
 def by_folder(files: Sequence[StagingFile]) -> list[list[StagingFile]]:
-    """Sorted files, folder by folder."""
+    """Group sorted files by directory."""
     return [list(group) for _, group in groupby(files, key=lambda file: file.folder)]
 
 
 def last_record(file: StagingFile, text: SeparatedText) -> tuple[int, list[str | None]]:
-    """The byte at which the last record of a file begins, and its fields; the file is not empty.
+    """Return the byte at which the last record of a file begins, and its fields; the file is not empty.
 
-    With quotes the file is read from its beginning.
+    If the format has quotes, the file is read from its beginning.
 
     Raises:
-        DamagedRecordError: the file does not end with a whole record, or that does not follow the format.
+        DamagedRecordError: If the file does not end with a whole record, or if that record does not follow
+            the format.
     """
     end = text.record_end.encode()
     start = 0 if text.quote is not None else _start_of_last(file, end)
@@ -127,9 +128,10 @@ def last_record(file: StagingFile, text: SeparatedText) -> tuple[int, list[str |
 
 
 def splits(file: StagingFile, text: SeparatedText, split_bytes: int = SPLIT_BYTES) -> list[tuple[int, int]]:
-    """Ranges of bytes of whole records.
+    """Split a file into ranges of bytes of whole records.
 
-    With quotes a file is one range: only a scan from its beginning finds the newlines that end a record.
+    If the format has quotes, a file is one range: only a scan from its beginning finds the newlines that end
+    a record.
     """
     if text.quote is not None or file.size <= split_bytes:
         return [(0, file.size)]
@@ -155,14 +157,14 @@ def _files(folder: Location, pattern: re.Pattern[str]) -> Iterator[StagingFile]:
         number = pattern.fullmatch(entry.name)
         if number is None:
             raise InputFormatError(
-                f"{entry.location.shown}: the name of a staging file in this folder must be like "
+                f"{entry.location.shown}: the name of a staging file in this directory must be like "
                 f"{pattern.pattern.partition('-')[0]}-1318.csv; if it is not a staging file, move it away"
             )
         yield StagingFile(entry.location, int(number[1]), entry.size)
 
 
 def _start_of_last(file: StagingFile, end: bytes) -> int:
-    """The byte at which the last record of the file begins: after the end of the one before."""
+    """Return the byte at which the last record of the file begins: after the end of the one before."""
     with opened(file.location, read_bytes=_TAIL_BYTES) as stream:
         at, tail = file.size, b""
         while at:
@@ -177,7 +179,7 @@ def _start_of_last(file: StagingFile, end: bytes) -> int:
 
 
 def _after_end(file: BinaryIO, end: bytes) -> int:
-    """The byte after the next record end from the file's position on; the file's size if there is none."""
+    """Return the byte after the next record end from the file's position, or the file's size without one."""
     start, read = file.tell(), b""
     while end not in read:
         more = file.read(_TAIL_BYTES)
@@ -192,20 +194,20 @@ r"""Tungsten's CSV type "hive": 0x01 between fields, ``\N`` for NULL, a backslas
 
 
 class HeaderField(enum.Enum):
-    """Meaning of a field before the table's columns."""
+    """The meaning of a field before the table's columns."""
 
     OPERATION = "operation"
-    """``I`` or ``D``; ``UI`` and ``UD`` if a replicator marks the two halves of an update"""
+    """The operation: ``I`` or ``D``; ``UI`` and ``UD`` if a replicator marks the two halves of an update."""
     SEQNO = "seqno"
-    """number of the source's event"""
+    """The number of the source's event."""
     ROW_ID = "row_id"
-    """increases within a file"""
+    """The number of the row, which increases within a file."""
     COMMIT_TIMESTAMP = "commit_timestamp"
-    """time at which the source's transaction was committed"""
+    """The time at which the source's transaction was committed."""
     KEY = "key"
-    """the primary key, one field for each of its columns"""
+    """The primary key, with one field for each of its columns."""
     SERVICE = "service"
-    """the replication service, which must be that of the folder"""
+    """The replication service, which must be that of the directory."""
 
 
 HEADER_WITHOUT_KEY = (
@@ -217,7 +219,7 @@ HEADER_WITHOUT_KEY = (
 HEADER_DEFAULT = (*HEADER_WITHOUT_KEY, HeaderField.KEY)
 
 POSITION_PARTS = ("seqno", "row_id", "step")
-"""An operation's position; ``step`` is 0 for deletes and 1 for inserts, which may have the same row id."""
+"""The numbers of a position; ``step`` is 0 for deletes and 1 for inserts, which may have the same row id."""
 
 _OPERATIONS = {"I": "insert", "D": "delete", "UI": "insert", "UD": "delete"}
 _BIGINT, _TIMESTAMP = HiveType("bigint"), HiveType("timestamp")
@@ -226,27 +228,27 @@ _TIME_FORMATS = {"date": "%Y-%m-%d", "timestamp": "%Y-%m-%d %H:%M:%S"}
 
 @dataclass(frozen=True)
 class CommitColumn:
-    """A column of the target that comes from the commit timestamp.
+    """A column of the target that is computed from the commit timestamp.
 
-    ``time_format``: format of ``strftime`` for its value; None: the usual text of a timestamp or date.
+    ``time_format``: ``strftime`` format of its value. If None, the usual form of a timestamp or date.
     """
 
     column: AcidColumn
     time_format: str | None = None
 
     def texts(self, timestamps: pa.Array) -> pa.Array:
-        """Texts of the timestamps."""
-        # Arrow prints %S with six digits of a second.
+        """Format the timestamps as strings."""
+        # Arrow prints %S with six fractional digits.
         chosen = self.time_format or _TIME_FORMATS.get(self.column.type, _TIME_FORMATS["date"])
         return pc.strftime(timestamps, chosen)
 
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """The fields of a table's records, in their order, and the target's columns that they fill.
+    """The fields of a table's records in their order, and the columns of the target that they fill.
 
-    ``target_names``: the target's columns in its order. ``key``: those that identify a row. ``columns``:
-    those in the file. ``commit_columns``: the others.
+    ``target_names``: the target's columns in its order. ``key``: the columns that identify a row.
+    ``columns``: the columns in the file. ``commit_columns``: the columns computed from the commit timestamp.
     """
 
     target_names: tuple[str, ...]
@@ -258,27 +260,27 @@ class RecordLayout:
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        """Names of a record's fields, for messages."""
+        """The names of a record's fields, for messages."""
         return tuple(name for names in self._header_names for name in names) + self.columns.names
 
     def field_index(self, wanted: HeaderField) -> int:
-        """Index of a field of the header; the first if there are several."""
+        """Return the index of a header field, or the index of its first column if it has several."""
         before = self._header_names[: self.header.index(wanted)]
         return sum(len(names) for names in before)
 
     def batches(
         self, file: RecordFile, first_seqno: int, after: tuple[int, int] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Operations of a file, many at a time, as :func:`operations_batch` makes them.
+        """Read the operations of a file, many at a time, as :func:`operations_batch` returns them.
 
         Args:
             file: the file, or a part of it.
             first_seqno: the number in its name.
-            after: sequence number and row id; records up to this position are left out.
+            after: sequence number and row id. Records up to this position are left out.
 
         Raises:
-            InputFormatError: a record is damaged or out of order, or a field has a value that is not valid.
-            RecordValueError: a value does not fit its column.
+            InputFormatError: If a record is damaged or out of order, or if a field has an invalid value.
+            RecordValueError: If a value does not fit its column.
         """
         before = (first_seqno, -1, 0)
         for chunk in file.chunks():
@@ -296,7 +298,7 @@ class RecordLayout:
     def _operations(
         self, chunk: Chunk, before: tuple[int, int, int]
     ) -> tuple[pa.RecordBatch, tuple[int, int, int]]:
-        """The chunk's operations, and the position of the last; ``before``: position before the first."""
+        """Return the chunk's operations and the position of the last; ``before`` is that before the first."""
         header_length = len(self.field_names) - len(self.columns.columns)
         texts = dict(zip(self.columns.names, chunk.texts[header_length:], strict=True))
         operations = self._operation_names(chunk)
@@ -316,27 +318,27 @@ class RecordLayout:
         numbers = pc.index_in(codes, pa.array(list(_OPERATIONS)))
         known = ", ".join(_OPERATIONS)
         if numbers.null_count:
-            refuse(numbers.is_null(), "field operation", f"is {{}}, and can be {known}", codes)
+            refuse(numbers.is_null(), "field operation", f"is {{}}, expected one of {known}", codes)
         return pa.array(list(_OPERATIONS.values())).take(numbers)
 
     def _check_service(self, chunk: Chunk) -> None:
         if HeaderField.SERVICE in self.header:
             found = self._texts(chunk, HeaderField.SERVICE)
             wanted = pa.repeat(self.service, len(found))
-            _refuse_others(found, wanted, "field service", f"is {{}}, in the folder of {self.service!r}")
+            _refuse_others(found, wanted, "field service", f"is {{}}, expected {self.service!r}")
 
     def _check_key(self, chunk: Chunk, texts: dict[str, pa.Array]) -> None:
         for number, name in enumerate(self.key):
-            _refuse_nulls(texts[name], f"column {name!r}", "is NULL, and it is part of the key")
+            _refuse_nulls(texts[name], f"column {name!r}", "is NULL, but it is part of the key")
             if HeaderField.KEY in self.header:
                 found = chunk.texts[self.field_index(HeaderField.KEY) + number]
-                reason = f"is {{}}, and differs from the column {name!r}"
+                reason = f"is {{}}, which differs from column {name!r}"
                 _refuse_others(found, texts[name], f"field key {name}", reason)
 
     def _positions(
         self, chunk: Chunk, operations: pa.Array, before: tuple[int, int, int]
     ) -> NDArray[np.int64]:
-        """Position of each record; each must be later than the one before."""
+        """Return the position of each record; each must be later than the one before."""
         seqnos, row_ids = (
             self._header_values(chunk, f, _BIGINT).to_numpy(zero_copy_only=False)
             for f in (HeaderField.SEQNO, HeaderField.ROW_ID)
@@ -349,9 +351,9 @@ class RecordLayout:
             row = int(np.argmin(is_later))
             found, previous = positions[row, :2].tolist(), earlier[row, :2].tolist()
             reason = (
-                f"is {found[0]} with row id {found[1]} after {previous[0]} with {previous[1]}: in a file "
+                f"is {found[0]} with row id {found[1]} after {previous[0]} with {previous[1]}: in a file, "
                 "sequence numbers and row ids must increase, from the number in its name on; only a delete "
-                "and the insert after it may have the same"
+                "and the insert after it may have the same numbers"
             )
             raise FieldError(row, "field seqno", reason)
         return positions
@@ -381,13 +383,13 @@ def _refuse_nulls(texts: pa.Array, field: str, reason: str) -> None:
 
 
 def _refuse_others(found: pa.Array, wanted: pa.Array, field: str, reason: str) -> None:
-    """Refuse the first text that differs from the wanted one, which is never null."""
+    """Refuse the first string that differs from the expected one, which is never null."""
     if not found.equals(wanted):
         refuse(pc.invert(pc.fill_null(pc.equal(found, wanted), False)), field, reason, found)
 
 
 def _is_later(positions: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each position is later than the other position in its row."""
+    """Return True for each position that is later than the other position in its row."""
     later = np.zeros(len(positions), dtype=bool)
     for part in reversed(range(positions.shape[1])):
         one, other = positions[:, part], others[:, part]
@@ -396,7 +398,7 @@ def _is_later(positions: NDArray[np.int64], others: NDArray[np.int64]) -> NDArra
 
 
 def _later(batch: pa.RecordBatch, after: tuple[int, int]) -> pa.RecordBatch:
-    """The operations after a sequence number and row id."""
+    """Return the operations after a sequence number and row id."""
     seqnos, row_ids = (batch.column(POSITION).field(part) for part in POSITION_PARTS[:2])
     is_same = pc.and_(pc.equal(seqnos, after[0]), pc.greater(row_ids, after[1]))
     return batch.filter(pc.or_(pc.greater(seqnos, after[0]), is_same))

@@ -1,4 +1,4 @@
-"""Secrets in URLs that users give: refused before anything stores, shows or quotes the URL."""
+"""Secrets in URLs that users give: refused before the URL is stored, shown or quoted."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ _NAMED = re.compile(
     r"(passw|passphrase|pwd|secret|token|credential|api_?key)[^=&?;#]*=|[?&;#](pass|pw|auth)=",
     re.IGNORECASE,
 )
-"""Parameters as ``password``, ``passwd`` of pymysql, ``sslpassword`` of libpq; ``passfile`` is no secret."""
+"""Parameters such as ``password``, pymysql's ``passwd`` and libpq's ``sslpassword``, but not ``passfile``."""
 _AFTER_HOST = re.compile("[/?#]")
-"""Characters that end a server's name: an @ behind them is none of a user."""
+"""Characters that end a server's name; an @ after them does not belong to a user."""
 _WORD_WITH_SECRET = re.compile(
     r"\S*:/+[^\s'\"]*[@?][^\s'\"]*|(?<=[\s'\"])[^\s'\":/@]+:[^\s'\"/@]+@[^\s'\"]*"
     r"|\S*(passw|passphrase|pwd|secret|token|credential|api_?key)\S*[=:]\S+",
     re.IGNORECASE,
 )
-"""A word that is a URL with a user or options, USER:PASSWORD@HOST, or a setting that is a secret."""
+"""A word that is a URL with a user or options, USER:PASSWORD@HOST, or a setting that contains a secret."""
 
 
 def check_no_secret(text: str, *, what: str, because: str) -> None:
-    """Refuse a URL that has a password, or may have one, in any of its parts.
+    """Refuse a URL that has, or may have, a password in any of its parts.
 
     Args:
-        text: the URL; a text that is none has no parts, and is not shown either.
-        what: names it in messages.
-        because: why it must not have a secret, and where that is given.
+        text: the URL. A string that is not a URL has no parts and is not shown either.
+        what: name of the URL in messages.
+        because: why it must not have a secret, and where to give the secret.
 
     Raises:
-        ConfigurationError: the message does not show the URL.
+        ConfigurationError: If the URL may have a password. The message does not show the URL.
     """
     found = _SCHEME.match(text)
     if found is None:
@@ -42,7 +42,7 @@ def check_no_secret(text: str, *, what: str, because: str) -> None:
             f"{what} is not a URL such as postgresql://reader@db.example/shop or https://host.example (it is "
             "not shown, since it may contain a password)"
         )
-    # What stands before the first @ is the user; a password may have any character, / and ? too.
+    # The user comes before the first @; a password may contain any character, including / and ?.
     user, at, _ = text[found.end() :].partition("@")
     is_misplaced = bool(at) and bool(_AFTER_HOST.search(user)) and found[0] != "sqlite://"
     if is_misplaced or (at and ":" in unquote(user)) or _NAMED.search(unquote(text)):
@@ -50,5 +50,5 @@ def check_no_secret(text: str, *, what: str, because: str) -> None:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text, such as the complaint of a parser, without the words in it that may have a secret."""
+    """Return a string, such as a parser's error message, without the words that may contain a secret."""
     return _WORD_WITH_SECRET.sub("(not shown, since it may contain a password)", text)

@@ -1,8 +1,8 @@
 """Watermarks: the position up to which each log has been applied to each table, in an ACID table.
 
-The table is one more sink of the transaction that applies the operations, so both become visible together or
-not at all. Its write lock excludes a second run of the source: that run waits, and then reads the watermarks
-of the first. The table has one row for each source, table of the source and target.
+The transaction that applies the operations also writes this table, so both become visible together or not at
+all. Its write lock excludes a second run of the source: that run waits, and then reads the watermarks of the
+first. The table has one row for each source, source table and target.
 
 The driver reads and writes the few rows without Spark.
 """
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 WATERMARK_TABLE_NAME = "mutation_watermarks"
-"""Default name of the table, in the database of the targets."""
+"""The default name of the table, in the database of the targets."""
 
 _COLUMNS = (
     ColumnInfo("source_id", "string", "the log"),
@@ -58,8 +58,8 @@ _COLUMNS = (
 class Watermark:
     """The position up to which a log has been applied to a table.
 
-    ``order`` and ``text`` are those of :class:`~mutation_api.cdc.source.Position`. ``applied_at`` is naive
-    and in UTC.
+    ``order`` and ``text`` are those of :class:`~mutation_api.cdc.source.Position`. ``applied_at`` is in
+    UTC, without time zone.
     """
 
     source_id: str
@@ -72,12 +72,12 @@ class Watermark:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The key of the table: source, table of the source, target."""
+        """The key of the watermark: source, source table, target."""
         return (self.source_id, self.source_table, self.target)
 
     @property
     def shown(self) -> str:
-        """The text for people."""
+        """The position for people, without the identity of the log."""
         return Position(self.order, self.text).shown
 
     def check_follows(self, before: Watermark) -> None:
@@ -89,15 +89,15 @@ class Watermark:
             f"source {self.source_id}, table {self.source_table}: its position {self.shown} "
             f"{list(self.order)} {relation} {before.shown} {list(before.order)}, up to which transaction "
             f"{before.txn_id} has applied it to {self.target}. Nothing was written. Does another log "
-            "have the same name, or was the source set back?"
+            "have the same name, or was the source reset?"
         )
 
 
 @dataclass(frozen=True)
 class Watermarks:
-    """The watermarks as a transaction or snapshot sees them, by :attr:`Watermark.key`.
+    """The watermarks as seen by a transaction or snapshot, by :attr:`Watermark.key`.
 
-    ``files`` are those from which they were read.
+    ``files``: the files from which they were read.
     """
 
     table: AcidTable
@@ -106,17 +106,17 @@ class Watermarks:
 
     @classmethod
     def read(cls, view: SnapshotView, table_name: str, *, known: Watermarks | None = None) -> Watermarks:
-        """Read the table, which seldom has more than a few rows, but a file for each of its last changes.
+        """Read the table, which seldom has more than a few rows, but one file for each of its last changes.
 
         Args:
             view: the transaction or snapshot.
             table_name: ``database.table``.
-            known: what an earlier snapshot saw; its rows are taken if the same files count as a whole.
+            known: watermarks from an earlier snapshot; reused if a scan would find the same rows.
 
         Raises:
-            ConfigurationError: it is not a table of watermarks.
-            SourcePositionError: a row is not a valid watermark, or two rows have the same key.
-            Others: as :meth:`mutation_api.read.table_scan.TableScan.by_partition`.
+            ConfigurationError: If it is not a watermark table.
+            SourcePositionError: If a row is not a valid watermark, or if two rows have the same key.
+            Others: See :meth:`mutation_api.read.table_scan.TableScan.by_partition`.
         """
         opened = open_table(view, table_name)
         table = opened.table
@@ -138,24 +138,27 @@ class Watermarks:
         return cls(table, rows, files)
 
     def __iter__(self) -> Iterator[Watermark]:
-        """The watermarks, in the order of their keys."""
+        """Iterate over the watermarks in the order of their keys."""
         return iter([self.rows[key][1] for key in sorted(self.rows)])
 
     def of(self, *, target: str | None = None, source_id: str | None = None) -> list[Watermark]:
-        """Those of a table (``database.table`` in any case) and a source, sorted; None: of all.
+        """Return the watermarks of a target (``database.table`` in upper or lower case) and a source, sorted.
 
-        Raises ConfigurationError: ``target`` is not ``database.table``.
+        If an argument is None, it selects all targets or sources.
+
+        Raises:
+            ConfigurationError: If ``target`` is not ``database.table``.
         """
         wanted = None if target is None else ".".join(split_full_name(target))
         return [m for m in self if wanted in (None, m.target) and source_id in (None, m.source_id)]
 
     def get(self, source_id: str, source_table: str, target: str) -> Watermark | None:
-        """The watermark of one table; None if nothing was applied to it."""
+        """Return the watermark of one table, or None if nothing was applied to it."""
         found = self.rows.get((source_id, source_table, target))
         return None if found is None else found[1]
 
     def check_forward(self, marks: Iterable[Watermark]) -> None:
-        """Raise SourcePositionError if one of ``marks`` lies before the watermark that the table has."""
+        """Raise SourcePositionError if one of ``marks`` lies before the table's watermark."""
         for mark in marks:
             before = self.get(*mark.key)
             if before is not None:
@@ -169,8 +172,8 @@ class Watermarks:
         ``set_back``: tables of the source whose watermarks may move backwards.
 
         Raises:
-            SourcePositionError: a watermark would move backwards; nothing was written.
-            Others: as :class:`~mutation_api.write.coordinator.MutatorCoordinator`.
+            SourcePositionError: If a watermark would move backwards. Nothing was written then.
+            Others: See :class:`~mutation_api.write.coordinator.MutatorCoordinator`.
         """
         new = list(marks)
         self.check_forward(mark for mark in new if mark.source_table not in set_back)
@@ -186,17 +189,17 @@ class Watermarks:
 
 
 def watermark_table_beside(target: str) -> str:
-    """Default name of the table that has the watermarks of a target.
+    """Return the default name of the table that has the watermarks of a target.
 
-    Raises ConfigurationError: ``target`` is not ``database.table``.
+    Raises ConfigurationError if ``target`` is not ``database.table``.
     """
     return f"{split_full_name(target)[0]}.{WATERMARK_TABLE_NAME}"
 
 
 def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
-    """Whether there is a table of this name.
+    """Return True if there is a table of this name.
 
-    Raises ConnectionFailedError, TransactionError: the metastore could not be asked.
+    Raises ConnectionFailedError or TransactionError if the metastore cannot answer.
     """
     with metastore_errors_as_ours(f"could not look for table {table_name}"):
         try:
@@ -207,11 +210,11 @@ def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
 
 
 def ensure_watermark_table(metastore: MetastoreClient, table_name: str) -> None:
-    """Create the table unless it exists. If two processes do so at once, one of them creates it.
+    """Create the table unless it exists. If two processes call this at once, one of them creates it.
 
     It has one bucket, so that every release of Hive accepts it and few rows make one file.
 
-    Raises: as :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
+    Raises: See :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
     """
     if watermark_table_exists(metastore, table_name):
         return
@@ -229,7 +232,7 @@ def _check_columns(table: AcidTable) -> None:
         raise ConfigurationError(
             f"table {table.full_name} is not a table of watermarks: its columns are "
             f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
-            f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}: name another table"
+            f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}. Name another table"
         )
 
 

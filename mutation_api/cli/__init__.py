@@ -1,1 +1,1 @@
-"""The command hive-mutate."""
+"""The command ``hive-mutate``."""

@@ -14,13 +14,17 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "txn", metavar="TXN", type=int, nargs="+", help="transaction id (hive-mutate show txns)"
+        "txn",
+        metavar="TXN",
+        type=int,
+        nargs="+",
+        help="id of a transaction to abort, as listed by hive-mutate show txns (repeatable)",
     )
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Abort each transaction. An aborted one is accepted; a committed or unknown one is an error."""
+    """Abort each transaction. Accept one that is aborted already; refuse a committed or unknown one."""
     with metastore_from(arguments) as metastore:
         for txn_id in abort_transactions(metastore, arguments.txn):
             say(f"transaction {txn_id} is aborted")

@@ -1,16 +1,16 @@
 """``hive-mutate apply``: apply a file of changes to one table in one transaction.
 
-The file has the table's columns, partition columns included, in any order and case, and the operation. An
-update or delete needs the ROW__ID of its row: in JSON, ORC and Parquet a struct of that name, in CSV the
-columns ``ROW__ID.writeid`` (Hive 2: ``ROW__ID.transactionid``), ``ROW__ID.bucketid``, ``ROW__ID.rowid`` and,
-if known, ``ROW__ID.partition``.
+The file has the table's columns, including partition columns, in any order and case, and an operation column.
+An update or delete needs the ROW__ID of its row. In JSON, ORC and Parquet it is a struct of that name. In CSV
+it is the columns ``ROW__ID.writeid`` (Hive 2: ``ROW__ID.transactionid``), ``ROW__ID.bucketid``,
+``ROW__ID.rowid`` and, if known, ``ROW__ID.partition``.
 
-CSV and JSON are read with the table's types. A text that cannot be parsed as its column's type is an error
-that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
-("") is the empty text.
+CSV and JSON are read with the table's types. A value that cannot be parsed as its column's type is an
+error that names the column and the row; it never becomes NULL. An empty CSV field is NULL, and a quoted empty
+field ("") is the empty string.
 
-CHANGES is a local path, or a location such as hdfs://namenode/changes.csv or s3a://bucket/changes. What
-readers of CSV understand differently (quotes within a field) the local engine refuses.
+CHANGES is a local path, or a location such as hdfs://namenode/changes.csv or s3a://bucket/changes. The local
+engine refuses CSV that readers interpret differently, such as quotes within a field.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``hive-mutate apply``."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.add_argument("table", metavar="DB.TABLE", help="the table to change")
-    parser.add_argument("changes", metavar="CHANGES", type=location_from, help="file or folder of changes")
+    parser.add_argument("table", metavar="DB.TABLE", help="table to change")
+    parser.add_argument("changes", metavar="CHANGES", type=location_from, help="file or directory of changes")
     add_format_argument(parser, "format of the changes (default: by the file's extension)")
     add_operation_column_argument(parser)
     parser.add_argument(
         "--verify-row-ids",
         action="store_true",
-        help="look up the rows of updates and deletes before anything is written",
+        help="check that the rows of updates and deletes exist before anything is written",
     )
     add_write_arguments(parser)
     add_engine_argument(parser)
@@ -66,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Apply the changes and print a summary; 0 when the transaction is committed."""
+    """Apply the changes and print a summary. Return 0 when the transaction is committed."""
     file = existing_file(arguments.changes)
     format_name = input_format(file, arguments.format)
     split_full_name(arguments.table)

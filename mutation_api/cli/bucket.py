@@ -1,4 +1,7 @@
-"""``hive-mutate bucket``: Hive's bucket hash of values; each line is a JSON array of bucket column values."""
+"""``hive-mutate bucket``: compute Hive's bucket hash of values.
+
+Each line of the input is a JSON array with the values of the bucket columns.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--types",
         required=True,
         metavar="TEXT",
-        help="Hive types, in CLUSTERED BY order: int,decimal(10,2)",
+        help="Hive types of the bucket columns in CLUSTERED BY order, such as int,decimal(10,2)",
     )
     parser.add_argument("--buckets", required=True, type=int, metavar="N", help="bucket count of the table")
     parser.add_argument(
@@ -31,25 +34,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         choices=(1, 2),
         default=1,
-        help="1: Hive 2 and tables without the property (default); 2: tables with bucketing_version=2",
+        help="version of the hash: 2 for tables with bucketing_version=2, 1 for Hive 2 and for tables "
+        "without this property (default: 1)",
     )
     parser.add_argument(
         "--time-zone",
         default="UTC",
         metavar="ZONE",
-        help="zone of Hive's processes (timestamps, version 1; default: %(default)s)",
+        help="time zone of Hive's processes, for timestamps in version 1 (default: %(default)s)",
     )
     parser.add_argument(
         "file",
         nargs="?",
         default="-",
         metavar="FILE",
-        help="JSON arrays of values, one a line (default: -, standard input)",
+        help="file with JSON arrays of values, one per line (default: -, standard input)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print ``{"hash": …, "bucket": …}`` for each line; 0 when all lines are hashed."""
+    """Print ``{"hash": …, "bucket": …}`` for each line. Return 0 when all lines are hashed."""
     how = BucketHash(
         parse_types(arguments.types), arguments.buckets, arguments.bucketing_version, arguments.time_zone
     )

@@ -1,20 +1,20 @@
 """Arguments that send a subcommand to a cluster, and the cluster's answer.
 
-How a command that runs on YARN in cluster mode ends, told to whoever submitted it.
+Report the result of a command that runs on YARN in cluster mode to the program that submitted it.
 
-What the driver prints goes to the log of its container. The one text that YARN itself hands on is the
-application's diagnostics: its pages show it, ``yarn application -status`` prints it, and so does
-``spark-submit`` when the application has failed. So a driver that fails gives YARN its exit code and message,
-and the program that submitted it finds both in what ``spark-submit`` writes.
+The driver's output goes to the log of its container. The only message that YARN itself passes on is the
+application's diagnostics: YARN's web pages show it, ``yarn application -status`` prints it, and
+``spark-submit`` prints it when the application has failed. A driver that fails therefore hands its exit code
+and message to YARN, and the submitting program finds both in the output of ``spark-submit``.
 
-Source: org.apache.spark.deploy.yarn.Client (``run``), the same from Spark 3.5 to 4.3.
+Source: org.apache.spark.deploy.yarn.Client (``run``), unchanged from Spark 3.5 to 4.3.
 
 Options that send a subcommand's work to a cluster.
 
-In client mode this process is the driver: the options go to PySpark's own variable, and the session starts
-with them. In cluster mode the driver runs on the cluster: ``spark-submit`` takes this program there, with
-the words of the command less these options, and this process says how the command ended there. Started by
-``spark-submit`` itself, a subcommand uses the session that it was given.
+In client mode this process is the driver: the options go into PySpark's own environment variable, and the
+session starts with them. In cluster mode the driver runs on the cluster: ``spark-submit`` sends this program
+there, with the arguments of the command but without these options. This process then reports how the command
+ended on the cluster. A subcommand that was started by ``spark-submit`` uses the session of that program.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 
 _ON_YARN = ("PYSPARK_GATEWAY_PORT", "SPARK_YARN_STAGING_DIR")
-"""Spark sets both in the container of a driver that is Python, and nowhere else."""
+"""Spark sets both variables in the container of a Python driver, and nowhere else."""
 
 _DIAGNOSTICS = re.compile(
     r"Application diagnostics message: (?P<text>.*?)(?=^Exception in thread |\Z)", re.DOTALL | re.MULTILINE
@@ -60,14 +60,15 @@ _APPLICATION = re.compile(r"application_\d+_\d+")
 
 
 def is_driver_on_yarn() -> bool:
-    """Whether this program is a driver in a container of YARN."""
+    """Return True if this program is a driver in a YARN container."""
     return all(name in os.environ for name in _ON_YARN)
 
 
 def register_driver(app_name: str) -> None:
-    """Start the session, by which YARN gets to know the driver: it takes no message from another.
+    """Start the session, which registers the driver with YARN.
 
-    To YARN a driver that ended well without a session would be a failure, too.
+    YARN accepts messages only from a registered driver. It would also count a driver that ended well without
+    a session as failed.
     """
     from pyspark.sql import SparkSession  # takes long to import
 
@@ -75,9 +76,9 @@ def register_driver(app_name: str) -> None:
 
 
 def tell_yarn(text: str, code: int) -> None:
-    """End the application as failed, with this message, if this is a driver on YARN; Spark then ends it soon.
+    """If this is a driver on YARN, end the application as failed with this message; Spark then ends it soon.
 
-    Without effect where there was no session; YARN knows the exit code alone then.
+    This has no effect if there was no session; YARN then gets only the exit code.
     """
     if is_driver_on_yarn():
         sys.stdout.flush()
@@ -87,7 +88,7 @@ def tell_yarn(text: str, code: int) -> None:
 
 
 def telling_yarn(name: str, refuse: Callable[[str], None]) -> Callable[[str], None]:
-    """What refuses wrong usage of a subcommand, also towards YARN."""
+    """Return a usage-error handler for a subcommand that also reports the error to YARN."""
 
     def told(message: str) -> None:
         tell_yarn(f"hive-mutate {name}: error: {message}", EXIT_USAGE)
@@ -97,14 +98,14 @@ def telling_yarn(name: str, refuse: Callable[[str], None]) -> Callable[[str], No
 
 
 def run_submit(command: Sequence[str], name: str) -> int:
-    """Run ``spark-submit`` in cluster mode, pass on what it writes, and say at the end why it failed.
+    """Run ``spark-submit`` in cluster mode, pass on its output, and print at the end why it failed.
 
     Args:
-        command: the program with its words.
-        name: of the subcommand, for messages.
+        command: the program and its arguments.
+        name: the name of the subcommand, for messages.
 
     Returns:
-        The exit code of the command on the cluster, as far as it is known; else 1 for a failure.
+        The exit code of the command on the cluster. If it is not known, 1 for a failure.
     """
     lines: list[str] = []
     with subprocess.Popen(
@@ -123,7 +124,7 @@ def run_submit(command: Sequence[str], name: str) -> int:
 
 
 def _pass_on(source: Iterable[str], lines: list[str]) -> None:
-    """Print each line as it comes, and keep those in which something is looked for."""
+    """Print each line when it arrives, and keep the lines that are searched later."""
     is_told = False
     for line in source:
         say_aside(line, end="")
@@ -139,12 +140,12 @@ def _application(lines: Sequence[str]) -> str | None:
 
 def _goes_on(application: str | None) -> str:
     if application is None:
-        return "nothing is known of an application on the cluster yet"
-    return f"{application} goes on in the cluster; to end it: yarn application -kill {application}"
+        return "no application id has been reported by the cluster yet"
+    return f"{application} continues on the cluster; to end it: yarn application -kill {application}"
 
 
 def _ending(output: str, name: str) -> tuple[int, str]:
-    """Exit code and message of a command that failed on the cluster."""
+    """Return the exit code and the message of a command that failed on the cluster."""
     diagnostics = _DIAGNOSTICS.search(output)
     text = diagnostics["text"].strip() if diagnostics else ""
     ended = _ENDED.search(text)
@@ -154,11 +155,14 @@ def _ending(output: str, name: str) -> tuple[int, str]:
     code = EXIT_USAGE if exited and int(exited["code"]) == EXIT_USAGE else EXIT_FAILED
     application = _application([output])
     if application is None:
-        return code, f"hive-mutate {name}: spark-submit failed before it had an application on the cluster"
+        return (
+            code,
+            f"hive-mutate {name}: spark-submit failed before it started an application on the cluster",
+        )
     reason = f": {text.splitlines()[0]}" if text else ""
     return code, (
         f"hive-mutate {name}: {application} failed on the cluster{reason}; "
-        f"what it wrote: yarn logs -applicationId {application}"
+        f"for its output: yarn logs -applicationId {application}"
     )
 
 
@@ -167,7 +171,10 @@ ARCHIVE_FOLDER = "python"
 
 SUBMIT_VARIABLE = "PYSPARK_SUBMIT_ARGS"
 SUBMITTED_VARIABLES = ("PYSPARK_GATEWAY_PORT", SUBMIT_VARIABLE, "SPARK_CONF_DIR", "MASTER")
-"""With one of these the user has said which Spark it is: spark-submit and our options, the others by hand."""
+"""Environment variables that show that the user has chosen a Spark.
+
+spark-submit and the options of this module set the first two; the user sets the others.
+"""
 
 _OPTIONS_WITH_VALUE = ("--master", "--deploy-mode", "--spark-conf", "--python-archive")
 _PYTHON = "spark.pyspark.python"
@@ -180,47 +187,47 @@ def add_cluster_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGr
     group.add_argument(
         "--master",
         metavar="URL",
-        help="yarn, spark://HOST:7077, k8s://… or local[N]: where Spark runs (default: as spark-submit says, "
-        "else on this machine). YARN and HDFS are found by HADOOP_CONF_DIR",
+        help="where Spark runs: yarn, spark://HOST:7077, k8s://… or local[N]. YARN and HDFS are found by "
+        "HADOOP_CONF_DIR (default: the master of spark-submit, otherwise this machine)",
     )
     group.add_argument(
         "--deploy-mode",
         choices=(CLIENT, CLUSTER),
         default=CLIENT,
-        help="where the driver runs: in this process (client, the default), or on the cluster, where files "
-        "are named by locations such as hdfs://… and what is printed goes to the log of its container",
+        help="where the driver runs: in this process (client) or on the cluster (cluster), where files must "
+        "be locations such as hdfs://… and the output goes to the log of the container (default: client)",
     )
     group.add_argument(
         "--spark-conf",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Spark, as spark.executor.memory=4g; may be repeated",
+        help="Spark setting, such as spark.executor.memory=4g (repeatable)",
     )
     group.add_argument(
         "--python-archive",
         metavar="FILE",
-        help='Python for machines that have none, as "hive-mutate pack" writes it; a path, or hdfs://…',
+        help='archive with Python for machines that lack it, written by "hive-mutate pack": a path or hdfs://…',
     )
 
 
 def spark_is_given() -> bool:
-    """Whether somebody has said which Spark is to be used: our options, spark-submit, or its variables."""
+    """Return True if the user has chosen a Spark: by options, by spark-submit, or by its variables."""
     return any(name in os.environ for name in SUBMITTED_VARIABLES)
 
 
 def sent_to_cluster(arguments: argparse.Namespace, words: Sequence[str]) -> int | None:
-    """Do what the options say before the subcommand runs.
+    """Apply the cluster options before the subcommand runs.
 
     Args:
-        arguments: as parsed; ``engine`` becomes Spark.
-        words: the words of the command.
+        arguments: the parsed arguments. Their ``engine`` is set to Spark.
+        words: the arguments of the command as they were given.
 
     Returns:
-        None if this process goes on and is the driver, else the exit code of the run on the cluster.
+        None if this process is the driver and continues. Otherwise the exit code of the run on the cluster.
 
     Raises:
-        ConfigurationError: the options contradict each other, or name files that the cluster cannot reach.
+        ConfigurationError: If the options contradict each other, or name files that the cluster cannot reach.
     """
     if not hasattr(arguments, "master"):
         return None
@@ -229,7 +236,9 @@ def sent_to_cluster(arguments: argparse.Namespace, words: Sequence[str]) -> int 
         _use_given_session(arguments)
         return None
     if arguments.engine == "local":
-        raise ConfigurationError("--engine local does the work in this process: leave out --master")
+        raise ConfigurationError(
+            "--engine local does the work in this process and needs no cluster: leave out --master"
+        )
     if importlib.util.find_spec("pyspark") is None:
         raise ConfigurationError("--master: pyspark is not installed: pip install hive-mutation-api[spark]")
     arguments.engine = "spark"
@@ -255,7 +264,7 @@ def sent_to_cluster(arguments: argparse.Namespace, words: Sequence[str]) -> int 
 
 
 def _use_given_session(arguments: argparse.Namespace) -> None:
-    """What spark-submit started does its work there, however little it is."""
+    """Select the Spark engine if spark-submit started this program, even for a small change set."""
     if "PYSPARK_GATEWAY_PORT" in os.environ and arguments.engine == "auto":
         arguments.engine = "spark"
     if is_driver_on_yarn():
@@ -266,7 +275,7 @@ def _use_given_session(arguments: argparse.Namespace) -> None:
 
 
 def words_without_options(words: Sequence[str]) -> list[str]:
-    """The words of a command less the options of this module."""
+    """Return the arguments of a command without the options of this module."""
     kept, is_value = [], False
     for word in words:
         if is_value:
@@ -279,7 +288,7 @@ def words_without_options(words: Sequence[str]) -> list[str]:
 
 
 def _settings(arguments: argparse.Namespace) -> dict[str, str]:
-    """Spark's settings; the user's win over ours."""
+    """Return the settings for Spark. The user's settings override those of this module."""
     ours = {"spark.app.name": f"hive-mutate {arguments.subcommand}"}
     if arguments.deploy_mode == CLUSTER:
         # A second attempt would run the whole command again, perhaps after the first has committed.
@@ -306,25 +315,25 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
     for option, is_given in given.items():
         if is_given:
             raise ConfigurationError(
-                f"{option} is for a cluster: say which by --master (local[2] is one, too)"
+                f"{option} needs a cluster: name it with --master (local[2] counts as one)"
             )
 
 
 def _check_locations(arguments: argparse.Namespace) -> None:
-    """Refuse files of this machine, which the driver on the cluster does not have."""
+    """Refuse files on this machine, which the driver on the cluster cannot read."""
     for name, value in vars(arguments).items():
         for each in value if isinstance(value, list) else [value]:
             if isinstance(each, Location) and each.scheme == "file":
                 raise ConfigurationError(
-                    f"{each.shown} ({name}) lies on this machine, and with --deploy-mode cluster the driver "
+                    f"{each.shown} ({name}) is on this machine, but with --deploy-mode cluster the driver "
                     "runs on another: put it where both can reach it, such as hdfs://…, or use --deploy-mode "
                     "client"
                 )
     if getattr(arguments, "hive_conf", None) is not None:
         raise ConfigurationError(
-            "--hive-conf names a file of this machine, and with --deploy-mode cluster the driver runs on "
-            "another: name the metastore by --metastore, or put hive-site.xml into HADOOP_CONF_DIR, which "
-            "Spark takes along"
+            "--hive-conf names a file on this machine, but with --deploy-mode cluster the driver runs on "
+            "another: name the metastore with --metastore, or put hive-site.xml into HADOOP_CONF_DIR, which "
+            "Spark sends to the cluster"
         )
 
 

@@ -1,8 +1,8 @@
-"""``hive-mutate create-table``: create an ACID table by the rules of the server's Hive release.
+"""``hive-mutate create-table``: create an ACID table that follows the rules of the server's Hive release.
 
 Write columns as in a CREATE TABLE statement, with Hive's types: --schema "id bigint, item string". A Hive 2
-server needs --clustered-by and --buckets. Hive 3 and later do not need them, and also have insert-only
-tables. Hive's SQL can use the table too.
+server needs --clustered-by and --buckets. Hive 3 and later do not need them, and also support insert-only
+tables. The table can also be used from Hive's SQL.
 """
 
 from __future__ import annotations
@@ -21,23 +21,33 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.add_argument("table", metavar="DB.TABLE", help="the table to create; its database must exist")
+    parser.add_argument("table", metavar="DB.TABLE", help="table to create; its database must exist")
     parser.add_argument(
-        "--schema", required=True, metavar="TEXT", help="its data columns: 'id bigint, msg string'"
+        "--schema",
+        required=True,
+        metavar="TEXT",
+        help="data columns of the table, such as 'id bigint, msg string'",
     )
     parser.add_argument(
-        "--partition-schema", default="", metavar="TEXT", help="its partition columns: 'ds string'"
+        "--partition-schema",
+        default="",
+        metavar="TEXT",
+        help="partition columns of the table, such as 'ds string' (default: none)",
     )
-    parser.add_argument("--clustered-by", default="", metavar="A,B", help="bucket columns")
-    parser.add_argument("--buckets", type=int, metavar="N", help="bucket count; goes with --clustered-by")
-    parser.add_argument("--insert-only", action="store_true", help="a table without updates and deletes")
-    parser.add_argument("--location", metavar="DIR", help="its directory (default: the server decides)")
+    parser.add_argument("--clustered-by", default="", metavar="A,B", help="bucket columns (default: none)")
+    parser.add_argument("--buckets", type=int, metavar="N", help="bucket count; required with --clustered-by")
+    parser.add_argument(
+        "--insert-only", action="store_true", help="create a table that allows neither updates nor deletes"
+    )
+    parser.add_argument(
+        "--location", metavar="DIR", help="directory of the table (default: chosen by the server)"
+    )
     parser.add_argument(
         "--property",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a table property, such as orc.compress=SNAPPY; may be repeated",
+        help="table property, such as orc.compress=SNAPPY (repeatable)",
     )
     add_metastore_arguments(parser)
 

@@ -7,23 +7,24 @@ columns. Applying it makes the table equal to the other side:
   hive-mutate apply travel.airports changes.parquet --verify-row-ids
 
 Rows are matched by --key; a duplicate key is refused. A row whose partition or bucket changes becomes a
-delete and an insert. A file must have all columns of the table, partition columns included, in any order and
+delete and an insert. A file must have all columns of the table, including partition columns, in any order and
 case; a ROW__ID in it is ignored.
 
---since N compares the table as it was when N was its last write id (Hive 2: transaction id), or as it was at
-a moment, with the table as it is now, or as it was --as-of a later point; the ROW__IDs are those of the
-earlier state. With --undo the changes are reversed: they restore the earlier state. It can be read only until
-a major compaction; after one the comparison is refused. Partitions dropped or truncated since are missing
-from it. A moment needs a time zone, and means what was in the table's files then, as the files' times say.
+--since compares an earlier state of the table with the present one, or with the state at a later point given
+with --as-of. The earlier state is given by its last write id (Hive 2: transaction id) or by a time. The
+ROW__IDs are those of the earlier state. With --undo the changes are reversed: they restore the earlier state.
+An earlier state can be read only until a major compaction; after one, the comparison is refused. Partitions
+that have been dropped or truncated since are missing from it. A time needs a time zone. It stands for the
+content of the table's files at that time, according to the files' modification times.
 
-CSV and JSON are read with the table's types. A text that cannot be parsed as its column's type is an error
-that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
-("") is the empty text.
+CSV and JSON are read with the table's types. A value that cannot be parsed as its column's type is an
+error that names the column and the row; it never becomes NULL. An empty CSV field is NULL, and a quoted empty
+field ("") is the empty string.
 
 Files are local paths, or locations such as hdfs://namenode/airports.csv.
 
-For the choice of the engine the bytes of the table's files count like those of the --against file. The local
-engine holds both states in memory.
+The choice of the engine depends on the size of the table's files and of the --against file together. The
+local engine holds both states in memory.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ APP_NAME = "hive-mutate diff"
 
 
 _COUNTS = dict(zip(OPERATIONS, ("inserted", "updated", "deleted"), strict=True))
-"""What the counts of operations are called, as in every summary."""
+"""The name of each operation's count, as in every summary."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,45 +90,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.set_defaults(refuse_usage=parser.error)
-    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table to compare")
+    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="table to compare")
     add_key_argument(parser, "columns that identify a row")
     other = parser.add_mutually_exclusive_group(required=True)
     other.add_argument(
         "--against",
         type=_file_or_table,
         metavar="FILE|DB.TABLE",
-        help="a file or folder of rows, or another table of the metastore",
+        help="file or directory of rows, or another table of the metastore, to compare with",
     )
     other.add_argument(
         "--since",
         "--since-write-id",
         type=point_in_time,
         metavar="ID|TIME",
-        help="the table as it was: at a write id, or at 2026-03-01T12:00:00Z",
+        help="compare with the table as it was at a write id, or at a time such as 2026-03-01T12:00:00Z",
     )
     parser.add_argument(
         "--as-of",
         type=point_in_time,
         metavar="ID|TIME",
-        help="compare the table as it was then, not as it is now",
+        help="compare the table as it was at this write id or time (default: as it is now)",
     )
     parser.add_argument(
-        "--undo", action="store_true", help="with --since: the changes that restore that state"
+        "--undo", action="store_true", help="save the changes that restore the state given with --since"
     )
     add_format_argument(parser, "format of the --against file (default: by its extension)")
-    add_output_argument(parser, "a .csv, .json, .orc or .parquet file; an existing one is replaced")
-    parser.add_argument("--summary", action="store_true", help="only count the differences")
+    add_output_argument(
+        parser, "file for the changes: .csv, .json, .orc or .parquet; an existing file is replaced"
+    )
+    parser.add_argument("--summary", action="store_true", help="only count the differences, save no changes")
     add_operation_column_argument(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
-    add_lock_timeout_argument(parser, "whoever has a table for himself, such as DDL")
+    add_lock_timeout_argument(parser, "another client's exclusive lock on a table, such as that of DDL")
     parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compare, save the changes and print their counts; 0 with or without differences."""
+    """Compare, save the changes and print their counts. Return 0, with or without differences."""
     _check_usage(arguments)
     split_full_name(arguments.table)
     key_columns(arguments.key)
@@ -158,11 +161,11 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     if (arguments.output is None) != arguments.summary:
         refuse("give either --output FILE or --summary")
     if arguments.undo and arguments.since is None:
-        refuse("--undo goes with --since")
+        refuse("--undo can only be used with --since")
     if arguments.undo and arguments.as_of is not None:
-        refuse("--undo restores a state of the table as it is now: leave out --as-of")
+        refuse("--undo restores an earlier state of the present table: leave out --as-of")
     if arguments.format is not None and arguments.against is None:
-        refuse("--format goes with --against FILE")
+        refuse("--format can only be used with --against FILE")
 
 
 def _compared(engine: str, task: DiffTask) -> Mapping[str, int]:
@@ -189,7 +192,7 @@ def _task(client: MutatorClient, arguments: argparse.Namespace, output_format_na
 def _states(
     client: MutatorClient, arguments: argparse.Namespace
 ) -> tuple[TableState, TableState | FileState, PastSnapshot | None]:
-    """The two states, and the one that is past. Changes name ROW__IDs of the first state."""
+    """Return the two states, and the past one if there is one. Changes use ROW__IDs of the first state."""
     name = arguments.table
     if arguments.since is not None:
         opened = client.open_snapshot(name)
@@ -207,7 +210,7 @@ def _states(
 
 
 def _at(opened: Snapshot, arguments: argparse.Namespace) -> Snapshot | PastSnapshot:
-    """The table as it is, or as it was at --as-of."""
+    """Return the table as it is now, or as it was at --as-of."""
     if arguments.as_of is None:
         return opened
     past = PastSnapshot(opened, {arguments.table: arguments.as_of})
@@ -216,19 +219,19 @@ def _at(opened: Snapshot, arguments: argparse.Namespace) -> Snapshot | PastSnaps
 
 
 def _table_bytes(task: DiffTask) -> int:
-    """Size of the tables' files."""
+    """Return the size of the tables' files in bytes."""
     tables = [each for each in (task.old, task.new) if isinstance(each, TableState)]
     return sum(table_bytes(open_table(each.view, each.table_name)) for each in tables)
 
 
 def _file_or_table(text: str) -> str:
-    """Type of an argument that names a file or a table."""
+    """Parse an argument that names a file or a table."""
     location_from(text)
     return text
 
 
 def _is_file_name(arguments: argparse.Namespace, against: Location) -> bool:
-    """Whether --against names a file, which may be missing."""
+    """Return True if --against names a file, even one that does not exist."""
     text: str = arguments.against
     return (
         (against.local_path is not None and Path(against.local_path).exists())

@@ -1,15 +1,16 @@
-"""``hive-mutate doctor``: show what the server is, and which tables of a database can be changed.
+"""``hive-mutate doctor``: show the server's release, and which tables of a database can be changed.
 
-Prints the server's release, capabilities and settings. Then prints each table with the layout of its files
-and the constraints that its rows must keep, or with the reason why it cannot be changed. One reason is that
-this user cannot reach, read or write its directory: to check this, a hidden empty file is created there and
-removed. Nothing else is changed. The exit code is 0 if all tables can be changed, else 1; so it is for a
-database that does not exist. Name DB.TABLE to check one table only.
+The command prints the server's release, capabilities and settings. Then it prints each table with the layout
+of its files and the constraints that its rows must satisfy, or with the reason why it cannot be changed. One
+possible reason is that this user cannot reach, read or write its directory. To check this, the command
+creates a hidden empty file there and removes it. Nothing else is changed. The exit code is 0 if all tables
+can be changed, otherwise 1, including for a database that does not exist. Name DB.TABLE to check only one
+table.
 
-With --replication it says whether what is written there will reach the replicas that Hive's REPL DUMP and
-REPL LOAD keep: each setting of the metastore and each property of the database that is needed, what was
-found, and what to do where it is missing; and tables of which a first load would hide rows, or has hidden
-some. It creates no files then. The exit code is 0 if nothing is missing, else 1.
+With --replication the command checks whether changes will reach the replicas that Hive's REPL DUMP and REPL
+LOAD maintain. It prints each required setting of the metastore and each required property of the database,
+its value, and what to do if it is missing. It also prints tables in which a first load would hide rows, or
+has hidden some. It creates no files then. The exit code is 0 if nothing is missing, otherwise 1.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.add_argument("name", metavar="DB[.TABLE]", help="a database, or one of its tables")
+    parser.add_argument("name", metavar="DB[.TABLE]", help="database to check, or one of its tables")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
-        "--replication", action="store_true", help="whether what is written there will be replicated"
+        "--replication", action="store_true", help="check whether changes in the database will be replicated"
     )
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the report; 0 if every table in it can be changed, or will be replicated, else 1."""
+    """Print the report. Return 0 if all tables can be changed, or will be replicated, otherwise 1."""
     database, dot, table = arguments.name.partition(".")
     if arguments.replication:
         with metastore_from(arguments) as metastore:
@@ -76,7 +77,10 @@ def _line(table: TableReport) -> str:
 
 
 def _constraint_text(constraint: ConstraintInfo) -> str:
-    """As in CREATE TABLE: ``s NOT NULL``, ``v CHECK (v > 0)``, ``d DEFAULT 'x'``, ``CHECK (v > w)``."""
+    """Format a constraint as CREATE TABLE does.
+
+    Examples: ``s NOT NULL``, ``v CHECK (v > 0)``, ``d DEFAULT 'x'``, ``CHECK (v > w)``.
+    """
     shown = f"({constraint.expression})" if constraint.kind is ConstraintKind.CHECK else constraint.expression
     return " ".join(filter(None, (constraint.column, constraint.kind.value, shown)))
 
@@ -103,7 +107,7 @@ def _replication_text(report: ReplicationReport) -> str:
     lines += [_rule_line(rule, max(len(each.name) for each in report.rules)) for rule in report.rules]
     lines += ["", *map(_replicated_line, report.tables)]
     will = "will be replicated" if report.is_replicated else "will NOT be replicated, or only in part"
-    return "\n".join([*lines, "", f"what is written there {will}"])
+    return "\n".join([*lines, "", f"changes in this database {will}"])
 
 
 def _rule_line(rule: ReplicationRule, width: int) -> str:

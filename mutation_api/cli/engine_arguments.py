@@ -1,11 +1,11 @@
 """Arguments that choose the engine, and the tasks that engines are given.
 
-Which engine does the work of a subcommand.
+Choose the engine that does the work of a subcommand.
 
-The modules of :mod:`mutation_api.cli` are imported here, by name and when their engine was chosen:
-pyspark alone takes longer than a small change set needs from the prompt to its commit.
+The modules of :mod:`mutation_api.cli` are imported here by name, after their engine was chosen:
+importing pyspark alone takes longer than a small change set takes from the prompt to its commit.
 
-What an engine is asked to do.
+The tasks that a subcommand hands to an engine.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ __all__ = [
 
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 LOCAL_FILE_BYTES_MAX = 64 << 20
-"""Bytes of files up to which the local engine is chosen. Spark needs seconds to start."""
+"""The size of files, in bytes, up to which the local engine is chosen. Spark needs seconds to start."""
 
 
 ENGINE_OPTIONS: Mapping[str, str] = {"LocalOptions(memory_bytes=…)": "--local-memory"}
-"""Names in the library's messages, and the options."""
+"""The option for each name that the library's messages contain."""
 
 _INSTALL = "pyspark is not installed: pip install hive-mutation-api[spark]"
 
@@ -72,7 +72,7 @@ _T = TypeVar("_T")
 
 
 class ApplyFile(Protocol):
-    """Applies a file of changes to a table in an open transaction, by one of the engines."""
+    """A function of one engine that applies a file of changes to a table in an open transaction."""
 
     def __call__(
         self,
@@ -89,13 +89,18 @@ class ApplyFile(Protocol):
 def add_engine_argument(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, small: str = "for files of at most {} MiB"
 ) -> None:
-    """Declare ``--engine``; ``small``: when AUTO is local, ``{}`` being the limit."""
+    """Declare ``--engine``.
+
+    Args:
+        parser: the parser to which the option is added.
+        small: when AUTO means the local engine. ``{}`` stands for the limit.
+    """
     parser.add_argument(
         "--engine",
         choices=(AUTO, SPARK, LOCAL),
         default=AUTO,
-        help=f"what does the work: Spark, or this process alone, without Java (local). The default, auto, is "
-        f"local {small.format(LOCAL_FILE_BYTES_MAX >> 20)}, and where pyspark is not installed",
+        help=f"engine that does the work: spark, or local, which uses this process alone, without Java. auto "
+        f"is local {small.format(LOCAL_FILE_BYTES_MAX >> 20)}, or without pyspark (default: auto)",
     )
 
 
@@ -106,40 +111,40 @@ def add_memory_argument(parser: argparse.ArgumentParser) -> None:
         type=_mebibytes,
         default=MEMORY_BYTES_DEFAULT >> 20,
         metavar="MIB",
-        help="what the local engine may hold in memory; what does not fit is left to Spark, or refused with "
+        help="memory that the local engine may use, in MiB; larger work is left to Spark, or refused with "
         "--engine local (default: %(default)s)",
     )
 
 
 def local_options(arguments: argparse.Namespace) -> LocalOptions:
-    """What the options say of the local engine."""
+    """Return the settings of the local engine that the options define."""
     return LocalOptions(memory_bytes=arguments.local_memory << 20)
 
 
 def chosen_engine(
     given: str, files: Sequence[Location], *, table_bytes: int = 0, only_spark: str | None = None
 ) -> str:
-    """LOCAL or SPARK: the given engine, or for AUTO the one that suits the files.
+    """Return LOCAL or SPARK: the given engine, or for AUTO the engine that suits the files.
 
-    Files that the local engine cannot list are left to Spark, which may be configured otherwise.
+    Files that the local engine cannot list are left to Spark, whose configuration may differ.
 
     Args:
         given: AUTO, LOCAL or SPARK.
-        files: the user's files that are read.
-        table_bytes: size of a table's files that are read, too.
-        only_spark: why only Spark can do it; None if both can.
+        files: the user's files to read.
+        table_bytes: the size of the table's files that are also read.
+        only_spark: the reason why only Spark can do the work. If None, both engines can.
 
     Raises:
-        ConfigurationError: Spark was given or is needed, and pyspark is not installed; or LOCAL was given,
-            and Spark is needed.
+        ConfigurationError: If Spark was given or is needed but pyspark is not installed, or if LOCAL was
+            given but Spark is needed.
     """
     is_installed = has_spark()
     if given == SPARK and not is_installed:
         raise ConfigurationError(f"--engine spark: {_INSTALL}")
     if only_spark is not None and given == LOCAL:
-        raise ConfigurationError(f"--engine local: {only_spark}. Change that, or leave it to --engine spark")
+        raise ConfigurationError(f"--engine local: {only_spark}. Change this, or use --engine spark")
     if only_spark is not None and not is_installed:
-        raise ConfigurationError(f"{only_spark}. Change that, or let Spark do it; {_INSTALL}")
+        raise ConfigurationError(f"{only_spark}. Change this, or use Spark; {_INSTALL}")
     if given == AUTO:
         is_local = not is_installed or (only_spark is None and _are_small(files, table_bytes))
         return LOCAL if is_local else SPARK
@@ -149,22 +154,24 @@ def chosen_engine(
 def by_engine(
     given: str, files: Sequence[Location], work: Callable[[str], _T], *, table_bytes: int = 0
 ) -> tuple[str, _T]:
-    """Do the work of a subcommand by the engine that suits it.
+    """Do the work of a subcommand with the engine that suits it.
 
-    For AUTO Spark does what the local engine turns out to leave to it. That is known before anything is
-    written, so ``work`` may begin anew.
+    For AUTO, if the local engine refuses the work, Spark does it. The local engine refuses before anything
+    is written, so ``work`` can start again.
 
     Args:
-        given: as of :func:`chosen_engine`.
-        files: likewise.
-        work: does it by LOCAL or SPARK, in a transaction of its own.
-        table_bytes: as of :func:`chosen_engine`.
+        given: AUTO, LOCAL or SPARK. See :func:`chosen_engine`.
+        files: the user's files to read.
+        work: a function that does the work with LOCAL or SPARK, in its own transaction.
+        table_bytes: the size of the table's files that are also read.
 
     Returns:
-        The engine, and what the work returned.
+        The engine, and the result of ``work``.
 
     Raises:
-        ConfigurationError: see :func:`chosen_engine`. Others as the work.
+        ConfigurationError: If the engine cannot be used. See :func:`chosen_engine`.
+
+    Errors of ``work`` are passed on.
     """
     engine = chosen_engine(given, files, table_bytes=table_bytes)
     try:
@@ -180,12 +187,15 @@ def by_engine(
 
 
 def read_bytes_max(given: str) -> int | None:
-    """Size of a table's files that the local engine reads by itself; None: any, as nobody else may."""
+    """Return the maximum number of bytes that the local engine reads of a table. None means no limit.
+
+    There is a limit only if Spark may do the work instead.
+    """
     return READ_BYTES_MAX if given == AUTO and has_spark() else None
 
 
 def engine_module(engine: str) -> ModuleType:
-    """The module that does the work of a subcommand by an engine."""
+    """Import the module that does the work of a subcommand with an engine."""
     if engine == LOCAL:
         _keep_pandas_out()
     return importlib.import_module(f"mutation_api.cli.{engine}_engine")
@@ -193,12 +203,12 @@ def engine_module(engine: str) -> ModuleType:
 
 def _mebibytes(text: str) -> int:
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of MiB, at least 1")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected an integer number of MiB, at least 1")
     return int(text)
 
 
 def has_spark() -> bool:
-    """Whether pyspark is installed."""
+    """Return True if pyspark is installed."""
     return importlib.util.find_spec("pyspark") is not None
 
 
@@ -211,18 +221,19 @@ def _are_small(files: Sequence[Location], table_bytes: int) -> bool:
 
 
 class _WithoutPandas(importlib.abc.MetaPathFinder):
-    """Pandas looks as if it were not installed."""
+    """An import finder that makes pandas look as if it were not installed."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Raise ModuleNotFoundError for it, and find nothing else."""
+        """Raise ModuleNotFoundError for pandas. Find no other module."""
         if fullname == "pandas":
-            raise ModuleNotFoundError(f"{fullname} is not wanted yet", name=fullname)
+            raise ModuleNotFoundError(f"{fullname} is not needed yet", name=fullname)
 
 
 def _keep_pandas_out() -> None:
-    """Keep pyarrow from importing pandas when it makes its first array, to see whether it is given a Series.
+    """Keep pyarrow from importing pandas when it makes its first array.
 
-    Measured: that takes 0.23 s, a quarter of a small command. It still imports pandas where it is needed.
+    pyarrow imports pandas to find out whether its input is a Series. That takes 0.23 s (measured), a quarter
+    of a small command. pyarrow still imports pandas where it needs it.
     """
     if "pandas" not in sys.modules:
         finder = _WithoutPandas()
@@ -238,18 +249,18 @@ class MergeTask:
     """A merge of files into a table.
 
     Attributes:
-        table_name: ``database.table``.
-        files: the source; all have the same columns.
-        format_name: format of the files; None: what the name of each tells.
-        keys: key columns.
-        rules: what happens to rows.
-        null_safe: see :func:`mutation_api.merge_into`.
-        missing_columns: likewise.
-        write_unchanged: likewise.
-        prune_buckets: likewise.
-        is_dry_run: only report.
-        read_bytes_max: size of the table's files that the local engine reads; None: any.
-        local: settings of the local engine.
+        table_name: the table, as ``database.table``.
+        files: the source files. All have the same columns.
+        format_name: the format of the files. If None, inferred from the extension of each file.
+        keys: the key columns.
+        rules: the rules for what happens to rows.
+        null_safe: True if NULL keys are equal. See :func:`mutation_api.merge_into`.
+        missing_columns: ``null`` or ``error``, for columns that the files lack. See there.
+        write_unchanged: True if updated rows are written even if they do not change. See there.
+        prune_buckets: True if only buckets to which keys hash are read. See there.
+        is_dry_run: True if the merge is only reported.
+        read_bytes_max: the most bytes of the table's files that the local engine reads. If None, unlimited.
+        local: the settings of the local engine.
     """
 
     table_name: str
@@ -267,14 +278,14 @@ class MergeTask:
 
 
 class MergeFiles(Protocol):
-    """Merges in an open transaction, or reports what that would do."""
+    """A function that merges in an open transaction, or only reports what a merge would do."""
 
     def __call__(self, transaction: Transaction) -> MergeReport: ...
 
 
 @dataclass(frozen=True)
 class TableState:
-    """The rows of a table that an open snapshot sees."""
+    """The rows of a table that are visible in an open snapshot."""
 
     view: SnapshotView
     table_name: str
@@ -294,15 +305,15 @@ class DiffTask:
 
     Attributes:
         table: the table.
-        old: its rows; changes name their ROW__IDs.
-        new: what it is compared with.
-        past: one of the two states, if it is an earlier one: its history is checked when the files to read
-            are chosen.
-        keys: key columns.
-        operation_column: name of the operation column.
-        output: file for the changes; None: they are only counted.
-        output_format: its format.
-        local: settings of the local engine.
+        old: the rows of the table. Changes refer to them by ROW__ID.
+        new: the state that the table is compared with.
+        past: the one of the two states that is an earlier one, or None. Its history is checked when the files
+            to read are chosen.
+        keys: the key columns.
+        operation_column: the name of the operation column.
+        output: the file for the changes. If None, they are only counted.
+        output_format: the format of that file.
+        local: the settings of the local engine.
     """
 
     table: AcidTable
@@ -317,6 +328,6 @@ class DiffTask:
 
 
 class CompareStates(Protocol):
-    """Compares, saves the changes if that is wanted, and counts them by operation."""
+    """A function that compares, saves the changes if the task has an output, and counts them by operation."""
 
     def __call__(self, task: DiffTask) -> Mapping[str, int]: ...

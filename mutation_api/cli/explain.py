@@ -1,8 +1,9 @@
-"""``hive-mutate explain``: what a transaction is or was, and what to do next.
+"""``hive-mutate explain``: explain the state of a transaction, and what to do next.
 
-Its state, its locks and whose locks hold it up, its tables and write ids, its files (staged and published),
-and why it was aborted, as far as anyone can know: the metastore keeps no reasons. Nothing is changed. A
-transaction that is over holds no locks; name its tables with --table to look for its files there.
+The command prints the transaction's state, its locks and the locks that it waits for, its tables and write
+ids, its files (staged and published), and probable reasons for an abort (the metastore does not record the
+reason). Nothing is changed. A transaction that has ended holds no locks; use --table to look for its files in
+a table.
 """
 
 from __future__ import annotations
@@ -26,25 +27,29 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.add_argument("txn", metavar="TXN", type=int, help="transaction id (hive-mutate show txns)")
+    parser.add_argument(
+        "txn", metavar="TXN", type=int, help="id of the transaction, as listed by hive-mutate show txns"
+    )
     parser.add_argument(
         "--table",
         action="append",
         default=[],
         metavar="DB.TABLE",
-        help="look for files there; may be repeated",
+        help="table in which to look for files of the transaction (repeatable)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what is known; 0."""
+    """Print the explanation. Return 0."""
     with metastore_from(arguments) as metastore:
         try:
             explained = explain_transaction(metastore, arguments.txn, arguments.table)
         except OSError as error:
-            raise ReadError(f"the directories of its tables cannot be read: {error}") from error
+            raise ReadError(
+                f"transaction {arguments.txn}: the directories of its tables cannot be read: {error}"
+            ) from error
     if arguments.json:
         say(json.dumps(explained.to_json()))
         return 0
@@ -64,10 +69,14 @@ def _lines(explained: TransactionExplanation) -> Iterator[str]:
     for lock in explained.locks:
         yield f"  lock {_lock(lock)}"
     for each in explained.held_up:
-        by = "somebody (the server does not say)" if each.blocked_by is None else _owner(each.blocked_by)
+        by = (
+            "an unknown owner (the server does not report it)"
+            if each.blocked_by is None
+            else _owner(each.blocked_by)
+        )
         yield f"  lock {each.lock.lock_id} on {_resource(each.lock)} waits for {by}"
     for lock in explained.holds_up:
-        yield f"  {_owner(lock)} waits for it on {_resource(lock)}"
+        yield f"  {_owner(lock)} waits for this transaction on {_resource(lock)}"
     for table in explained.tables:
         yield from _table_lines(table)
     for cause in explained.causes:
@@ -77,7 +86,7 @@ def _lines(explained: TransactionExplanation) -> Iterator[str]:
 
 
 def _table_lines(table: TransactionTable) -> Iterator[str]:
-    own = "its id there is not known" if table.own_id is None else f"id {table.own_id}"
+    own = "its write id is not known" if table.own_id is None else f"id {table.own_id}"
     yield f"  table {table.table}: {own if table.reason is None else table.reason}"
     for each in table.directories:
         kind = "staged" if each.is_staged else "published"

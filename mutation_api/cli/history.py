@@ -1,9 +1,9 @@
-"""``hive-mutate history``: what happened to a table, write id by write id.
+"""``hive-mutate history``: show the history of a table, one write id per line.
 
-Hive keeps no log. States and transactions come from the metastore, which forgets old ones; numbers of events
-from the footers of the files; times are those of the files, shortly before the commit. After a minor
-compaction times are not known any more, after a major one nothing is but the rows. In tables of Hive 3 and 4,
-and of Hive 2 with transactional_properties=default, an update counts as a delete and an insert.
+Hive keeps no log. States and transactions come from the metastore, which forgets old ones. Numbers of events
+come from the footers of the files. Times are the modification times of the files, shortly before the commit.
+A minor compaction loses the times, and a major compaction keeps nothing but the rows. In tables of Hive 3
+and 4, and of Hive 2 with transactional_properties=default, an update counts as a delete and an insert.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ _HEADER = (*("ID", "TXN", "STATE", "WRITTEN", "WHO", "PARTITION"), *("INSERTS", 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.add_argument("table", metavar="DB.TABLE")
-    parser.add_argument("--by-partition", action="store_true", help="a line for each partition of an id")
+    parser.add_argument("table", metavar="DB.TABLE", help="table whose history is shown")
+    parser.add_argument(
+        "--by-partition", action="store_true", help="print one line for each partition of a write id"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the history; 0."""
+    """Print the history. Return 0."""
     with metastore_from(arguments) as metastore:
         try:
             history = table_history(metastore, arguments.table)
@@ -53,9 +55,9 @@ def _lines(history: TableHistory, *, by_partition: bool) -> Iterator[str]:
     if rows:
         yield from text_table(_HEADER, rows)
     else:
-        yield f"{history.table}: no ids are known"
+        yield f"{history.table}: no write ids are known"
     if history.forgotten_through:
-        yield f"ids up to {history.forgotten_through} are in bases: who wrote what is not known any more"
+        yield f"ids up to {history.forgotten_through} are in bases: their writers are no longer known"
     for each in history.rewritten:
         where = f"{each.partition}/" if each.partition else ""
         yield f"{where}{each.name}: ids up to {each.last}, written {_time(each.written)}"
@@ -63,7 +65,7 @@ def _lines(history: TableHistory, *, by_partition: bool) -> Iterator[str]:
         where = f" of {compaction.partition}" if compaction.partition else ""
         yield f"compaction {compaction.id}{where}: {compaction.type.name.lower()}, {compaction.state}"
     for problem in history.problems:
-        yield f"not read: {problem}"
+        yield f"could not read: {problem}"
 
 
 def _rows(entry: HistoryEntry, *, by_partition: bool) -> Iterator[list[str]]:

@@ -1,12 +1,12 @@
-"""What subcommands do in this process.
+"""The work of subcommands in this process, without Spark.
 
-``hive-mutate apply`` in this process.
+``hive-mutate apply`` in this process, without Spark.
 
-``hive-mutate diff`` in this process.
+``hive-mutate diff`` in this process, without Spark.
 
-``hive-mutate ingest`` in this process.
+``hive-mutate ingest`` in this process, without Spark.
 
-``hive-mutate merge`` in this process.
+``hive-mutate merge`` in this process, without Spark.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["ENGINE", "open_apply", "open_diff", "open_merge"]
 
 @contextmanager
 def open_apply(app_name: str) -> Iterator[ApplyFile]:
-    """The function that applies a file; nothing has to be started for it."""
+    """Yield the function that applies a file. The local engine needs no session."""
     del app_name
     yield _apply_file
 
@@ -73,7 +73,7 @@ def _apply_file(
 
 @contextmanager
 def open_diff(app_name: str) -> Iterator[CompareStates]:
-    """The function that compares; nothing has to be started for it."""
+    """Yield the function that compares two states. The local engine needs no session."""
     del app_name
     yield _compare
 
@@ -99,7 +99,7 @@ def _read(task: DiffTask, reading: ExitStack) -> pa.RecordBatchReader:
 
 
 def _read_table(state: TableState, reading: ExitStack) -> pa.RecordBatchReader:
-    """The rows; when this returns, it is known in which files they are. ``reading`` ends the threads."""
+    """Open a reader of the rows. On return the files to read are fixed; ``reading`` ends the threads."""
     view = open_table(state.view, state.table_name)
     scan = TableScan(view, row_ids=view.table.version.has_row_ids)
     batches = reading.enter_context(contextlib.closing(scan.by_partition()))
@@ -111,10 +111,10 @@ ENGINE = LocalEngine(LocalOptions())
 
 @contextmanager
 def open_merge(app_name: str, task: MergeTask) -> Iterator[MergeFiles]:
-    """The function that merges; nothing has to be started for it.
+    """Yield the function that merges. The local engine needs no session.
 
     Raises:
-        LocalEngineError: only Spark reads the rules.
+        LocalEngineError: If only Spark supports the rules.
     """
     del app_name
     check_rules(task.rules)

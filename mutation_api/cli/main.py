@@ -1,4 +1,4 @@
-"""The command ``hive-mutate``: finds the subcommand's module, runs it and turns errors into exit codes.
+"""The command ``hive-mutate``: find the subcommand's module, run it and turn errors into exit codes.
 
 A subcommand is a module with ``add_arguments(parser)`` and ``run(arguments) -> int``.
 """
@@ -32,29 +32,33 @@ SUBCOMMANDS = {
     "apply": "apply a file of changes to a table in one transaction",
     "bucket": "compute Hive's bucket hash of values",
     "create-table": "create an ACID table",
-    "doctor": "show what the server is, and which tables can be changed",
-    "diff": "compare a table with a file, a table or its past, as changes to apply",
-    "explain": "what a transaction is or was, its locks and files, and what to do next",
-    "history": "show what happened to a table, write id by write id",
+    "doctor": "show the server's release, and which tables can be changed",
+    "diff": "compare a table with a file, another table or its own past, and save the changes",
+    "explain": "explain the state of a transaction, its locks and files, and what to do next",
+    "history": "show the history of a table, one write id per line",
     "ingest": "apply the operations of a change source to tables, exactly once",
     "merge": "merge rows of files into a table by key, in one transaction",
     "metastore": "run the embedded metastore",
-    "pack": "pack this Python and this library for the machines of a cluster",
+    "pack": "pack this Python and the library for the machines of a cluster",
     "show": "show transactions, locks or compactions",
     "snapshot": "print or save the rows of a table, optionally with ROW__ID",
     "sweep": "remove staged files that dead transactions left in tables",
     "update": "keep tables up to date with tables of relational databases",
-    "verify": "examine the files of a table: readable, sorted, in their buckets, true to their footers",
-    "watermarks": "show the positions up to which change sources are applied to tables",
+    "verify": "check that a table's files are readable, sorted, in the right buckets and match their footers",
+    "watermarks": "show up to which position change sources have been applied to tables",
 }
-"""Name and help of each subcommand; its module (``_`` for ``-``) is imported only when it runs."""
+"""The name and the help text of each subcommand.
+
+A module is named like its subcommand, with ``_`` for ``-``. It is imported only when the subcommand runs.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``hive-mutate``; returns the exit code.
+    """Run ``hive-mutate`` and return the exit code.
 
-    0 done; 1 refused or failed (the message is on standard error); 2 wrong usage; 130 interrupted. Ctrl-C is
-    the normal end of ``metastore``, whose code is then 0. ``doctor`` returns 1 if a table cannot be changed.
+    The code is 0 if the work is done, 1 if it was refused or failed (the message is on standard error), 2 for
+    wrong usage, and 130 after an interrupt. Ctrl-C is the normal way to end ``metastore``, so its code is
+    then 0. ``doctor`` returns 1 if a table cannot be changed.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = next((w for w in words if not w.startswith("-")), None)
@@ -89,8 +93,8 @@ def _parser(name: str | None, module: ModuleType | None) -> argparse.ArgumentPar
     parser = DiscreetParser(
         prog="hive-mutate",
         description="Atomic change sets over Hive ACID tables.",
-        epilog="exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted (metastore: 0, since "
-        "it runs until then)",
+        epilog="exit codes: 0 done, 1 refused or failed, 2 wrong usage, 130 interrupted (0 for metastore, "
+        "which runs until it is interrupted)",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     subparsers = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND")

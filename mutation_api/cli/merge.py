@@ -1,25 +1,25 @@
 """``hive-mutate merge``: merge rows of files into a table by key, in one transaction.
 
-Rows of the files whose key is in the table update the table's row; the others are inserted. Options restrict
-this, or delete rows. Conditions are SQL. A column without the prefix "source." or "target." is a column of
-the files, in --delete-missing-when of the table:
+Rows of the files whose key is in the table update the table's row; the other rows are inserted. Options
+restrict this, or delete rows. Conditions are SQL. A column without the prefix "source." or "target." is a
+column of the files; in --delete-missing-when it is a column of the table:
 
   hive-mutate merge --table travel.airports --key icao --source changes.csv --delete-when "op = 'D'"
 
-A row for which --delete-when holds is never inserted. The files have the table's columns, partition columns
-included, in any order and case. A column that a file lacks becomes NULL on insert and is unchanged on update.
-Other columns are allowed only if a condition reads them; in CSV and JSON they are read as text.
+A row for which --delete-when is true is never inserted. The files have the table's columns, including
+partition columns, in any order and case. A column that a file lacks becomes NULL on insert and is unchanged
+on update. Other columns are allowed only if a condition uses them; in CSV and JSON they are read as strings.
 
-CSV and JSON are read with the table's types. A text that cannot be parsed as its column's type is an error
-that names the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty field
-("") is the empty text.
+CSV and JSON are read with the table's types. A value that cannot be parsed as its column's type is an
+error that names the column and the row; it never becomes NULL. An empty CSV field is NULL, and a quoted empty
+field ("") is the empty string.
 
 Files are local paths, or locations such as hdfs://namenode/changes.csv or s3a://bucket/changes.
 
-The local engine reads conditions of comparisons joined by AND: a column, =, <>, <, <=, > or >=, and a literal
-of the column's own kind ('text', 12, 1.5, TRUE; a date as '2024-02-29'), or IS [NOT] NULL; and orders by a
-column. All other SQL is Spark's: with --engine auto it gets these merges, and those that read more than
-256 MiB of the table's files.
+The local engine supports conditions that are comparisons joined by AND. A comparison is a column, an operator
+(=, <>, <, <=, > or >=) and a literal of the column's type ('text', 12, 1.5, TRUE, or a date as '2024-02-29'),
+or a column and IS [NOT] NULL. An order is a single column. All other SQL needs Spark: with --engine auto,
+Spark does these merges, and those that read more than 256 MiB of the table's files.
 """
 
 from __future__ import annotations
@@ -73,35 +73,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.set_defaults(refuse_usage=parser.error)
-    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table to change")
-    add_key_argument(parser, "columns by which rows are matched")
+    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="table to change")
+    add_key_argument(parser, "columns that identify a row")
     parser.add_argument(
         "--source",
         required=True,
         action="append",
         type=location_from,
         metavar="FILE",
-        help="file or folder of rows; may be repeated, all with the same columns",
+        help="file or directory of rows; all files have the same columns (repeatable)",
     )
     add_format_argument(parser, "format of the files (default: by each file's extension)")
     add_rule_arguments(parser)
     parser.add_argument(
         "--all-buckets",
         action="store_true",
-        help="also read buckets to which no key hashes, for tables with rows in other buckets than their "
-        "hash says",
+        help="read all buckets, not only those to which the keys hash; for tables with rows outside the "
+        "bucket of their hash",
     )
     add_write_arguments(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
-    parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="report what would be done, but write nothing")
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Merge and print the report; 0 when the transaction is committed, or aborted after a dry run."""
+    """Merge and print the report. Return 0 if the transaction is committed, or aborted after a dry run."""
     check_rule_usage(arguments)
     files = [existing_file(file) for file in arguments.source]
     for file in files:

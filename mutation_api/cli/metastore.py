@@ -11,10 +11,12 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.epilog = "prints its address on standard output when it is ready; Ctrl-C ends it"
+    parser.epilog = (
+        "The metastore prints its address to standard output when it is ready. Press Ctrl-C to end it."
+    )
     server.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the metastore; its address goes to standard output."""
+    """Run the metastore. Its address is printed to standard output."""
     return server.run(arguments)

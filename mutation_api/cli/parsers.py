@@ -1,17 +1,17 @@
 """Parsers of arguments: names of options, secrets kept out of errors, modules by name.
 
-DiscreetParser: a parser of arguments whose complaints do not show secrets.
+DiscreetParser: an argument parser whose error messages do not show secrets.
 
-A complaint quotes arguments, and by a typing error any of them may be a URL with a password.
+An error message quotes arguments, and after a typing error any of them may be a URL with a password.
 
-Sub-parsers of commands that have a module for each of several names.
+Subparsers of commands that have one module for each of several names.
 
-A module has ``add_arguments(parser)``. It is imported only when its name is given, so that the packages of
-the others are not needed.
+Each module has a function ``add_arguments(parser)``. A module is imported only when its name is given, so
+that packages that other modules need do not have to be installed.
 
-Replaces argument names in errors of the library by the options of the command.
+Replace argument names in the library's error messages by the options of the command.
 
-What a command says while it waits for the lock on its tables.
+Messages of a command that waits for the lock on its tables.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ __all__ = ["DiscreetParser", "in_option_names", "option_names", "parser_of_modul
 
 
 class DiscreetParser(argparse.ArgumentParser):
-    """Parses as its base does."""
+    """An argument parser that removes secrets from its error messages."""
 
     def error(self, message: str) -> NoReturn:
-        """End with the usage and the message, without what may be a secret in it."""
+        """Print the usage and the message without possible secrets, and exit."""
         super().error(without_secrets(message))
 
 
@@ -45,16 +45,17 @@ def parser_of_modules(
     extra: str,
     add_common_arguments: Callable[[argparse.ArgumentParser], None],
 ) -> type[argparse.ArgumentParser]:
-    """A class of parsers that declare the arguments of their module when they parse them.
+    """Return a parser class that declares the arguments of a module just before it parses them.
 
     Args:
-        module_named: imports a module; its name is the last word of the parser's.
-        extra: the extra of this package that brings what a module needs; ``{name}`` stands for the name.
-        add_common_arguments: declares what all of them have.
+        module_named: a function that imports a module, given the last word of the parser's name.
+        extra: the extra of this package that installs the requirements of a module. ``{name}`` stands for the
+            module's name.
+        add_common_arguments: a function that declares the arguments that all modules have.
     """
 
     class ModuleParser(DiscreetParser):
-        """Declares the arguments of its module when it parses them, or is asked for all of its help."""
+        """A parser that declares the arguments of its module when it parses them or prints the whole help."""
 
         _is_declared = False
 
@@ -88,17 +89,17 @@ def parser_of_modules(
 
 
 def option_names(*arguments: str) -> dict[str, str]:
-    """For :func:`in_option_names`: ``valid_txns`` becomes ``--valid-txns``, and so on."""
+    """Map argument names to options for :func:`in_option_names`: ``valid_txns`` to ``--valid-txns``."""
     return {name: f"--{name.replace('_', '-')}" for name in arguments}
 
 
 @contextlib.contextmanager
 def in_option_names(options: Mapping[str, str]) -> Iterator[None]:
-    """Within the block, errors of the library name options instead of arguments.
+    """Replace argument names by options in the library's errors that the block raises.
 
     Args:
-        options: text in the library's message -> option: ``{"num_buckets": "--buckets"}``. Parts of paths and
-            of longer names are not replaced.
+        options: strings in the library's messages -> options, such as ``{"num_buckets": "--buckets"}``. Parts
+            of paths and of longer names are not replaced.
     """
     if not options:
         yield
@@ -115,9 +116,9 @@ def in_option_names(options: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def waits_are_told(arguments: argparse.Namespace) -> Iterator[None]:
-    """Within the block, a long wait for a lock is told on standard error, unless ``--quiet`` is given.
+    """Report long waits for a lock on standard error while the block runs, unless ``--quiet`` is given.
 
-    Errors name ``--lock-timeout`` where the command has it.
+    Errors of the block name ``--lock-timeout`` if the command has this option.
     """
     log = logging.getLogger(WAIT_LOG)
     handler, level = _OnStandardError(arguments.subcommand), log.level
@@ -139,5 +140,5 @@ class _OnStandardError(logging.Handler):
         self._name = name
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the message."""
+        """Print the message to standard error."""
         say_aside(f"hive-mutate {self._name}: {record.getMessage()}")

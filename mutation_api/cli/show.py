@@ -1,10 +1,10 @@
 """``hive-mutate show``: show transactions, locks or compactions of a metastore.
 
-A lock on many partitions has a line for each partition. Lines of one lock and table that differ only in the
-partition are shown as one, with the number of partitions (``812 partitions``).
+A lock on many partitions consists of one entry per partition. Entries of the same lock and table that differ
+only in the partition are shown as one line, with the number of partitions (``812 partitions``).
 
-Of transactions the open ones come first, then the latest ten of the aborted ones that are not yet cleaned,
-and the number of the others. --all and --json show each line.
+Transactions are listed in this order: the open ones, then the ten latest aborted ones that are not yet
+cleaned. The other aborted ones are only counted. --all and --json print each entry on its own line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from mutation_api.format.printable import one_line
 __all__ = ["add_arguments", "run"]
 
 ABORTED_SHOWN = 10
-"""A server that compacts nothing keeps aborted transactions for weeks; they must not hide the open ones."""
+"""The number of aborted transactions to show.
+
+A server that compacts nothing keeps aborted transactions for weeks; they must not hide the open ones.
+"""
 
 _SOURCES: dict[str, Callable[[MetastoreClient], Sequence[Any]]] = {
     "txns": lambda client: client.get_open_txns().txns,
@@ -38,17 +41,19 @@ _SOURCES: dict[str, Callable[[MetastoreClient], Sequence[Any]]] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "what", choices=sorted(_SOURCES), help="txns lists the open ones, then aborted ones not yet cleaned"
+        "what",
+        choices=sorted(_SOURCES),
+        help="what to list; txns lists open transactions, then aborted ones that are not yet cleaned",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.add_argument(
-        "--all", action="store_true", help="all partitions of locks, all aborted transactions"
+        "--all", action="store_true", help="list all partitions of locks and all aborted transactions"
     )
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a table, or JSON lines."""
+    """Print a table, or one JSON object per line."""
     with metastore_from(arguments) as client:
         rows = [_row(value) for value in _SOURCES[arguments.what](client)]
     left_out = 0
@@ -62,14 +67,14 @@ def run(arguments: argparse.Namespace) -> int:
     for line in map(json.dumps, rows) if arguments.json else _table(rows, arguments.what):
         say(one_line(line))
     if left_out:
-        say(f"and {left_out:,} older aborted ones that are not yet cleaned: --all shows them")
+        say(f"and {left_out:,} older aborted transactions that are not yet cleaned: use --all to show them")
     return 0
 
 
 def _open_first(
     rows: Sequence[dict[str, object]],
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """The open transactions, oldest first, and the aborted ones, latest first."""
+    """Split transactions into the open ones, oldest first, and the aborted ones, latest first."""
     by_id = sorted(rows, key=lambda row: int(str(row["id"])))
     is_open = TxnState.OPEN.name.lower()
     opened = [row for row in by_id if row["state"] == is_open]
@@ -77,7 +82,7 @@ def _open_first(
 
 
 def _folded(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Locks that differ only in the partition become one row; the others are unchanged."""
+    """Combine locks that differ only in the partition into one row. Leave the others unchanged."""
     groups: dict[object, list[dict[str, object]]] = {}
     for number, row in enumerate(rows):
         rest = tuple((name, value) for name, value in row.items() if name != "partition")
@@ -86,7 +91,7 @@ def _folded(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
 
 
 def _row(value: Any) -> dict[str, object]:
-    """Fields of a value as plain JSON: names of enum members, times as ISO text."""
+    """Return the fields of a value as plain JSON: enum members as names, times as ISO strings."""
     return {field.name: _plain(field.name, getattr(value, field.name)) for field in dataclasses.fields(value)}
 
 

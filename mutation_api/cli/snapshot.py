@@ -1,15 +1,15 @@
 """``hive-mutate snapshot``: print or save the rows of a table, with or without a metastore.
 
-Reads in this process, without Spark. With a metastore it holds a read lock meanwhile. With ``--location`` it
-reads a directory without a metastore.
+The command reads in this process, without Spark. With a metastore it holds a read lock meanwhile. With
+``--location`` it reads a directory without a metastore.
 
-``--json`` prints one object a line: ``{"partition": {"ds": "x"}, "ROW__ID": {"writeid": 7, "bucketid": 0,
-"rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2). ``partition`` is there
-for partitioned tables only, ``ROW__ID`` with ``--row-ids`` only; values are as in
-:mod:`mutation_api.format.json_values`. A file written by ``--output`` has the partition columns beside the
-others, and ROW__ID in the form that ``hive-mutate apply`` reads. DIR and FILE are local paths, or locations
-such as hdfs://namenode/directory and s3a://bucket/directory/file.parquet. FILE appears when it is complete,
-and replaces an existing file.
+``--json`` prints one object per line: ``{"partition": {"ds": "x"}, "ROW__ID": {"writeid": 7, "bucketid": 0,
+"rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2). ``partition`` is
+present only for partitioned tables, and ``ROW__ID`` only with ``--row-ids``. Values have the form that is
+described in :mod:`mutation_api.format.json_values`. A file that ``--output`` writes has the partition columns
+beside the others, and ROW__ID in the form that ``hive-mutate apply`` reads. DIR and FILE are local paths, or
+locations such as hdfs://namenode/directory and s3a://bucket/directory/file.parquet. FILE appears when it is
+complete, and replaces an existing file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from mutation_api.transaction.builder import MutatorClientBuilder
 __all__ = ["add_arguments", "run"]
 
 _WIDTH_SAMPLE_ROWS = 1000
-"""Number of rows that decide the column widths of the printed table."""
+"""The number of rows that decide the column widths of the printed table."""
 
 _OPTIONS = {
     **DIRECTORY_OPTIONS,
@@ -61,9 +61,9 @@ _OPTIONS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.set_defaults(refuse_usage=parser.error)
-    parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="a table of the metastore")
+    parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="table of the metastore to read")
     add_metastore_arguments(parser)
-    add_lock_timeout_argument(parser, "whoever has the table for himself, such as DDL")
+    add_lock_timeout_argument(parser, "another client's exclusive lock on the table, such as that of DDL")
     add_directory_arguments(parser)
     _add_row_arguments(parser.add_argument_group("what to show"))
 
@@ -75,28 +75,30 @@ def _add_row_arguments(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="only partitions with this value; may be repeated, all must hold",
+        help="read only partitions with this value; all conditions must be true (repeatable)",
     )
     group.add_argument("--row-ids", action="store_true", help="also show ROW__ID")
     group.add_argument(
         "--as-of",
         type=point_in_time,
         metavar="ID|TIME",
-        help="the table as it was at a write id (Hive 2: transaction id), or at 2026-03-01T12:00:00Z, as "
-        "long as no major compaction took it",
+        help="show the table as it was at a write id (Hive 2: transaction id), or at a time such as "
+        "2026-03-01T12:00:00Z; a major compaction removes earlier states (default: as it is now)",
     )
-    group.add_argument("--limit", type=int, metavar="N", help="stop after N rows")
-    group.add_argument("--json", action="store_true", help="one JSON object a line")
-    add_output_argument(group, "save to a .csv, .json, .parquet or .orc file instead of printing")
+    group.add_argument("--limit", type=int, metavar="N", help="stop after N rows (default: all rows)")
+    group.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_output_argument(
+        group, "save the rows to a .csv, .json, .parquet or .orc file instead of printing them"
+    )
     group.add_argument(
         "--truncate-nanoseconds",
         action="store_true",
-        help="cut digits below microseconds in Parquet and ORC output (otherwise they are an error)",
+        help="cut timestamps to microseconds in Parquet and ORC output (default: refuse finer timestamps)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print or save the rows; 0 when all are read."""
+    """Print or save the rows. Return 0 when all are read."""
     _check_usage(arguments)
     file_format = None if arguments.output is None else output_format(arguments.output)
     with in_option_names(_OPTIONS), _view(arguments) as view:
@@ -116,15 +118,15 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     if arguments.location is not None and arguments.schema is None:
         refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
     for option in given_directory_options(arguments) if arguments.location is None else ():
-        refuse(f"{option} goes with --location only; otherwise the metastore knows it")
+        refuse(f"{option} can only be used with --location; for DB.TABLE it comes from the metastore")
     if arguments.location is not None and arguments.as_of is not None:
-        refuse("--as-of goes with DB.TABLE; with --location say what is visible by --valid-write-ids")
+        refuse("--as-of can only be used with DB.TABLE; with --location, use --valid-write-ids instead")
     if arguments.json and arguments.output:
-        refuse("--json prints and --output saves: give only one of them")
+        refuse("--json prints rows and --output saves them: give only one of the two")
     for name in ("limit", "buckets"):
         value = getattr(arguments, name)
         if value is not None and value < (name == "buckets"):
-            refuse(f"--{name} {value} is too small")
+            refuse(f"--{name} {value} is too small: at least {int(name == 'buckets')} is required")
 
 
 @contextlib.contextmanager
@@ -159,7 +161,7 @@ def _scan(view: TableView, arguments: argparse.Namespace) -> TableScan:
 
 
 def _columns(table: AcidTable, text: str | None) -> list[str] | None:
-    """The data columns of ``--columns``; partition columns are always shown."""
+    """Return the data columns of ``--columns``, and the partition columns, which are always shown."""
     if text is None:
         return None
     names = [column.name for column in named_data_columns(table, listed_names(text))]

@@ -1,14 +1,14 @@
-"""What subcommands do by Spark.
+"""The work of subcommands by Spark.
 
-The Spark session of the subcommands that need one.
+Open the Spark session of the subcommands that need one.
 
-``hive-mutate apply`` by Spark.
+``hive-mutate apply`` with Spark.
 
-``hive-mutate diff`` by Spark.
+``hive-mutate diff`` with Spark.
 
-``hive-mutate ingest`` by Spark.
+``hive-mutate ingest`` with Spark.
 
-``hive-mutate merge`` by Spark.
+``hive-mutate merge`` with Spark.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["open_apply", "open_diff", "open_ingest", "open_merge", "spark_sessio
 
 
 def spark_session(app_name: str) -> SparkSession:
-    """The session of the user's Spark (--master, spark-submit, spark-defaults.conf), else a local one."""
+    """Return a session of the user's Spark (--master, spark-submit, spark-defaults.conf), or a local one."""
     if spark_is_given():
         return SparkSession.builder.appName(app_name).getOrCreate()
     return local_session(app_name)
@@ -54,7 +54,7 @@ def spark_session(app_name: str) -> SparkSession:
 
 @contextmanager
 def open_apply(app_name: str) -> Iterator[ApplyFile]:
-    """The function that applies a file, while a session is open."""
+    """Yield the function that applies a file. A Spark session is open meanwhile."""
     with spark_session(app_name) as spark:
         yield functools.partial(_apply_file, spark)
 
@@ -81,7 +81,7 @@ def _apply_file(
 
 @contextmanager
 def open_diff(app_name: str) -> Iterator[CompareStates]:
-    """The function that compares, while a session is open."""
+    """Yield the function that compares two states. A Spark session is open meanwhile."""
     with spark_session(app_name) as spark:
         yield functools.partial(_compare, spark)
 
@@ -98,7 +98,7 @@ def _compare(spark: SparkSession, task: DiffTask) -> Mapping[str, int]:
                 order = [*task.keys, task.operation_column]
                 save_changes(changes, task.output, task.output_format, order=order)
         finally:
-            changes.unpersist()  # else Spark serves the cache to the next reader of files with these names
+            changes.unpersist()  # otherwise the next reader of files with these names gets the cache
     return counts
 
 
@@ -115,14 +115,14 @@ def _read_table(spark: SparkSession, state: TableState) -> DataFrame:
 
 @contextmanager
 def open_ingest(app_name: str) -> Iterator[SparkEngine]:
-    """The engine, while a session is open."""
+    """Yield the engine. A Spark session is open meanwhile."""
     with spark_session(app_name) as spark:
         yield SparkEngine(spark)
 
 
 @contextmanager
 def open_merge(app_name: str, task: MergeTask) -> Iterator[MergeFiles]:
-    """The function that merges, while a session is open."""
+    """Yield the function that merges. A Spark session is open meanwhile."""
     with spark_session(app_name) as spark:
         yield functools.partial(_merge, spark, task)
 

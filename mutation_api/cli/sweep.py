@@ -1,8 +1,8 @@
 """``hive-mutate sweep``: remove staged files that ended transactions left in tables.
 
-A driver that dies leaves hidden files, and on an object store unfinished uploads. They are never read, but
-use storage. The metastore shows which transactions have ended; staged files of an open one are never touched.
-The exit code is 1 if something could not be removed.
+A driver that dies leaves hidden files and, on an object store, unfinished uploads. They are never read, but
+they use storage. The metastore shows which transactions have ended; staged files of an open transaction are
+never touched. The exit code is 1 if something could not be removed.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.add_argument("name", metavar="DB[.TABLE]", help="a database, or one of its tables")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be removed")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("name", metavar="DB[.TABLE]", help="database to sweep, or one of its tables")
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what was found, table by table; 1 if something could not be removed, else 0."""
+    """Print what was found in each table. Return 1 if something could not be removed, otherwise 0."""
     database, _, name = arguments.name.partition(".")
     count = left = files = size = 0
     with metastore_from(arguments) as metastore:
@@ -67,7 +67,7 @@ def _member(each: Abandoned, size: SweptSize, swept: SweptTable) -> dict[str, ob
 
 def _line(each: Abandoned, size: SweptSize, swept: SweptTable, *, is_dry: bool) -> str:
     done = "would remove" if is_dry else "removed" if each in swept.removed else "COULD NOT REMOVE"
-    what = "a probe" if each.txn_id is None else f"what transaction {each.txn_id} staged"
+    what = "a test file" if each.txn_id is None else f"staged files of transaction {each.txn_id}"
     return f"{done} {what}: {each.location} ({_shown(size)})"
 
 
@@ -77,7 +77,7 @@ def _shown(size: SweptSize) -> str:
 
 def _total(count: int, left: int, size: SweptSize, *, is_dry: bool) -> str:
     if not count:
-        return "no files of dead transactions found"
+        return "no files of dead transactions were found"
     return f"{count} found ({_shown(size)}), " + (
         "nothing removed (dry run)" if is_dry else f"{count - left} removed"
     )

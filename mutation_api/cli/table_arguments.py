@@ -2,13 +2,13 @@
 
 Arguments that name files and directories: local paths, or locations on any storage.
 
-Arguments with several values: columns as ``A,B``, settings as ``KEY=VALUE``.
+Arguments with several values: columns as ``A,B`` and settings as ``KEY=VALUE``.
 
 Options that name a metastore, shared by the subcommands that connect to one.
 
-The option that says how long a command waits for the lock on its tables.
+The option for the maximum time that a command waits for the lock on its tables.
 
-A point in a table's past on the command line: an id, or a moment with a time zone.
+A command-line argument for a point in a table's past: an id, or a time with a time zone.
 
 Options that describe a table's directory to a reader without a metastore.
 """
@@ -67,10 +67,10 @@ def add_output_argument(
 
 
 def location_from(text: str) -> Location:
-    """Type of an argument: ``hdfs://…``, ``s3a://…``, ``file:/…`` or a path.
+    """Parse a location argument: ``hdfs://…``, ``s3a://…``, ``file:/…`` or a path.
 
     Raises:
-        argparse.ArgumentTypeError: it is not a location.
+        argparse.ArgumentTypeError: If it is not a location.
     """
     try:
         return Location.given(text)
@@ -79,16 +79,21 @@ def location_from(text: str) -> Location:
 
 
 def input_format(file: Location, given: str | None) -> str:
-    """The format in ``--format``, else by the file's extension. Raises ConfigurationError."""
+    """Return the format given with ``--format``, otherwise the format that the file's extension names.
+
+    Raises:
+        ConfigurationError: If the format is unknown.
+    """
     with in_option_names({"format_name": "--format"}):
         return file_format(file, given)
 
 
 def output_format(file: Location) -> str:
-    """The format by the extension of ``--output``; call it before anything is read.
+    """Return the format that the extension of ``--output`` names. Call this before anything is read.
 
     Raises:
-        ConfigurationError: the extension is unknown, the name is a folder, or its folder does not exist.
+        ConfigurationError: If the extension is unknown, the name is a directory, or its parent directory does
+            not exist.
     """
     found = extension(file)
     if found not in FORMATS:
@@ -97,7 +102,9 @@ def output_format(file: Location) -> str:
         )
     path = file.local_path
     if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
-        raise ConfigurationError(f"--output {file.shown}: it is a folder, or its folder does not exist")
+        raise ConfigurationError(
+            f"--output {file.shown}: it is a directory, or its parent directory does not exist"
+        )
     return found
 
 
@@ -107,7 +114,11 @@ def add_key_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def key_columns(text: str) -> tuple[str, ...]:
-    """The names in ``--key``. Raises ConfigurationError if there are none."""
+    """Return the column names in ``--key``.
+
+    Raises:
+        ConfigurationError: If there are none.
+    """
     names = listed_names(text)
     if not names:
         raise ConfigurationError("--key: name at least one column")
@@ -115,24 +126,24 @@ def key_columns(text: str) -> tuple[str, ...]:
 
 
 def listed_names(text: str) -> tuple[str, ...]:
-    """The names in ``a,b``; none in an empty text.
+    """Return the names in a list such as ``a,b``. An empty string contains none.
 
     Raises:
-        ConfigurationError: a name is empty. Their order may count, so none is left out.
+        ConfigurationError: If a name is empty. The order may matter, so an empty name is not skipped.
     """
     names = tuple(name.strip() for name in text.split(","))
     if names == ("",):
         return ()
     if "" in names:
-        raise ConfigurationError(f"{text!r}: a name between commas is empty; expected A,B")
+        raise ConfigurationError(f"{text!r}: the list contains an empty name; expected A,B")
     return names
 
 
 def key_values(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
-    """Key and value of each ``KEY=VALUE`` of an option.
+    """Return the key and the value of each ``KEY=VALUE`` of an option.
 
     Raises:
-        ConfigurationError: a text has another form.
+        ConfigurationError: If a string does not have this form.
     """
     wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
     if wrong:
@@ -146,12 +157,13 @@ def add_metastore_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--metastore",
         metavar="URI",
-        help="address, thrift://host:port; several separated by commas (default: that of hive-site.xml)",
+        help="address of the metastore, thrift://host:port, or several separated by commas "
+        "(default: hive-site.xml)",
     )
     group.add_argument(
         "--hive-conf",
         metavar="PATH",
-        help="a hive-site.xml or its folder (default: HIVE_CONF_DIR, then HADOOP_CONF_DIR)",
+        help="path of hive-site.xml, or of its directory (default: HIVE_CONF_DIR, then HADOOP_CONF_DIR)",
     )
     parser.add_argument(
         "--user", help="user name for the metastore (default: HADOOP_USER_NAME, then your login name)"
@@ -159,11 +171,11 @@ def add_metastore_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
-    """Connect as the options say; the caller closes the client.
+    """Connect to the metastore that the options name. The caller closes the client.
 
     Raises:
-        InvalidConfigurationError: the address is missing or invalid.
-        MetastoreUnavailableError: no server answered.
+        InvalidConfigurationError: If the address is missing or invalid.
+        MetastoreUnavailableError: If no server answered.
     """
     path = None if arguments.hive_conf is None else Path(arguments.hive_conf)
     target = arguments.metastore if path is None else path
@@ -173,15 +185,18 @@ def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
         if target is not None:
             raise
         raise InvalidConfigurationError(
-            f"{error}; name it by --metastore, or a file by --hive-conf"
+            f"{error}; pass an address with --metastore, or a file with --hive-conf"
         ) from error
 
 
 class ReportLoss:
-    """Reports a lost transaction at once; the command fails as soon as its work has stopped."""
+    """A listener that reports a lost transaction at once.
+
+    The command itself fails only when its work has stopped.
+    """
 
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
-        """Called from the heartbeat's thread."""
+        """Report the loss on standard error. Called from the heartbeat's thread."""
         what = f"transaction {txn_id} on {', '.join(tables)} is lost"
         say_aside(f"hive-mutate: {what}, stopping: {error}")
 
@@ -190,20 +205,26 @@ def add_lock_timeout_argument(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
     for_whom: str,
 ) -> None:
-    """Declare ``--lock-timeout``; ``for_whom``: who may hold the lock."""
+    """Declare ``--lock-timeout``.
+
+    Args:
+        parser: the parser or group to which the option is added.
+        for_whom: the possible holders of the lock, for the help text.
+    """
     parser.add_argument(
         "--lock-timeout",
         type=float,
         default=LOCK_TIMEOUT_SECONDS_DEFAULT,
         metavar="SECONDS",
-        help=f"how long to wait for {for_whom} (default: %(default)g)",
+        help=f"maximum time to wait for {for_whom}, in seconds (default: %(default)g)",
     )
 
 
 def point_in_time(text: str) -> int | datetime.datetime:
-    """Type of an argument: ``17``, or ``2026-03-01T12:00:00Z``, ``2026-03-01 12:00+01:00``.
+    """Parse an argument such as ``17``, ``2026-03-01T12:00:00Z`` or ``2026-03-01 12:00+01:00``.
 
-    Raises argparse.ArgumentTypeError: neither of them, or a moment without a time zone.
+    Raises:
+        argparse.ArgumentTypeError: If it is neither an id nor a time, or a time without a time zone.
     """
     if text.isascii() and text.isdigit():
         return int(text)
@@ -211,10 +232,10 @@ def point_in_time(text: str) -> int | datetime.datetime:
         moment = datetime.datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is neither an id nor a moment such as 2026-03-01T12:00:00Z"
+            f"{text!r} is neither an id nor a time such as 2026-03-01T12:00:00Z"
         ) from None
     if moment.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} has no time zone: add Z or +01:00")
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone: add Z or an offset such as +01:00")
     return moment
 
 
@@ -224,7 +245,7 @@ DIRECTORY_OPTIONS = {
     ),
     "num_buckets": "--buckets",
 }
-"""Argument names of :func:`~mutation_api.read.directory_scan.open_directory`, and the options."""
+"""The option for each argument of :func:`~mutation_api.read.directory_scan.open_directory`."""
 
 _DESCRIBING = (
     *("schema", "partition_schema", "transactional_properties", "acid_version"),
@@ -239,48 +260,58 @@ def add_directory_arguments(parser: argparse.ArgumentParser) -> None:
         "--location",
         type=location_from,
         metavar="DIR",
-        help="the directory of a table, or a copy of it: a path, hdfs://…, s3a://…",
+        help="directory of a table, or a copy of it: a path, hdfs://…, s3a://…",
     )
-    group.add_argument("--schema", metavar="TEXT", help="its data columns: 'id bigint, msg string'")
+    group.add_argument(
+        "--schema", metavar="TEXT", help="data columns of the table, such as 'id bigint, msg string'"
+    )
     group.add_argument(
         "--partition-schema",
         metavar="TEXT",
-        help="its partition columns: 'ds string' (default: the key=value directories found, as strings)",
+        help="partition columns of the table, such as 'ds string' (default: strings, named after the "
+        "key=value directories)",
     )
     group.add_argument(
         "--transactional-properties",
         choices=TABLE_KINDS,
-        help="that table property (default: legacy for Hive 2, default for later releases)",
+        help="the table property transactional_properties (default: legacy for Hive 2, default for later "
+        "releases)",
     )
     group.add_argument(
         "--acid-version",
         choices=ACID_VERSIONS,
-        help="1: Hive 2 wrote it, 2: a later release (default: auto, what the files show)",
+        help="version of the file layout: 1 for Hive 2, 2 for later releases (default: auto, which "
+        "detects it)",
     )
     group.add_argument(
         "--valid-txns",
         metavar="TEXT",
-        help="visible transactions: 10:9223372036854775807:3:5; in version 2: of compactions (default: all)",
+        help="visible transactions, such as 10:9223372036854775807:3:5; with ACID version 2 those of "
+        "compactions (default: all)",
     )
     group.add_argument(
         "--valid-write-ids",
         metavar="TEXT",
-        help="visible write ids: db.table:10:9223372036854775807::3,5; version 2 only (default: all)",
+        help="visible write ids, such as db.table:10:9223372036854775807::3,5; only with ACID version 2 "
+        "(default: all)",
     )
     group.add_argument(
-        "--buckets", type=int, metavar="N", help="the table's bucket count (default: what the files show)"
+        "--buckets",
+        type=int,
+        metavar="N",
+        help="bucket count of the table (default: detected from the files)",
     )
 
 
 def given_directory_options(arguments: argparse.Namespace) -> list[str]:
-    """The given options that go with ``--location`` only."""
+    """Return the given options that can only be used with ``--location``."""
     return [f"--{name.replace('_', '-')}" for name in _DESCRIBING if getattr(arguments, name) is not None]
 
 
 def directory_from(arguments: argparse.Namespace) -> TableView:
-    """The view of the directory that the options describe.
+    """Open the directory that the options describe.
 
-    Raises: as :func:`mutation_api.read.directory_scan.open_directory`.
+    Raises the errors of :func:`mutation_api.read.directory_scan.open_directory`.
     """
     return open_directory(
         arguments.location,

@@ -1,12 +1,12 @@
 """Output on the terminal: messages, tables, progress, exit codes.
 
-What the commands print. Nothing else in this package prints.
+Print the output of the commands. No other module of this package prints.
 
-Rows in aligned columns under their names, as the commands print them.
+Format rows as aligned columns under a header, for the output of the commands.
 
-Where a command reports its steps: on standard error, or nowhere with ``--quiet``.
+Report the steps of a command on standard error, or nowhere with ``--quiet``.
 
-Exit codes of ``hive-mutate``.
+The exit codes of ``hive-mutate``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,15 @@ __all__ = [
 
 
 def say(*parts: object, sep: str = " ", flush: bool = False) -> None:
-    """Print to standard output; see :func:`~mutation_api.format.printable.printable`."""
+    """Print to standard output, with control characters escaped.
+
+    See :func:`~mutation_api.format.printable.printable`.
+    """
     print(printable(sep.join(map(str, parts))), flush=flush)
 
 
 def say_aside(*parts: object, end: str = "\n") -> None:
-    """Print to standard error: progress, warnings, errors."""
+    """Print progress, warnings or errors to standard error, with control characters escaped."""
     print(printable(" ".join(map(str, parts))), end=end, file=sys.stderr, flush=True)
 
 
@@ -50,7 +53,10 @@ class _Safe(logging.Formatter):
 
 @contextlib.contextmanager
 def safe_warnings() -> Iterator[None]:
-    """Print warnings of the block as Python does without a handler, but as :func:`say_aside` prints."""
+    """Print log warnings of the block to standard error, with control characters escaped.
+
+    Without this, Python's handler of last resort would print them unescaped.
+    """
     before, handler = logging.lastResort, logging.StreamHandler()
     handler.setLevel(logging.WARNING)
     handler.setFormatter(_Safe("%(message)s"))
@@ -64,12 +70,12 @@ def safe_warnings() -> Iterator[None]:
 def text_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], *, sample: int | None = None
 ) -> Iterator[str]:
-    """Lines of a table, the header first.
+    """Yield the lines of a table, the header first.
 
     Args:
-        header: names of the columns.
-        rows: a text for each column; what would make lines or move the cursor is escaped.
-        sample: number of rows that decide the column widths; they are held in memory. None: all rows.
+        header: the names of the columns.
+        rows: one string per column. Line breaks and characters that move the cursor are escaped.
+        sample: the number of rows that decide the column widths. They are held in memory. If None, all rows.
     """
     remaining = ([one_line(cell) for cell in cells] for cells in rows)
     measured = [header, *itertools.islice(remaining, sample)]
@@ -79,12 +85,12 @@ def text_table(
 
 
 def progress(arguments: argparse.Namespace) -> Callable[[str], None]:
-    """What is called with each line; reads ``--quiet``."""
+    """Return the function that prints a progress line. With ``--quiet`` it ignores the line."""
     return _ignored if arguments.quiet else say_aside
 
 
 def _ignored(line: str) -> None:
-    """With --quiet steps are not reported."""
+    """Ignore the line."""
 
 
 EXIT_OK = 0

@@ -1,14 +1,15 @@
-"""``hive-mutate verify``: examine all files of a table, with or without a metastore.
+"""``hive-mutate verify``: check all files of a table, with or without a metastore.
 
-Every file is read to its end: whether it can be, whether its ORC statistics and ACID footer are true, whether
-events are sorted and none comes twice, whether deletes hit a row, whether rows lie in the bucket that they
-hash to, whether the metastore gave out the ids, and whether numbers of rows and statistics of columns that
-it calls accurate are.
-Nothing is changed. A finding is damage (a reader fails, or rows are lost, doubled or wrong) or a notice
-(harmless, such as the files of an aborted transaction; shown with --notices and --json).
+Every file is read to its end. The command checks that each file is readable, that its ORC statistics and ACID
+footer are correct, that events are sorted and unique, that each delete matches a row, that rows are in the
+bucket that they hash to, that the metastore allocated the ids, and that row counts and column statistics are
+correct if the metastore calls them accurate.
 
-The exit code is 0 if nothing is damaged, and 1 if something is. Without a metastore bucket columns are not
-known, and hashes not compared.
+Nothing is changed. A finding is either damage (a reader fails, or rows are lost, duplicated or wrong) or a
+notice (harmless, such as the files of an aborted transaction; shown with --notices and --json).
+
+The exit code is 0 if nothing is damaged, otherwise 1. Without a metastore, bucket columns are not known and
+hashes are not compared.
 """
 
 from __future__ import annotations
@@ -43,16 +44,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.set_defaults(refuse_usage=parser.error)
-    parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="a table of the metastore")
-    parser.add_argument("--notices", action="store_true", help="also print what is harmless")
-    parser.add_argument("--threads", type=int, metavar="N", help="files at a time (default: processors)")
+    parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="table of the metastore to check")
+    parser.add_argument("--notices", action="store_true", help="also print notices, which are harmless")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="number of files to read in parallel (default: the number of processors)",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     add_metastore_arguments(parser)
     add_directory_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print findings and a summary; 0 if nothing is damaged, else 1."""
+    """Print findings and a summary. Return 0 if nothing is damaged, otherwise 1."""
     _check_usage(arguments)
     progress = _Progress()
     try:
@@ -75,7 +81,7 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     if arguments.location is not None and arguments.schema is None:
         refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
     for option in given_directory_options(arguments) if arguments.location is None else ():
-        refuse(f"{option} goes with --location only; otherwise the metastore knows it")
+        refuse(f"{option} can only be used with --location; for DB.TABLE it comes from the metastore")
 
 
 def _report(arguments: argparse.Namespace, progress: _Progress) -> VerifyReport:
@@ -86,7 +92,7 @@ def _report(arguments: argparse.Namespace, progress: _Progress) -> VerifyReport:
 
 
 class _Progress:
-    """Says on standard error how far it is, every few seconds."""
+    """A listener that prints the progress to standard error every few seconds."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()

@@ -1,7 +1,9 @@
-"""``hive-mutate watermarks``: show up to where change sources are applied, by which transaction, and when.
+"""``hive-mutate watermarks``: show the positions of change sources, with the transaction and its time.
 
-The default of --watermark-table is the table mutation_watermarks in the database of --table. To apply a
-source again from its beginning, delete its rows there with Hive's SQL (DELETE FROM … WHERE source_id = '…').
+A position is the point up to which a source has been applied to a table. It is shown with the transaction
+that applied it and the time. The default of --watermark-table is the table mutation_watermarks in the
+database of --table. To apply a source again from its beginning, delete its rows there with Hive's SQL (DELETE
+FROM … WHERE source_id = '…').
 """
 
 from __future__ import annotations
@@ -24,15 +26,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.set_defaults(refuse_usage=parser.error)
-    parser.add_argument("--table", metavar="DB.TABLE", help="only watermarks of this target table")
-    parser.add_argument("--source", metavar="ID", help="only this source, such as tungsten:alpha")
-    parser.add_argument("--watermark-table", metavar="DB.TABLE", help="the table of watermarks")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--table", metavar="DB.TABLE", help="show only watermarks of this target table")
+    parser.add_argument(
+        "--source", metavar="ID", help="show only watermarks of this source, such as tungsten:alpha"
+    )
+    parser.add_argument(
+        "--watermark-table",
+        metavar="DB.TABLE",
+        help="table of watermarks (default: mutation_watermarks in the database of --table)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a table, or JSON lines; 0 also if there are no watermarks."""
+    """Print a table, or one JSON object per line. Return 0, even if there are no watermarks."""
     if arguments.table is None and arguments.watermark_table is None:
         arguments.refuse_usage("give --table, --watermark-table, or both")
     name = arguments.watermark_table or watermark_table_beside(arguments.table)

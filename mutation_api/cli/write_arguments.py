@@ -1,6 +1,6 @@
 """Arguments for writing tables, and for rules of merges.
 
-Options of the subcommands that write one table in one transaction, and the client that they use.
+Options and client of the subcommands that write one table in one transaction.
 
 Options of ``hive-mutate merge`` that define the rules for rows.
 """
@@ -37,14 +37,14 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--create-partitions",
         action="store_true",
-        help="create partitions that do not exist (default: refuse)",
+        help="create partitions that do not exist (default: refuse the change set)",
     )
     parser.add_argument(
         "--write-lock",
         choices=WRITE_LOCKS,
         default=WRITE_LOCKS[0],
-        help="Hive 4: exclude other writers (exclusive, the default), or admit them and let the first commit "
-        "win (optimistic); earlier releases have one kind only",
+        help="lock on Hive 4: exclusive excludes other writers, optimistic admits them and lets the first "
+        "commit win; earlier releases have only one kind of lock (default: exclusive)",
     )
     add_lock_timeout_argument(parser, "another writer of the table")
 
@@ -55,15 +55,17 @@ def add_operation_column_argument(parser: argparse.ArgumentParser) -> None:
         "--operation-column",
         default=OPERATION_COLUMN_DEFAULT,
         metavar="NAME",
-        help="column that says insert, update or delete (default: %(default)s)",
+        help="column that contains insert, update or delete (default: %(default)s)",
     )
 
 
 def writing_client(metastore: MetastoreClient, arguments: argparse.Namespace) -> MutatorClient:
-    """A client, not connected yet, that may write the one table; a lost transaction is reported at once.
+    """Return a client that may write one table. A lost transaction is reported at once.
+
+    The client is not connected yet.
 
     Raises:
-        ConfigurationError: the argument is not a table name, or the time-out not above 0.
+        ConfigurationError: If the argument is not a table name, or the timeout is not greater than 0.
     """
     builder = MutatorClientBuilder().lock_failure_listener(ReportLoss()).write_lock(arguments.write_lock)
     builder.lock_timeout_seconds(arguments.lock_timeout)
@@ -76,21 +78,27 @@ RULE_OPTIONS = {
     "inserts=False": "--no-insert",
     "on_duplicate=first_by(…)": "--first-by",
 }
-"""Names in the library's messages, and the options."""
+"""The option for each name that the library's messages contain."""
 
 
 def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the options that define the rules."""
     group = parser.add_argument_group("what happens to rows")
-    group.add_argument("--delete-when", metavar="SQL", help="delete matched rows for which this holds")
-    group.add_argument("--update-when", metavar="SQL", help="update only matched rows for which this holds")
-    group.add_argument("--no-update", action="store_true", help="leave matched rows as they are")
-    group.add_argument("--insert-when", metavar="SQL", help="insert only rows for which this holds")
-    group.add_argument("--no-insert", action="store_true", help="insert no rows")
+    group.add_argument(
+        "--delete-when", metavar="SQL", help="delete matched rows for which this condition is true"
+    )
+    group.add_argument(
+        "--update-when", metavar="SQL", help="update only matched rows for which this condition is true"
+    )
+    group.add_argument("--no-update", action="store_true", help="do not update matched rows")
+    group.add_argument(
+        "--insert-when", metavar="SQL", help="insert only rows for which this condition is true"
+    )
+    group.add_argument("--no-insert", action="store_true", help="do not insert rows")
     group.add_argument(
         "--delete-missing-when",
         metavar="SQL",
-        help="delete rows that only the table has, for which this holds",
+        help="delete rows of the table that no file has, if this condition is true for them",
     )
     group.add_argument(
         "--delete-missing", action="store_true", help="delete all rows of the table that no file has"
@@ -100,25 +108,28 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SQL",
-        help="of several rows of one key take the first in this order, such as 'updated DESC' (default: "
-        "they are an error); may be repeated",
+        help="if several rows have the same key, use the first row in this order, such as 'updated DESC' "
+        "(default: duplicate keys are an error) (repeatable)",
     )
-    group.add_argument("--null-safe", action="store_true", help="NULL keys are equal (in SQL they are not)")
+    group.add_argument(
+        "--null-safe", action="store_true", help="treat NULL keys as equal (in SQL they are not)"
+    )
     group.add_argument(
         "--missing-columns",
         choices=("null", "error"),
         default="null",
-        help="columns that files lack: NULL on insert, unchanged on update (null, the default), or refused",
+        help="columns that the files lack: null sets them to NULL on insert and keeps them on update, error "
+        "refuses the files (default: null)",
     )
     group.add_argument(
         "--write-unchanged",
         action="store_true",
-        help="also write rows that an update does not change, without comparing them",
+        help="write updated rows without comparing them, even if their values do not change",
     )
 
 
 def check_rule_usage(arguments: argparse.Namespace) -> None:
-    """Refuse rules that contradict one another, with the usage."""
+    """Refuse rules that contradict one another, and print the usage."""
     refuse: Callable[[str], None] = arguments.refuse_usage
     for action in ("update", "insert"):
         if getattr(arguments, f"no_{action}") and getattr(arguments, f"{action}_when") is not None:
@@ -131,7 +142,7 @@ def check_rule_usage(arguments: argparse.Namespace) -> None:
 
 
 def rules_from(arguments: argparse.Namespace) -> MergeRules:
-    """The rules that the options define."""
+    """Return the rules that the options define."""
     return MergeRules(
         delete_when=arguments.delete_when,
         update_when=arguments.update_when,

@@ -1,11 +1,12 @@
-"""Hive's bucketing hashes, version 1 (before Hive 3) and 2 (murmur), for every type of a column. Pure.
+"""Hive's bucketing hashes for all column types: version 1 (before Hive 3) and version 2 (murmur). Pure.
 
-``h = 31*h + column_hash`` over the bucket columns, from 0, wrapping at 32 bits. Null hashes to 0 in every
-type. The values must already have the table's column types (int -1 and bigint -1 hash differently);
-:class:`~mutation_api.table.bucket_resolver.BucketIdResolver` converts them.
+The hash of a row is ``h = 31*h + column_hash`` over the bucket columns, starting from 0 and wrapping at 32
+bits. Null hashes to 0 in every type. The values must already have the table's column types, because int -1
+and bigint -1 hash differently. :class:`~mutation_api.table.bucket_resolver.BucketIdResolver` converts
+them.
 
-Two slips of Hive became the format: a map's values keep version 1 within version 2, and a decimal's scale
-is not hashed in version 2.
+Two mistakes of Hive became part of the format: the values of a map are hashed by version 1 even within
+version 2, and version 2 does not hash a decimal's scale.
 """
 
 from __future__ import annotations
@@ -39,28 +40,29 @@ def hash_columns(
     """Hash the bucket columns of n rows.
 
     Args:
-        arrays: one per bucket column, in CLUSTERED BY order, n values each, of the column's Arrow type;
-            sliced, chunked, dictionary, large and view arrays and timestamps of any unit are accepted.
-        hive_types: the columns' types, same order.
-        version: bucketing version, 1 or 2.
-        time_zone: zone of Hive's own processes; needed if version 1 hashes a timestamp.
-        hybrid_dates: whether version 1 hashes dates before 1582-10-15 as Hive 2.3 does, which counts days in
-            the hybrid calendar. Hive 3.1 and 4.1 hash proleptic days, and so does version 2 always.
+        arrays: one array per bucket column, in CLUSTERED BY order, with n values of the column's Arrow type.
+            Sliced, chunked, dictionary, large and view arrays and timestamps of any unit are accepted.
+        hive_types: the columns' types, in the same order.
+        version: the bucketing version, 1 or 2.
+        time_zone: the time zone of Hive's own processes. Required if version 1 hashes a timestamp.
+        hybrid_dates: True if version 1 hashes dates before 1582-10-15 as Hive 2.3 does, which counts days in
+            the hybrid calendar. Hive 3.1 and 4.1 hash proleptic days; version 2 always does.
 
     Returns:
         int32, shape (n,).
 
     Raises:
-        TableNotMutableError, ConfigurationError: as :func:`check_hashable`.
-        RecordLayoutError: an array is not of its column's type.
-        RecordValueError: a version 1 timestamp whose instant in its zone is unknown.
+        TableNotMutableError, ConfigurationError: See :func:`check_hashable`.
+        RecordLayoutError: If an array does not have its column's type.
+        RecordValueError: If version 1 hashes a timestamp whose instant in the time zone is unknown.
 
     Source: Hive's ObjectInspectorUtils.getBucketHashCode(Old); tests/golden/bucket_hash, and the same classes
     of Hive 3.1.3 and 4.1.0 for early dates and timestamps.
     """
     if not arrays or len(arrays) != len(hive_types):
         raise ConfigurationError(
-            f"{len(arrays)} arrays for {len(hive_types)} bucket columns; at least one is needed"
+            f"got {len(arrays)} arrays for {len(hive_types)} bucket columns; at least one is needed, and "
+            "one per column"
         )
     check_hashable(hive_types, version, time_zone)
     rules = _Rules(version, time_zone, hybrid_dates and version == 1)
@@ -71,7 +73,7 @@ def hash_columns(
 
 
 def bucket_ids(hashes: NDArray[np.int32], num_buckets: int) -> NDArray[np.int32]:
-    """Bucket of each hash.
+    """Return the bucket of each hash.
 
     Args:
         hashes: int32, shape (n,).
@@ -81,12 +83,12 @@ def bucket_ids(hashes: NDArray[np.int32], num_buckets: int) -> NDArray[np.int32]
         int32, shape (n,), each 0 <= id < num_buckets.
 
     Raises:
-        TableNotMutableError: the bucket count is out of range.
+        TableNotMutableError: If the bucket count is out of range.
 
     Source: Hive's ObjectInspectorUtils.getBucketNumber: the sign bit is masked, not negated.
     """
     if not 1 <= num_buckets <= MAX_BUCKETS:
-        raise TableNotMutableError(f"a table must have 1 to {MAX_BUCKETS} buckets, found {num_buckets}")
+        raise TableNotMutableError(f"a table must have 1 to {MAX_BUCKETS} buckets, got {num_buckets}")
     return (hashes & 0x7FFFFFFF) % np.int32(num_buckets)
 
 
@@ -94,12 +96,13 @@ def check_hashable(hive_types: Sequence[HiveType], version: int, time_zone: str 
     """Check that these types can be hashed, before any value is read.
 
     Raises:
-        TableNotMutableError: binary under version 2: Hive hashes stale bytes after the value, so no writer
-            can agree with it.
-        ConfigurationError: an unknown version, or version 1 hashes a timestamp and the time zone is missing.
+        TableNotMutableError: If version 2 would hash a binary value. Hive hashes stale bytes after such a
+            value, so no writer can compute the same hash.
+        ConfigurationError: If the version is unknown, or if version 1 hashes a timestamp and the time zone is
+            missing.
     """
     if version not in (1, 2):
-        raise ConfigurationError(f"bucketing version must be 1 or 2, found {version}")
+        raise ConfigurationError(f"bucketing version must be 1 or 2, got {version}")
     for hive_type in hive_types:
         if _binary_in_v2(hive_type, version):
             raise TableNotMutableError(
@@ -122,7 +125,7 @@ def _timestamp_in_v1(hive_type: HiveType, version: int) -> bool:
 
 
 def _kinds(hive_type: HiveType, version: int) -> list[tuple[str, int]]:
-    """Every nested kind, with the version that hashes it."""
+    """Return every nested kind, with the version that hashes it."""
     found = [(hive_type.kind, version)]
     for index, child in enumerate(hive_type.children):
         in_map_value = hive_type.kind == "map" and index == 1
@@ -138,7 +141,7 @@ class _Rules:
 
 
 def _hash(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
-    """uint32, shape (n,); 0 where null."""
+    """Return the hashes of an array: uint32, shape (n,); 0 for nulls."""
     array = plain_array(array)
     if pa.types.is_null(array.type):
         return np.zeros(len(array), np.uint32)
@@ -162,7 +165,7 @@ def _expected_layout(array: pa.Array, hive_type: HiveType) -> pa.Array:
         array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
     if not any(getattr(pa.types, f"is_{name}")(array.type) for name in _LAYOUTS[hive_type.kind]):
         raise RecordLayoutError(
-            f"values of type {array.type} are not those of a {hive_type.text}; convert them before hashing"
+            f"values of type {array.type} cannot be hashed as {hive_type.text}; convert them before hashing"
         )
     return array
 
@@ -185,7 +188,9 @@ def _hash_map(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np
 
 def _hash_struct(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
     if array.type.num_fields != len(hive_type.children):
-        raise RecordLayoutError(f"values of type {array.type} are not those of a {hive_type.text}")
+        raise RecordLayoutError(
+            f"values of type {array.type} cannot be hashed as {hive_type.text}: the number of fields differs"
+        )
     hashes = np.zeros(len(array), np.uint32)
     for field, child in zip(struct_fields(array), hive_type.children, strict=True):
         hashes = hashes * np.uint32(31) + _hash(field, child, rules)
@@ -193,9 +198,12 @@ def _hash_struct(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray
 
 
 def _hash_union(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
-    """Hash the held value only, not the tag."""
+    """Hash only the value that a union holds, not its tag."""
     if array.type.num_fields != len(hive_type.children):
-        raise RecordLayoutError(f"values of type {array.type} are not those of a {hive_type.text}")
+        raise RecordLayoutError(
+            f"values of type {array.type} cannot be hashed as {hive_type.text}: the number of "
+            "alternatives differs"
+        )
     tags, parts = union_parts(array)
     hashes = np.zeros(len(array), np.uint32)
     for tag, (part, child) in enumerate(zip(parts, hive_type.children, strict=True)):
@@ -225,4 +233,4 @@ _LAYOUTS = {
     "struct": ("struct",),
     "uniontype": ("union",),
 }
-"""By kind: the Arrow types whose buffers the hashes read, as ``pyarrow.types.is_…`` names them."""
+"""By kind: the Arrow types whose buffers the hashes read, named as in ``pyarrow.types.is_…``."""

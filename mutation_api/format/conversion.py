@@ -1,7 +1,7 @@
-"""Convert users' values to the table's column type as Hive would store them, or fail; never a silent NULL.
+"""Converts users' values to the table's column type as Hive would store them.
 
-Hive's ORC reader turns a value that does not fit the declared type into NULL, or cuts it. So every value is
-checked before it is written. If one does not fit, the error names its row and value.
+If a value does not fit its type, Hive's ORC reader silently turns it into NULL or cuts it. So every value is
+checked before it is written. If one does not fit, an error names its row and value.
 """
 
 from __future__ import annotations
@@ -46,28 +46,29 @@ def convert_to_column(
     column             accepted
     =================  ==================================================================================
     boolean            boolean
-    tinyint … bigint   integers in range; floats and decimals that are whole numbers in range, but no
-                       double of 2**53 or more, nor float of 2**24 or more: it may be another number rounded
-    float, double      floats (to the nearest, as Hive casts; overflow refused); decimals; integers that
-                       stay exact
-    decimal(p,s)       decimals, rounded half up to s digits; integers; floats whose shortest decimal text
-                       has at most s digits after the point, below 2**53 (2**24) as above; p - s digits
-                       before the point must be enough
-    string             strings; integers; dates
-    varchar(n)         the same, cut to n code points
-    char(n)            the same, cut, then without trailing blanks
+    tinyint … bigint   integers in range, and floats and decimals that are integers in range. Doubles of 2**53
+                       or more and floats of 2**24 or more are refused: they may be another number, rounded
+    float, double      floats (rounded to the nearest, as Hive casts, with overflow refused), decimals, and
+                       integers that are represented exactly
+    decimal(p,s)       decimals (rounded half up to s digits), integers, and floats below 2**53 (2**24) whose
+                       shortest decimal form has at most s digits after the point. p - s digits before the
+                       point must be enough
+    string             strings, integers, dates
+    varchar(n)         the same as for string, cut to n code points
+    char(n)            the same as for varchar, then without trailing blanks
     binary             binary of any width
-    date               dates; timestamps without zone at midnight; 0001-01-01 to 9999-12-31
-    timestamp          timestamps without zone that the unit can hold exactly; dates; years 1 to 9999
+    date               dates, and timestamps without time zone at midnight, from 0001-01-01 to 9999-12-31
+    timestamp          timestamps without time zone that the unit represents exactly, and dates, from the
+                       years 1 to 9999
     array              lists, element by element
-    map                maps, and lists of structs with the fields key and value; keys that are equal when
-                       converted, and NULL as a key, are refused
-    struct             structs, fields by name whatever case and order; all of them, and no others
-    uniontype          unions with as many alternatives, position by position
+    map                maps, and lists of structs with the fields key and value. Duplicate keys (after
+                       conversion) and NULL keys are refused
+    struct             structs with exactly the same fields, by name in any case and order
+    uniontype          unions with the same number of alternatives, by position
     =================  ==================================================================================
 
-    Chunked arrays are accepted, large ones, the null type, and all that
-    :func:`~mutation_api.format.plain_array.plain_array` turns into such values. It refuses extension types
+    Also accepted are chunked arrays, large types, the null type, and everything that
+    :func:`~mutation_api.format.plain_array.plain_array` converts to such values. It refuses extension types
     whose storage is not their value.
 
     Args:
@@ -77,14 +78,15 @@ def convert_to_column(
         timestamp_unit: unit of timestamps in the result.
 
     Returns:
-        n values of exactly ``arrow_type(hive_type, timestamp_unit=…)``; nulls stay nulls.
+        n values of exactly ``arrow_type(hive_type, timestamp_unit=…)``. Nulls stay nulls.
 
     Raises:
-        RecordLayoutError: values of this type can never be stored in the column.
-        RecordValueError: a value does not fit; the message has its row (counted from 0) and the value.
+        RecordLayoutError: If values of this type can never be stored in the column.
+        RecordValueError: If a value does not fit. The message has its row (counted from 0) and the value.
 
-    Source: casts as in Hive's PrimitiveObjectInspectorUtils and HiveDecimal.enforcePrecisionScale, where they
-    lose nothing.
+    Source: casts as in Hive's PrimitiveObjectInspectorUtils and HiveDecimal.enforcePrecisionScale, if they
+        lose
+    nothing.
     """
     try:
         return _convert(array, hive_type, timestamp_unit)
@@ -115,7 +117,7 @@ def _convert_child(
     step: str,
     parents: Callable[[], NDArray[np.int64]] | None = None,
 ) -> pa.Array:
-    """Convert nested values; ``parents()`` gives the outer row of each, called only to name a bad one."""
+    """Convert nested values. ``parents()`` returns the outer row of each; it is called only for an error."""
     try:
         return _convert(array, hive_type, unit)
     except MisfitError as misfit:
@@ -144,15 +146,15 @@ def _convert_map(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
         row = int(_parents(offsets)[second])
         given, stored = shown_value(keys, second), shown_value(key, second)
         becomes = "" if given == stored else f"is stored as {stored}, which "
-        raise MisfitError(row, given, f"{becomes}is the key of two entries of the map", ", key")
+        raise MisfitError(row, given, f"{becomes}is a duplicate key in the map", ", key")
     item = _convert_child(items, hive_type.children[1], unit, ", value", lambda: _parents(offsets))
     return pa.MapArray.from_arrays(list_offsets(offsets, array), key, item)
 
 
 def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
-    """Keys, values and n + 1 offsets of a map array, or of a list of structs with fields key and value.
+    """Return the keys, the values and n + 1 offsets of a map, or of a list of structs with key and value.
 
-    Polars and others turn maps into such lists. The order of the fields is not part of their meaning.
+    Polars and other libraries represent maps as such lists. The order of the fields has no meaning.
     """
     if pa.types.is_map(array.type):
         offsets, keys, items = map_parts(array)
@@ -166,8 +168,8 @@ def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
     names = [field.name.lower() for field in entries.type] if pa.types.is_struct(entries.type) else []
     if sorted(names) != ["key", "value"]:
         raise UnfitTypeError(
-            f"values of type {array.type} cannot become a map: its elements are not pairs, which are structs "
-            "with the fields key and value, in any order"
+            f"values of type {array.type} cannot become a map: its elements are not pairs (structs with the "
+            "fields key and value, in any order)"
         )
     if entries.null_count:
         row = int(_parents(offsets)[pc.index(entries.is_null(), True).as_py()])
@@ -190,7 +192,7 @@ def _convert_struct(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array
         for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
     ]
     fields = list(arrow_type(hive_type, timestamp_unit=unit))
-    # No mask if it would be empty: pyarrow aborts the process when a struct above a union has a mask.
+    # No mask if it would be empty: pyarrow aborts the process if a struct above a union has a mask.
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
@@ -198,7 +200,7 @@ def _convert_struct(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array
 def _fields_by_lower_name(array: pa.Array, hive_type: HiveType) -> dict[str, pa.Array]:
     names = [array.type.field(i).name.lower() for i in range(array.type.num_fields)]
     if len(set(names)) < len(names):
-        raise UnfitTypeError(f"fields {names} have the same name twice (case does not count)")
+        raise UnfitTypeError(f"duplicate field names (case does not count): {names}")
     known = {name.lower() for name in hive_type.field_names}
     extra = [name for name in names if name not in known]
     if extra:
@@ -206,10 +208,10 @@ def _fields_by_lower_name(array: pa.Array, hive_type: HiveType) -> dict[str, pa.
     missing = sorted(known.difference(names))
     if missing:
         raise UnfitTypeError(
-            f"the values lack fields of the struct: {missing}; they have {names}. Add them, as NULL if "
-            "that is meant"
+            f"the values lack fields of the struct: {missing}; they have {names}. Add the fields, as NULL if "
+            "that is intended"
         )
-    # With nulls where the struct is null: values under a null are garbage and must not be checked.
+    # Null where the struct is null: values under a null are garbage and must not be checked.
     return dict(zip(names, struct_fields(array), strict=True))
 
 
@@ -218,7 +220,7 @@ def _convert_union(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
         raise UnfitTypeError(f"values of type {array.type} cannot become a union")
     if array.type.num_fields != len(hive_type.children):
         raise UnfitTypeError(
-            f"the union has {array.type.num_fields} alternatives, the column's {len(hive_type.children)}"
+            f"the union has {array.type.num_fields} alternatives, the column's has {len(hive_type.children)}"
         )
     tags, parts = union_parts(array)
     children = []

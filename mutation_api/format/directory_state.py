@@ -1,10 +1,10 @@
-"""DirectoryState: which directories and files of a partition make up a snapshot. Pure.
+"""DirectoryState: the directories and files of a partition that make up a snapshot. Pure.
 
-A partition directory holds generations of the same rows: bases, deltas of single transactions, deltas that a
-compaction made of several, files from before the table was transactional. Only the lists of valid ids decide
-which of them a reader must read.
+A partition directory contains generations of the same rows: bases, deltas of single transactions, deltas that
+a compaction made from several, and files from before the table was transactional. Only the lists of valid ids
+decide which of them a reader must read.
 
-Source: Hive's AcidUtils.getAcidState (2.3, 3.1, 4.x); tests compare with it on random directories.
+Source: Hive's AcidUtils.getAcidState (2.3, 3.1, 4.x). Tests compare with it on random directories.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from mutation_api.format.layout import (
 __all__ = ["COMPACTED", "DirectoryState", "choose_directories"]
 
 COMPACTED = "compacted"
-"""``dataFormat`` of the marker in a base that a compaction made."""
+"""The ``dataFormat`` of the marker in a base that a compaction made."""
 
 _NO_STATEMENT = -1
-"""Directories without a statement id sort before those with one."""
+"""The number that sorts directories without a statement id before those with one."""
 
 
 @dataclass(frozen=True)
 class DirectoryState:
-    """What a snapshot reads of one partition directory; all names are children of that directory.
+    """The part of a partition directory that a snapshot reads. All names are children of that directory.
 
-    ``deltas`` holds insert and delete deltas in the order in which Hive reads them. With a base,
+    ``deltas`` contains insert and delete deltas in the order in which Hive reads them. With a base,
     ``original_files`` and ``original_directories`` are empty. ``obsolete`` lists what this snapshot does not
-    need because a chosen directory covers it. Directories too new for the snapshot are in no list.
+    need because a chosen directory covers it. Directories that are too new for the snapshot are in no list.
     """
 
     base: BaseDirectory | None
@@ -58,22 +58,23 @@ def choose_directories(
     valid_txns: ValidTxnList | None = None,
     base_formats: Mapping[str, str] | None = None,
 ) -> DirectoryState:
-    """Choose what a snapshot reads.
+    """Choose the directories and files that a snapshot reads.
 
     Args:
-        directories: names of the child directories, hidden ones included.
-        files: sizes in bytes of the child files by name, hidden ones included.
-        valid: the ids the snapshot sees: transactions in v1, write ids of the table in v2.
-        version: decides which names are allowed, and when a base is visible.
-        location: the partition directory, for messages only.
-        valid_txns: the transactions the snapshot sees; needed if a name holds the transaction of a
+        directories: names of the child directories, including hidden ones.
+        files: sizes in bytes of the child files by name, including hidden ones.
+        valid: the ids that the snapshot sees: transactions in v1, write ids of the table in v2.
+        version: the layout, which decides which names are allowed and when a base is visible.
+        location: the partition directory, only for messages.
+        valid_txns: the transactions that the snapshot sees. Required if a name contains the transaction of a
             compaction.
         base_formats: ``dataFormat`` of the markers in bases, by directory name, if ``version.marks_bases``.
 
     Raises:
-        DirectoryStateError: Hive fails on a name or loses its rows; two directories have one kind and range,
-            and Hive would read both; a directory was compacted but ``valid_txns`` is missing; or there are
-            bases, but this snapshot may use none of them (it is older than a compaction).
+        DirectoryStateError: If Hive fails on a name or loses its rows, or if two directories have the same
+            kind and range (Hive would read both). Also if a directory was compacted but ``valid_txns`` is
+            missing, or if there are bases but this snapshot may use none of them (it is older than a
+            compaction).
     """
     acid, original_directories = _parse(sorted(directories), version, location)
     acid = [d for d in acid if _is_finished(d, valid_txns, location)]
@@ -120,14 +121,14 @@ def _parse(
 def _is_finished(
     directory: BaseDirectory | DeltaDirectory, valid_txns: ValidTxnList | None, location: str
 ) -> bool:
-    """Whether the compaction that made a directory has committed, as far as the snapshot sees."""
+    """Return True if the compaction that made a directory has committed, as far as the snapshot sees."""
     if directory.compaction_txn == 0:
         return True
     if valid_txns is None:
         raise DirectoryStateError(
             f"{location}: {directory.name} was made by the compaction of transaction "
-            f"{directory.compaction_txn}; the list of valid transactions (valid_txns) is missing, so whether "
-            "it has committed is unknown: pass the list"
+            f"{directory.compaction_txn}, but the list of valid transactions (valid_txns) is missing, so "
+            "it is unknown whether the compaction has committed: pass the list"
         )
     return valid_txns.is_valid(directory.compaction_txn)
 
@@ -138,7 +139,7 @@ def _is_compacted(
     marker = base_formats.get(base.name)
     if marker not in (None, COMPACTED) and not version.is_hive_4:
         raise DirectoryStateError(
-            f"{location}/{base.name} has a marker with dataFormat {marker!r}; Hive before 4 knows only "
+            f"{location}/{base.name} has a marker with dataFormat {marker!r}; Hive before 4 supports only "
             f"{COMPACTED!r} and fails"
         )
     return not version.marks_bases or base.compaction_txn > 0 or marker == COMPACTED
@@ -154,12 +155,12 @@ def _best_base(
     def is_usable(base: BaseDirectory) -> bool:
         if base.last == LONG_MIN:
             return True
-        # Hive 4.1 also takes the base of the smallest open id: its own readers see it before it commits.
+        # Hive 4.1 also accepts the base of the smallest open id: its own readers see it before it commits.
         return valid.is_valid_base(base.last) if base in compacted else valid.is_valid(base.last)
 
     usable = [b for b in bases if is_usable(b)]
-    # A base of an INSERT OVERWRITE that the snapshot does not see erased nothing that the snapshot needs.
-    # What a compaction covered may be gone.
+    # A base of an INSERT OVERWRITE that the snapshot does not see erased nothing that the snapshot needs. But
+    # what a compaction covered may already be deleted.
     decisive = [b for b in bases if b in compacted] if version.is_hive_4 else bases
     if decisive and not usable:
         raise DirectoryStateError(
@@ -167,7 +168,7 @@ def _best_base(
             f"compactions newer than the snapshot with valid ids {valid.to_write_id_text()!r}; take a new "
             "snapshot"
         )
-    # Hive takes any of several compacted bases of one id: they hold the same rows.
+    # Hive takes any of several compacted bases with the same id, since they contain the same rows.
     return max(usable, key=lambda b: (b.last, b in compacted, b.compaction_txn), default=None)
 
 
@@ -177,9 +178,9 @@ def _check_no_doubles(deltas: list[DeltaDirectory], location: str) -> None:
         key = (delta.first, delta.last, delta.statement_id, delta.is_delete)
         if key in found:
             raise DirectoryStateError(
-                f"{location}: {found[key]} and {delta.name} hold the same events; Hive reads both and shows "
-                "their rows twice, or fails where they have deletes: wait until the cleaner has removed one, "
-                "or move one away"
+                f"{location}: {found[key]} and {delta.name} contain the same events; Hive reads both and "
+                "shows their rows twice, or fails where they have deletes. Wait until the cleaner has "
+                "removed one, or move one away"
             )
         found[key] = delta.name
 
@@ -191,9 +192,9 @@ def _is_visible(delta: DeltaDirectory, valid: ValidIdList) -> bool:
 def _choose_deltas(
     visible: list[DeltaDirectory], base_last: int, valid: ValidIdList
 ) -> tuple[list[DeltaDirectory], list[DeltaDirectory]]:
-    """Walk the deltas from old to new, wide before narrow; a wide one covers the narrow ones inside it.
+    """Return the deltas to read and those that are covered.
 
-    Returns those to read and those that are covered.
+    The deltas are visited from old to new, wide before narrow. A wide delta covers the narrow ones inside it.
     """
     chosen: list[DeltaDirectory] = []
     covered: list[DeltaDirectory] = []

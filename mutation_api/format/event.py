@@ -2,22 +2,22 @@
 
 The ACID event: its ORC columns and operation codes.
 
-Names, case and order are fixed, because readers look for them. Source: Hive's OrcRecordUpdater.
+Names, case and order are fixed, because readers rely on them. Source: Hive's OrcRecordUpdater.
 
 Names of the entries that an ACID file has in the user metadata of its footer.
 
 Source: Hive's OrcRecordUpdater (ACID_KEY_INDEX_NAME, OrcAcidUtils.ACID_STATS) and AcidUtils.OrcAcidVersion.
 
-RecordIdentifier: the ROW__ID of a row, and its order.
+RecordIdentifier: the ROW__ID of a row, and the order of ROW__IDs.
 
-The bucket property: what the bucket field of a ROW__ID holds in v2. Pure.
+The bucket property: the content of a ROW__ID's bucket field in v2. Pure.
 
-Bits, from the top: 3 version (1), 1 zero, 12 bucket id, 4 zero, 12 statement id. A value whose version bits
-are 0 is a plain bucket id, from a table that Hive 2 wrote.
+Bits, from the top: 3 version (1), 1 zero, 12 bucket id, 4 zero, 12 statement id. A value with version bits 0
+is a plain bucket id, from a table that Hive 2 wrote.
 
 Source: Hive's BucketCodec (V0, V1).
 
-RowIds: the ROW__IDs of n changes as given: complete, in part or missing. Pure numpy and Arrow.
+RowIds: the given ROW__IDs of n changes, which are complete, partial or missing. Pure numpy and Arrow.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ EVENT_FIELDS = (OPERATION, ORIGINAL_TRANSACTION, BUCKET, ROW_ID, CURRENT_TRANSAC
 
 
 class Operation(enum.IntEnum):
-    """Operation code of an event. UPDATE occurs in v1 legacy files only."""
+    """The operation code of an event. UPDATE occurs only in v1 legacy files."""
 
     INSERT = 0
     UPDATE = 1
@@ -80,10 +80,10 @@ class Operation(enum.IntEnum):
 
 
 def event_schema(row_type: pa.StructType) -> pa.Schema:
-    """Arrow schema of an ACID file.
+    """Return the Arrow schema of an ACID file.
 
     Args:
-        row_type: the fields of ``row``: the data columns, lower case, in table order.
+        row_type: the fields of ``row``: the data columns, in lower case and table order.
     """
     return pa.schema(
         [
@@ -98,27 +98,28 @@ def event_schema(row_type: pa.StructType) -> pa.Schema:
 
 
 KEY_INDEX = "hive.acid.key.index"
-"""``originalTransaction,bucket,rowId;`` of the last row of each stripe."""
+"""The key index: ``originalTransaction,bucket,rowId;`` of the last row of each stripe."""
 
 ACID_STATS = "hive.acid.stats"
-"""``inserts,updates,deletes`` of the file."""
+"""The event counts of the file: ``inserts,updates,deletes``."""
 
 ACID_VERSION = "hive.acid.version"
-"""Written into files with write ids, as Hive does; its readers also accepted files without it."""
+"""The ACID version. It is written into files with write ids, as Hive does, whose readers also accepted files
+without it."""
 
 
 ROW_ID_COLUMN = "ROW__ID"
-"""Name of the ROW__ID column in snapshots and change sets."""
+"""The name of the ROW__ID column in snapshots and change sets."""
 
 PARTITION_FIELD = "partition"
-"""Fourth field of ROW__ID in partitioned tables: the (escaped) name of the row's partition."""
+"""The fourth field of ROW__ID in partitioned tables: the (escaped) name of the row's partition."""
 
 
 class RecordIdentifier(NamedTuple):
-    """ROW__ID of a row; tuples compare in the order that ACID files must have.
+    """The ROW__ID of a row. Tuples compare in the order that ACID files must have.
 
-    ``bucket`` is the plain bucket id in v1, the bucket property in v2 (see bucket_codec). In v1 an identifier
-    is unique within one partition only. ``original_txn`` is a write id in v2.
+    ``bucket`` is the plain bucket id in v1 and the bucket property in v2 (see bucket_codec). In v1, an
+    identifier is unique only within one partition. ``original_txn`` is a write id in v2.
     """
 
     original_txn: int
@@ -128,7 +129,7 @@ class RecordIdentifier(NamedTuple):
 
 @dataclass(frozen=True)
 class RowIdArrays:
-    """ROW__IDs of n records: three integer arrays of shape (n,). Values of inserts are meaningless."""
+    """The ROW__IDs of n records: three integer arrays of shape (n,). Values of inserts are meaningless."""
 
     original_txns: NDArray[np.integer]
     buckets: NDArray[np.integer]
@@ -138,19 +139,19 @@ class RowIdArrays:
         return len(self.row_ids)
 
     def take(self, where: NDArray[np.bool_ | np.integer] | slice) -> RowIdArrays:
-        """The ROW__IDs of some records, chosen by a slice, by indices or by a mask."""
+        """Return the ROW__IDs of some records, selected by a slice, by indices or by a mask."""
         return RowIdArrays(self.original_txns[where], self.buckets[where], self.row_ids[where])
 
     def at(self, index: int) -> RecordIdentifier:
-        """The ROW__ID of one record."""
+        """Return the ROW__ID of one record."""
         return RecordIdentifier(
             int(self.original_txns[index]), int(self.buckets[index]), int(self.row_ids[index])
         )
 
     def ascend(self) -> NDArray[np.bool_]:
-        """Whether each ROW__ID but the first exceeds its predecessor, in the order of RecordIdentifier.
+        """Return a mask that is true where a ROW__ID exceeds its predecessor, without the first ROW__ID.
 
-        Shape (n - 1,).
+        The order is that of RecordIdentifier. The mask has shape (n - 1,).
         """
         txns, buckets, numbers = self.original_txns, self.buckets, self.row_ids
         later = (buckets[1:] > buckets[:-1]) | ((buckets[1:] == buckets[:-1]) & (numbers[1:] > numbers[:-1]))
@@ -159,10 +160,13 @@ class RowIdArrays:
 
 
 MAX_BUCKETS = 4096
-"""Bucket ids are below this. Others do not fit the field of Hive 3, and Hive 4 encodes them differently."""
+"""Bucket ids are below this limit.
+
+Larger ones do not fit Hive 3's field, and Hive 4 encodes them differently.
+"""
 
 MAX_STATEMENT_ID = 4095
-"""Highest statement id; so the properties of one bucket are consecutive."""
+"""The highest statement id. The properties of one bucket are therefore consecutive."""
 
 _VERSION_SHIFT = 29
 _BUCKET_SHIFT = 16
@@ -171,9 +175,12 @@ _UNUSED_BITS = 0x1000F000
 
 
 def bucket_property(bucket_id: int, statement_id: int = 0) -> int:
-    """Bucket property of rows that a statement inserts into a bucket: 536870912 for bucket 0, statement 0.
+    """Return the bucket property of rows that a statement inserts into a bucket.
 
-    Raises ValueError if one of them has more than 12 bits.
+    For example, it is 536870912 for bucket 0 and statement 0.
+
+    Raises:
+        ValueError: If one of them has more than 12 bits.
     """
     if not (0 <= bucket_id < MAX_BUCKETS and 0 <= statement_id <= _MASK_12):
         raise ValueError(f"bucket {bucket_id} and statement {statement_id} must be within 0..{_MASK_12}")
@@ -181,7 +188,7 @@ def bucket_property(bucket_id: int, statement_id: int = 0) -> int:
 
 
 def bucket_ids(properties: NDArray[np.integer]) -> NDArray[np.int32]:
-    """Bucket ids in bucket properties (shape (n,), int32); plain ids (version 0) stay as they are.
+    """Return the bucket ids in bucket properties (shape (n,), int32). Plain ids (version 0) stay as they are.
 
     The result is meaningless for values that :func:`unreadable_properties` finds.
     """
@@ -191,16 +198,16 @@ def bucket_ids(properties: NDArray[np.integer]) -> NDArray[np.int32]:
 
 
 def statement_ids(properties: NDArray[np.integer]) -> NDArray[np.int32]:
-    """Statement ids in bucket properties (shape (n,), int32); 0 for plain ids."""
+    """Return the statement ids in bucket properties (shape (n,), int32), 0 for plain ids."""
     values = properties.astype(np.int64)
     return np.where(values >> _VERSION_SHIFT == 1, values & _MASK_12, 0).astype(np.int32)
 
 
 def ranks_in_bucket(properties: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Rank of each property among those of its bucket (shape (n,), int64).
+    """Return the rank of each property among those of its bucket (shape (n,), int64).
 
-    The plain id has rank 0, statement n has rank n + 1: small numbers in the order of the properties. The
-    result is meaningless for values that :func:`unreadable_properties` finds.
+    The plain id has rank 0, and statement n has rank n + 1. These are small numbers in the order of the
+    properties. The result is meaningless for values that :func:`unreadable_properties` finds.
     """
     values = properties.astype(np.int64)
     ranks: NDArray[np.int64] = np.where(values >> _VERSION_SHIFT == 1, 1 + (values & _MASK_12), 0)
@@ -208,7 +215,7 @@ def ranks_in_bucket(properties: NDArray[np.integer]) -> NDArray[np.int64]:
 
 
 def unreadable_properties(properties: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Which values cannot be bucket properties that Hive wrote (shape (n,))."""
+    """Return a mask of the values that Hive cannot have written as bucket properties (shape (n,))."""
     values = properties.astype(np.int64)
     version = values >> _VERSION_SHIFT
     is_plain = (version == 0) & (values < MAX_BUCKETS)
@@ -225,12 +232,12 @@ _MISSING = -1
 
 @dataclass(frozen=True)
 class RowIds:
-    """ROW__IDs of n changes; parts may be missing.
+    """ROW__IDs of n changes. Parts may be missing.
 
     Attributes:
         numbers: original transaction (in v2 write id), bucket field and row id; -1 where missing.
         present: masks of the present values of the three parts, in the same order.
-        partitions: names of the partitions in the ROW__IDs, null where unknown; None if all are unknown.
+        partitions: names of the partitions in the ROW__IDs, null where unknown. None if all are unknown.
     """
 
     numbers: RowIdArrays
@@ -239,26 +246,26 @@ class RowIds:
 
     @classmethod
     def none(cls, count: int) -> RowIds:
-        """ROW__IDs that are all missing."""
+        """Return ROW__IDs that are all missing."""
         missing, absent = np.full(count, _MISSING, np.int64), np.zeros(count, np.bool_)
         return cls(RowIdArrays(missing, missing, missing), (absent, absent, absent))
 
     @classmethod
     def complete(cls, numbers: RowIdArrays) -> RowIds:
-        """ROW__IDs that are all complete; partitions are unknown."""
+        """Return ROW__IDs that are all complete, with unknown partitions."""
         there = np.ones(len(numbers), np.bool_)
         return cls(numbers, (there, there, there))
 
     @classmethod
     def of_columns(cls, parts: Iterable[pa.Array], partitions: pa.Array | None = None) -> RowIds:
-        """ROW__IDs from columns.
+        """Return ROW__IDs from columns.
 
         Args:
             parts: original transaction, bucket field and row id: three columns of n whole numbers.
-            partitions: n texts; None if they are unknown.
+            partitions: n strings. None if they are unknown.
 
         Raises:
-            pa.ArrowException: a column has another type.
+            pa.ArrowException: If a column has another type.
         """
         columns = [part.cast(pa.int64()) for part in parts]
         numbers = RowIdArrays(*(np.asarray(pc.fill_null(column, _MISSING)) for column in columns))
@@ -267,22 +274,25 @@ class RowIds:
         return cls(numbers, (txns, buckets, row_ids), names)
 
     def __len__(self) -> int:
-        """Number of changes."""
+        """Return the number of changes."""
         return len(self.numbers)
 
     @property
     def has_bucket(self) -> Mask:
-        """The changes whose ROW__ID has a bucket; an insert may have a bucket only."""
+        """The mask of the changes whose ROW__ID has a bucket. An insert may have only a bucket."""
         return self.present[1]
 
     @cached_property
     def is_complete(self) -> Mask:
-        """The changes whose ROW__ID has all three parts."""
+        """The mask of the changes whose ROW__ID has all three parts."""
         complete: Mask = np.logical_and.reduce(self.present)
         return complete
 
     def shown(self, index: int) -> tuple[int | str | None, ...] | None:
-        """One ROW__ID for a message: its parts, the partition last if known; None if all are missing."""
+        """Return one ROW__ID for a message.
+
+        It has its parts, the partition last if known; None if all are missing.
+        """
         parts = [
             number if mask[index] else None
             for number, mask in zip(self.numbers.at(index), self.present, strict=True)

@@ -1,19 +1,19 @@
 """Bucketing version 1: the polynomial hash of Hive 2.
 
-Java's 31-polynomial over runs of values of differing length, without a loop over rows. Pure.
+Java's 31-polynomial over runs of values of different lengths, without a loop over rows. Pure.
 
-``h = 31*h + v`` over a run equals ``sum(v[i] * 31**(end-1-i))``. 31 is odd, hence it has an inverse modulo
+``h = 31*h + v`` over a run equals ``sum(v[i] * 31**(end-1-i))``. 31 is odd, so it has an inverse modulo
 2**32. With weights ``31**-i``, one cumulative sum over all values serves every run: the hash of a run is the
 difference of the sum over it, times ``31**(end-1)``.
 
-Bytes are processed eight at a time, since the cumulative sum costs more than all else. A word's polynomial
-takes three steps within the word, and the sum goes over words. Where a run begins or ends within a word, the
-word's bytes before that position are added.
+Bytes are processed eight at a time, because the cumulative sum costs more than everything else. The
+polynomial of a word takes three steps within the word, and the sum goes over words. If a run begins or ends
+within a word, the word's bytes before that position are added.
 
 Hashes of bucketing version 1 for values that are not nested. Every Hive before 3.0 uses it. Pure.
 
 Later releases count the days of a date in the proleptic calendar, so they hash early dates differently
-(``proleptic_date``). They hash timestamps as Hive 2.3 does, since they use ``java.sql.Timestamp``, too.
+(``proleptic_date``). They hash timestamps as Hive 2.3 does, because they also use ``java.sql.Timestamp``.
 
 Source: Hive's ObjectInspectorUtils.hashCode and the hashCode of its writables; tests/golden/bucket_hash.
 """
@@ -53,7 +53,7 @@ __all__ = [
 
 _CHUNK_VALUES = 1 << 15
 _CHUNK_BYTES = 1 << 16
-"""Per step: few enough to stay in the cache and in memory that is not freed between steps."""
+"""Values and bytes per step: few enough to stay in the cache, and in memory that is reused between steps."""
 
 _INVERSE_OF_31 = pow(31, -1, 1 << 32)
 _WORD = 8
@@ -70,9 +70,9 @@ def polynomial(
 
     Args:
         values: uint32.
-        starts: int64, shape (n,), first position of each run, ascending.
-        ends: int64, shape (n,), position behind each run; starts[i] <= ends[i] <= starts[i+1].
-        seed: value of ``h`` before the first step.
+        starts: int64, shape (n,), the first position of each run, ascending.
+        ends: int64, shape (n,), the position after each run; starts[i] <= ends[i] <= starts[i+1].
+        seed: the value of ``h`` before the first step.
 
     Returns:
         uint32, shape (n,).
@@ -95,9 +95,9 @@ def polynomial_of_bytes(
 
     Args:
         data: uint8, contiguous.
-        starts: as for :func:`polynomial`.
-        ends: as for :func:`polynomial`.
-        seed: as for :func:`polynomial`.
+        starts: int64, shape (n,). See :func:`polynomial`.
+        ends: int64, shape (n,). See :func:`polynomial`.
+        seed: the value of ``h`` before the first step.
 
     Returns:
         uint32, shape (n,).
@@ -114,7 +114,7 @@ def polynomial_of_bytes(
 
 
 def _stop(ends: NDArray[np.int64], row: int, limit: int) -> int:
-    """Index after the last run that ends at or before the limit; advances by at least one run."""
+    """Return the index after the last run that ends at or before the limit; at least ``row + 1``."""
     return max(row + 1, int(np.searchsorted(ends, limit, "right")))
 
 
@@ -130,7 +130,7 @@ def _step(
 def _step_of_bytes(
     words: NDArray[np.uint64], starts: NDArray[np.int64], ends: NDArray[np.int64], seed: int
 ) -> NDArray[np.uint32]:
-    """Hash runs of bytes. Adding 128, that is flipping the first bit, makes each byte unsigned."""
+    """Hash runs of bytes. Each byte is made unsigned by adding 128, that is, by flipping its first bit."""
     tables = _tables(len(words))
     weights = tables.weights[: len(words)]
     words = words ^ _SIGNS
@@ -152,7 +152,7 @@ def _step_of_bytes(
 
 
 def _words(data: NDArray[np.uint8], start: int, size: int) -> NDArray[np.uint64]:
-    """Words that hold ``size`` bytes from position ``start``, and at least one byte after them."""
+    """Return the words that hold ``size`` bytes from position ``start`` and at least one byte after them."""
     count = size // _WORD + 1
     if start + count * _WORD <= len(data):
         return np.ndarray((count,), "<u8", buffer=data, offset=start)
@@ -162,7 +162,10 @@ def _words(data: NDArray[np.uint8], start: int, size: int) -> NDArray[np.uint64]
 
 
 def _of_words(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """Polynomial of each word's eight bytes, the lowest first: of pairs, of two pairs, of both halves."""
+    """Return the polynomial of each word's eight bytes, lowest first.
+
+    It is computed in three steps: of pairs, of two pairs, of both halves.
+    """
     pairs = (words & _EVEN_BYTES) * np.uint64(31) + (words >> np.uint64(8) & _EVEN_BYTES)
     fours = (pairs & _EVEN_PAIRS) * np.uint64(31**2) + (pairs >> np.uint64(16) & _EVEN_PAIRS)
     low, high = fours.astype(np.uint32), (fours >> np.uint64(32)).astype(np.uint32)
@@ -171,7 +174,7 @@ def _of_words(words: NDArray[np.uint64]) -> NDArray[np.uint32]:
 
 
 def _sums(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Sum of the values before each index, and of all values."""
+    """Return the sum of the values before each index, and the sum of all values."""
     sums = np.zeros(len(values) + 1, np.uint32)
     np.cumsum(values, dtype=np.uint32, out=sums[1:])
     return sums
@@ -180,8 +183,8 @@ def _sums(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
 class _Tables(NamedTuple):
     """Numbers modulo 2**32.
 
-    ``powers[n]`` is 31**n, ``inverses[n]`` is 31**-n, ``weights[j]`` that of the last byte of word j,
-    31**-(8*j+7); ``of_128[n]`` is the polynomial of n bytes of 128.
+    ``powers[n]`` is 31**n and ``inverses[n]`` is 31**-n. ``weights[j]`` is the inverse at the last byte of
+    word j, 31**-(8*j+7). ``of_128[n]`` is the polynomial of n bytes of 128.
     """
 
     powers: NDArray[np.uint32]
@@ -191,7 +194,7 @@ class _Tables(NamedTuple):
 
 
 def _tables(words: int) -> _Tables:
-    """Tables for at least this number of words."""
+    """Return tables for at least this number of words."""
     return _COMMON_TABLES if words <= len(_COMMON_TABLES.weights) else _new_tables(words)
 
 
@@ -203,7 +206,7 @@ def _new_tables(words: int) -> _Tables:
 def _powers(base: int, size: int) -> NDArray[np.uint32]:
     factors = np.full(size, base, np.uint32)
     factors[0] = 1
-    # Without a type, numpy accumulates small integers as 64 bits.
+    # Without a type, numpy accumulates small integers in 64 bits.
     return np.multiply.accumulate(factors, dtype=np.uint32)
 
 
@@ -211,14 +214,14 @@ _COMMON_TABLES = _new_tables(_CHUNK_BYTES // _WORD + 1)
 
 
 def canonical_float_bits(array: pa.Array) -> NDArray[np.uint32]:
-    """Bits of float32 values as uint32, every NaN the same; 0.0 and -0.0 stay different."""
+    """Return the bits of float32 values as uint32. All NaNs get the same bits; 0.0 and -0.0 differ."""
     bits = view(array, np.uint32).copy()
     bits[np.isnan(view(array, np.float32))] = 0x7FC00000
     return bits
 
 
 def canonical_double_bits(array: pa.Array) -> NDArray[np.uint64]:
-    """Bits of float64 values as uint64, every NaN the same; 0.0 and -0.0 stay different."""
+    """Return the bits of float64 values as uint64. All NaNs get the same bits; 0.0 and -0.0 differ."""
     bits = view(array, np.uint64).copy()
     bits[np.isnan(view(array, np.float64))] = 0x7FF8000000000000
     return bits
@@ -273,7 +276,7 @@ def _decimal(array: pa.Array, _zone: str | None) -> NDArray[np.uint32]:
 
 
 def proleptic_date(array: pa.Array) -> NDArray[np.uint32]:
-    """Hash of dates as Hive 3.1 and 4.1 compute it: uint32, shape (n,)."""
+    """Hash dates as Hive 3.1 and 4.1 do: uint32, shape (n,)."""
     return view(array, np.int32).view(np.uint32)
 
 
@@ -311,4 +314,5 @@ V1_HASHES: dict[str, Callable[[pa.Array, str | None], NDArray[np.uint32]]] = {
     "date": _date,
     "timestamp": _timestamp,
 }
-"""By kind: n values of the column's Arrow type and the zone of Hive's processes -> uint32, shape (n,)."""
+"""By kind: n values of the column's Arrow type and the time zone of Hive's processes -> uint32, shape (n,).
+"""

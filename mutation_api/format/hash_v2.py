@@ -1,9 +1,9 @@
 """Bucketing version 2: the Murmur hash of Hive 3 and later.
 
-Hive's Murmur3, 32 bit, over many keys at once. Pure.
+Hive's 32-bit Murmur3, computed over many keys at once. Pure.
 
-It is the published x86_32 variant with seed 104729 and one deviation: each byte of the tail (length modulo
-4) is sign extended before it is shifted. So if a byte of a tail is above 0x7f, no library's murmur3 gives
+It is the published x86_32 variant with seed 104729 and one deviation: each byte of the tail (length modulo 4)
+is sign extended before it is shifted. So if a byte of the tail is above 0x7f, no library's murmur3 returns
 Hive's hash.
 
 Source: org.apache.hive.common.util.Murmur3.hash32; golden values in tests/golden/bucket_hash.
@@ -46,7 +46,7 @@ _SEED = np.uint32(104729)
 _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
 _CHUNK_ROWS = 1 << 14
-"""Rows per step; the data of a step stays in the processor's cache."""
+"""The number of rows per step. The data of one step stays in the processor's cache."""
 
 
 def murmur_big_endian_16(values: NDArray[np.int16]) -> NDArray[np.uint32]:
@@ -65,12 +65,12 @@ def murmur_big_endian_16(values: NDArray[np.int16]) -> NDArray[np.uint32]:
 
 
 def murmur_big_endian_32(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Hash 32-bit values as four bytes, high byte first; uint32, shape (n,), in and out."""
+    """Hash 32-bit values as four bytes, high byte first. Input and output are uint32, shape (n,)."""
     return _finish(_mix(_seeds(len(values)), values.byteswap()), 4)
 
 
 def murmur_big_endian_64(values: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """Hash 64-bit values as eight bytes, high byte first; uint64, shape (n,), in and uint32 out."""
+    """Hash 64-bit values as eight bytes, high byte first: uint64, shape (n,), in; uint32, shape (n,), out."""
     swapped = values.byteswap()
     hashes = _mix(_seeds(len(values)), swapped.astype(np.uint32))
     return _finish(_mix(hashes, (swapped >> np.uint64(32)).astype(np.uint32)), 8)
@@ -82,8 +82,8 @@ def murmur_bytes(
     """Hash byte strings.
 
     Args:
-        data: uint8, the bytes of all strings; may hold others too.
-        starts: int64, shape (n,), where each string begins.
+        data: uint8, the bytes of all strings. It may hold other bytes too.
+        starts: int64, shape (n,), the position at which each string begins.
         lengths: int64, shape (n,), in bytes.
 
     Returns:
@@ -97,11 +97,12 @@ def murmur_bytes(
 
 
 def murmur_padded(data: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Hash short byte strings that are padded to one width: less work than `murmur_bytes`.
+    """Hash short byte strings that are padded to one width. This is less work than `murmur_bytes`.
 
     Args:
-        data: uint8, shape (n, room); room is a multiple of four, and the bytes after each string are zero.
-        lengths: int64, shape (n,), in bytes; less than room.
+        data: uint8, shape (n, room). ``room`` is a multiple of four, and the bytes after each string are
+            zero.
+        lengths: int64, shape (n,), in bytes, each less than ``room``.
 
     Returns:
         uint32, shape (n,).
@@ -123,10 +124,10 @@ def murmur_padded(data: NDArray[np.uint8], lengths: NDArray[np.int64]) -> NDArra
 def _murmur_chunk(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
-    # Longest first: the rows that still have a block are always a prefix.
+    # Sort the longest first, so that the rows that still have a block are always a prefix.
     shorter_by = lengths.max() - lengths
     if shorter_by.max() < 1 << 16:
-        shorter_by = shorter_by.astype(np.uint16)  # sorted in linear time
+        shorter_by = shorter_by.astype(np.uint16)  # 16-bit keys are sorted in linear time
     order = np.argsort(shorter_by, kind="stable")
     starts, lengths = starts[order], lengths[order]
     hashes = _seeds(len(starts))
@@ -143,7 +144,7 @@ def _murmur_chunk(
 
 
 def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """The little-endian word at every byte position, as a view."""
+    """Return the little-endian word at every byte position, as a view."""
     data = np.ascontiguousarray(data)
     return (
         np.ndarray((max(len(data) - 3, 0),), "<u4", buffer=data, strides=(1,))
@@ -155,7 +156,7 @@ def _words(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
 def _tails(
     data: NDArray[np.uint8], positions: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
-    """Tails of up to three bytes each, sign extended and combined as Hive does."""
+    """Return the tails of up to three bytes each, sign extended and combined as Hive does."""
     signed = data.view(np.int8)
     tails = np.zeros(len(positions), np.int32)
     for index in range(3):
@@ -192,13 +193,13 @@ def _rotate(words: NDArray[np.uint32], bits: int) -> NDArray[np.uint32]:
 
 
 _TIMESTAMP = np.dtype([("low_seconds", ">u4"), ("head", "i1"), ("magnitude", ">u4"), ("room", "V15")])
-"""Layout of the first two numbers. The third begins where the second ends, and has at most nine bytes."""
+"""The layout of the first two numbers. The third begins where the second ends and has at most nine bytes."""
 _CHUNK_TIMESTAMPS = 1 << 13
-"""Timestamps per step; the data of a step stays in the processor's cache."""
+"""The number of timestamps per step. The data of one step stays in the processor's cache."""
 _REVERSED = np.array([int(f"{number:03}"[::-1]) for number in range(1000)], np.int64)
-"""Every number of three decimal digits, with the digits reversed."""
+"""All numbers of three decimal digits, with the digits reversed."""
 _BYTE_BOUNDS = np.array([1 << bits for bits in range(8, 64, 8)], np.int64)
-"""Smallest number of two bytes, of three bytes and so on."""
+"""The smallest number of two bytes, of three bytes and so on."""
 
 
 def _boolean(array: pa.Array) -> NDArray[np.uint32]:
@@ -222,7 +223,7 @@ def _bigint(array: pa.Array) -> NDArray[np.uint32]:
 
 
 def _float(array: pa.Array) -> NDArray[np.uint32]:
-    # Hive passes the bits, as a number, to a method that takes a float: they are rounded once more.
+    # Hive passes the bits, as a number, to a method that takes a float, so they are rounded once more.
     bits = canonical_float_bits(array).view(np.int32)
     return murmur_big_endian_32(bits.astype(np.float32).view(np.uint32))
 
@@ -245,7 +246,7 @@ def _bytes_hash(found: Texts) -> NDArray[np.uint32]:
 
 
 def _decimal(array: pa.Array) -> NDArray[np.uint32]:
-    """Hash the shortest two's complement form of the digits, high byte first; the scale is not hashed."""
+    """Hash the shortest two's complement form of the digits, high byte first. The scale is not hashed."""
     number = normalised_decimals(array)
     high, low, negative = number.high, number.low, number.negative
     high[negative], low[negative] = negated(high[negative], low[negative])
@@ -260,12 +261,12 @@ def _decimal(array: pa.Array) -> NDArray[np.uint32]:
 
 
 def _bytes_of(numbers: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Eight bytes each, high byte first; uint8, shape (8 n,)."""
+    """Return the eight bytes of each number, high byte first: uint8, shape (8 n,)."""
     return numbers.astype(">i8").view(np.uint8)
 
 
 def _sign_bytes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number of leading bytes (at most seven) of 64-bit numbers that only repeat the next byte's sign bit."""
+    """Count the leading bytes (at most seven) of 64-bit numbers that only repeat the next byte's sign bit."""
     sign = numbers >> 63
     count = np.zeros(len(numbers), np.int64)
     for bits in range(7, 63, 8):
@@ -274,7 +275,10 @@ def _sign_bytes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _timestamp(array: pa.Array) -> NDArray[np.uint32]:
-    """Hash Hive's binary form of the wall clock as UTC: low seconds (31 bits), nanoseconds, high seconds."""
+    """Hash Hive's binary form of local timestamps, taken as UTC.
+
+    It holds the low seconds (31 bits), the nanoseconds and the high seconds.
+    """
     hashes = np.empty(len(array), np.uint32)
     for first in range(0, len(array), _CHUNK_TIMESTAMPS):
         seconds, nanos = seconds_and_nanos(array.slice(first, _CHUNK_TIMESTAMPS))
@@ -287,10 +291,10 @@ def _timestamp(array: pa.Array) -> NDArray[np.uint32]:
 def _timestamp_bytes(
     seconds: NDArray[np.int64], nanos: NDArray[np.int64]
 ) -> tuple[NDArray[np.void], NDArray[np.int64]]:
-    """Bytes of each timestamp, padded with zeros to the longest form, and their numbers of bytes (int64).
+    """Return the bytes of each timestamp, padded with zeros to the longest form, and their lengths (int64).
 
     The numbers after the first four bytes have Hadoop's variable length: one byte for -112 to 127, otherwise
-    a byte for sign and length, then the magnitude. The first of them has at most nine digits.
+    a byte for sign and length, followed by the magnitude. The first of them has at most nine digits.
     """
     digits = _reversed_digits(nanos)
     wide = (seconds < 0) | (seconds > 2**31 - 1)
@@ -307,7 +311,7 @@ def _timestamp_bytes(
 
 
 def _reversed_digits(nanos: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Reverse nine decimal digits: 5 becomes 500000000; int64."""
+    """Reverse nine decimal digits: 5 becomes 500000000. Returns int64."""
     numbers = nanos.astype(np.uint32)
     thousands = numbers // np.uint32(1000)
     millions = thousands // np.uint32(1000)
@@ -355,4 +359,4 @@ V2_HASHES: dict[str, Callable[[pa.Array], NDArray[np.uint32]]] = {
     "date": _int_or_date,
     "timestamp": _timestamp,
 }
-"""By kind: n values of the column's Arrow type -> uint32, shape (n,). Binary is refused: see bucket_hash."""
+"""By kind: n values of the column's Arrow type -> uint32, shape (n,). Binary is rejected: see bucket_hash."""

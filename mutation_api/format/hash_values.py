@@ -1,6 +1,6 @@
-"""Raw values of Arrow arrays, as the bucket hashes need them. Pure.
+"""Raw values of Arrow arrays, in the form that the bucket hashes need. Pure.
 
-Slots under nulls hold arbitrary buffer contents. The hash of such a row is set to 0 at the end, once for all
+Slots under nulls hold arbitrary bytes. The hash of such a row is set to 0 at the end, in one place for all
 types.
 """
 
@@ -35,7 +35,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @dataclass(frozen=True)
 class Texts:
-    """Byte strings: n of them at ``starts`` up to ``ends`` (int64) in ``data`` (uint8)."""
+    """n byte strings: the bytes of ``data`` (uint8) from ``starts`` up to ``ends`` (int64)."""
 
     data: NDArray[np.uint8]
     starts: NDArray[np.int64]
@@ -46,7 +46,8 @@ class Texts:
 class Decimals:
     """Decimals without trailing zeros in the fraction: magnitude ``(high * 2**64 + low) * 10**-scale``.
 
-    ``high`` and ``low`` are uint64, ``negative`` bool, ``scale`` int64 (never below 0), each of shape (n,).
+    ``high`` and ``low`` are uint64, ``negative`` is bool, ``scale`` is int64 and never negative. Each has
+    shape (n,).
     """
 
     high: NDArray[np.uint64]
@@ -56,7 +57,7 @@ class Decimals:
 
 
 def view(array: pa.Array, dtype: type[_Scalar] | np.dtype[_Scalar]) -> NDArray[_Scalar]:
-    """The value buffer of a fixed-width array, limited to the array's slice."""
+    """Return the value buffer of a fixed-width array, limited to the array's slice."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array), dtype)
@@ -65,7 +66,7 @@ def view(array: pa.Array, dtype: type[_Scalar] | np.dtype[_Scalar]) -> NDArray[_
 
 
 def texts(array: pa.Array) -> Texts:
-    """The bytes of a string or binary array (32 or 64 bit offsets)."""
+    """Return the bytes of a string or binary array (with 32 or 64 bit offsets)."""
     wide = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
     _, offset_buffer, data_buffer = array.buffers()
     if offset_buffer is None or not len(array):
@@ -78,7 +79,7 @@ def texts(array: pa.Array) -> Texts:
 
 
 def texts_without_blanks(found: Texts) -> Texts:
-    """The texts without trailing 0x20; every other blank stays, as in Hive's char."""
+    """Return the strings without trailing 0x20. Other white space stays, as in Hive's char."""
     ends = found.ends.copy()
     rows = np.flatnonzero(ends > found.starts)
     while len(rows):
@@ -89,9 +90,9 @@ def texts_without_blanks(found: Texts) -> Texts:
 
 
 def seconds_and_nanos(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Whole seconds (floor) and nanoseconds (0 to 999999999) of wall clocks, int64.
+    """Split local timestamps into whole seconds (floor) and nanoseconds (0 to 999999999), int64.
 
-    A struct of the two stands for timestamps that no Arrow unit holds, such as the last nanosecond of year
+    A struct of the two represents timestamps that no Arrow unit can hold, such as the last nanosecond of year
     9999.
     """
     if pa.types.is_struct(array.type):
@@ -103,7 +104,7 @@ def seconds_and_nanos(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.in
 
 
 def normalised_decimals(array: pa.Array) -> Decimals:
-    """Split a decimal128 array into parts, without trailing zeros of the fractions (0.00 gets scale 0)."""
+    """Split a decimal128 array into parts, without trailing zeros in the fractions (0.00 gets scale 0)."""
     pairs = view(array, _PAIR)
     high, low = pairs["high"].copy(), pairs["low"].copy()
     negative = high >> np.uint64(63) != 0
@@ -123,12 +124,12 @@ def normalised_decimals(array: pa.Array) -> Decimals:
 def negated(
     high: NDArray[np.uint64], low: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Two's complement of 128-bit numbers, given and returned as two uint64 halves."""
+    """Return the two's complement of 128-bit numbers, which are passed and returned as two uint64 halves."""
     return ~high + (low == 0), ~low + np.uint64(1)
 
 
 def _strip_narrow(low: NDArray[np.uint64], scale: NDArray[np.int64]) -> None:
-    """Strip numbers below 2**64, in place.
+    """Strip trailing zeros of numbers below 2**64, in place.
 
     They end in at most 19 zeros, and these powers add up to every count up to 31.
     """
@@ -143,9 +144,9 @@ def _strip_narrow(low: NDArray[np.uint64], scale: NDArray[np.int64]) -> None:
 
 
 def _strip_wide(high: NDArray[np.uint64], low: NDArray[np.uint64], scale: NDArray[np.int64]) -> None:
-    """Strip 128-bit numbers, in place: long division by limbs of 32 bits.
+    """Strip trailing zeros of 128-bit numbers, in place, by long division with limbs of 32 bits.
 
-    Powers up to 10**9 keep each step in 64 bits.
+    Powers up to 10**9 keep each step within 64 bits.
     """
     for power in (9, 9, 9, 9, 4, 2, 1, 1):
         rows = np.flatnonzero(scale >= power)

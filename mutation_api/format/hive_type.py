@@ -2,12 +2,12 @@
 
 HiveType: a parsed Hive column type, and the Arrow and Spark types that hold its values. Pure.
 
-A new type is a branch in :func:`parse_hive_type`, a row in the maps here, a conversion
+To add a type, add a branch in :func:`parse_hive_type`, a row in the maps here, a conversion
 (:mod:`mutation_api.format.conversion`), a hash (:mod:`mutation_api.format.bucket_hash`) and a golden file.
 
-Keys that occur twice in one map; whole arrays at a time. Pure.
+Finds keys that occur twice in a map, for whole arrays. Pure.
 
-What a conversion of values raises; its callers name table, column and row.
+Errors of value conversions. Their callers name the table, the column and the row.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DECIMALS_OF_INTEGERS = {
     pa.int32(): pa.decimal128(10, 0),
     pa.int64(): pa.decimal128(19, 0),
 }
-"""The decimal that holds every value of an integer type."""
+"""The decimal type that holds every value of an integer type."""
 MAX_CHAR_LENGTH = 255
 MAX_VARCHAR_LENGTH = 65535
 MAX_DECIMAL_PRECISION = 38
@@ -88,8 +88,8 @@ class HiveType:
 
     ``kind`` is the bare name in lower case: ``int``, ``decimal``, ``array``, ``uniontype`` …
     ``length`` belongs to char and varchar (code points), ``precision`` and ``scale`` to decimal.
-    ``children`` are an array's element, a map's key and value, a struct's fields (named by ``field_names``,
-    same order) or a union's alternatives (tag = position).
+    ``children`` are an array's element, a map's key and value, a struct's fields (in the order of
+    ``field_names``) or a union's alternatives (tag = position).
     """
 
     kind: str
@@ -114,19 +114,19 @@ class HiveType:
         return self.kind
 
     def contains(self, kind: str) -> bool:
-        """Whether this type, or a type nested in it, is of the given kind."""
+        """Return True if this type, or a type nested in it, is of the given kind."""
         return self.kind == kind or any(child.contains(kind) for child in self.children)
 
 
 @functools.lru_cache(maxsize=4096)
 def parse_hive_type(text: str) -> HiveType:
-    """Parse the text of a Hive type.
+    """Parse a Hive type.
 
-    Accepts what the metastore returns and what users type: any case of the type names, blanks, ``decimal``
-    without numbers (then 10,0). Field names keep their case.
+    This accepts what the metastore returns and what users type: type names in any case, blanks, and
+    ``decimal`` without numbers (then 10,0). Field names keep their case.
 
     Raises:
-        TableNotMutableError: the text is not a Hive type, or is one that ORC ACID tables cannot hold.
+        TableNotMutableError: If the string is not a Hive type, or is one that ORC ACID tables cannot hold.
 
     Source: Hive's TypeInfoUtils; limits from HiveDecimal, HiveChar and HiveVarchar.
     """
@@ -137,10 +137,10 @@ def parse_hive_type(text: str) -> HiveType:
 
 
 def arrow_type(hive_type: HiveType, *, timestamp_unit: str = "ns") -> pa.DataType:
-    """Arrow type that holds the values of a Hive type.
+    """Return the Arrow type that holds the values of a Hive type.
 
-    A timestamp is a wall clock, so it has no zone. Nanoseconds hold years 1678 to 2261 only; pass ``us``
-    where the range matters more than the last three digits.
+    A Hive timestamp has no time zone. Nanoseconds cover only the years 1678 to 2261, so pass ``us`` if the
+    range matters more than the last three digits.
     """
     kind = hive_type.kind
     if kind in _PLAIN_ARROW:
@@ -161,7 +161,7 @@ def arrow_type(hive_type: HiveType, *, timestamp_unit: str = "ns") -> pa.DataTyp
 
 
 class _Parser:
-    """Recursive descent over one type text."""
+    """A recursive-descent parser for one type."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -198,7 +198,7 @@ class _Parser:
         scale = scale or 0
         if not 1 <= precision <= MAX_DECIMAL_PRECISION or scale > precision:
             raise self.refusal(
-                f"decimal needs a precision from 1 to {MAX_DECIMAL_PRECISION} and no larger scale"
+                f"decimal requires a precision from 1 to {MAX_DECIMAL_PRECISION} and no larger scale"
             )
         return HiveType("decimal", precision=precision, scale=scale)
 
@@ -206,7 +206,7 @@ class _Parser:
         longest = MAX_CHAR_LENGTH if kind == "char" else MAX_VARCHAR_LENGTH
         length, second = self.numbers() or (0, None)
         if second is not None or not 1 <= length <= longest:
-            raise self.refusal(f"{kind} needs a length from 1 to {longest}")
+            raise self.refusal(f"{kind} requires a length from 1 to {longest}")
         return HiveType(kind, length=length)
 
     def numbers(self) -> tuple[int, int | None] | None:
@@ -236,7 +236,7 @@ class _Parser:
             self.take(",")
         self.take(">")
         if len({name.lower() for name in names}) < len(names):
-            raise self.refusal("two fields of a struct have the same name (case does not count)")
+            raise self.refusal("a struct has duplicate field names (case does not count)")
         return HiveType("struct", children=tuple(children), field_names=tuple(names))
 
     def field_name(self) -> str:
@@ -249,7 +249,7 @@ class _Parser:
     def check_count(self, kind: str, count: int) -> None:
         expected = {"array": 1, "map": 2}.get(kind, count)
         if count != expected:
-            raise self.refusal(f"{kind} needs {expected} type(s) between < and >, found {count}")
+            raise self.refusal(f"{kind} requires {expected} type(s) between < and >, got {count}")
 
     def sees(self, character: str) -> bool:
         return self.text[self.position :].lstrip().startswith(character)
@@ -261,26 +261,26 @@ class _Parser:
 
     def end(self) -> None:
         if self.text[self.position :].strip():
-            raise self.refusal("unexpected text")
+            raise self.refusal("unexpected characters after the type")
 
     def refusal(self, reason: str) -> TableNotMutableError:
         return TableNotMutableError(f"type {self.text!r}: {reason} (at character {self.position})")
 
 
 def spark_type(hive_type: HiveType) -> str:
-    """Type in Spark's DDL.
+    """Return the type in Spark's DDL.
 
-    A Hive timestamp is a wall clock, hence ``timestamp_ntz``; char and varchar are strings to Spark.
+    A Hive timestamp has no time zone, so it becomes ``timestamp_ntz``. char and varchar become strings.
 
     Raises:
-        TableNotMutableError: the type is or contains a union, which Spark does not have.
+        TableNotMutableError: If the type is or contains a union, which Spark does not have.
     """
     kind = hive_type.kind
     if kind == "uniontype":
         raise TableNotMutableError(f"type {hive_type.text}: Spark has no union type; leave the column out")
     children = [spark_type(child) for child in hive_type.children]
     if kind == "struct":
-        # Without quotes a field named e.g. `order` or `a b` would not parse.
+        # Without quotes, a field named e.g. `order` or `a b` would not parse.
         fields = zip(hive_type.field_names, children, strict=True)
         return f"struct<{','.join(f'`{name}`:{child}' for name, child in fields)}>"
     if children:
@@ -289,12 +289,13 @@ def spark_type(hive_type: HiveType) -> str:
 
 
 def second_of_equal_keys(offsets: NDArray[np.int64], keys: pa.Array) -> int | None:
-    """Position of the first key that its map has before; None if there is none.
+    """Return the position of the first key that repeats an earlier key of its map, or None if there is none.
 
-    Hive's readers keep one entry of each key, Arrow's keep both. -0.0 equals 0.0, and NaN equals NaN.
+    Hive's readers keep one entry per key; Arrow's keep both. -0.0 equals 0.0, and NaN equals NaN.
 
     Args:
-        offsets: int64, n + 1; map i has the keys from ``offsets[i]`` to ``offsets[i + 1]``.
+        offsets: int64, n + 1. Map i has the keys from ``offsets[i]`` up to, but not including,
+            ``offsets[i + 1]``.
         keys: the keys of all maps, without nulls, as they are stored.
     """
     lengths = np.diff(offsets)
@@ -308,7 +309,7 @@ def second_of_equal_keys(offsets: NDArray[np.int64], keys: pa.Array) -> int | No
 
 
 def _codes(keys: pa.Array) -> NDArray[np.int64]:
-    """A number for each distinct key."""
+    """Return a number for each distinct key."""
     if pa.types.is_nested(keys.type):
         distinct: dict[str, int] = {}
         # Hive's SQL has no such keys, so this is rare.
@@ -322,7 +323,10 @@ def _codes(keys: pa.Array) -> NDArray[np.int64]:
 
 
 class MisfitError(Exception):
-    """A value does not fit; becomes a RecordValueError. ``path`` leads to it inside a nested value."""
+    """Raised when a value does not fit; becomes a RecordValueError.
+
+    ``path`` leads to the value inside a nested value.
+    """
 
     def __init__(self, row: int, value: str, reason: str, path: str = "") -> None:
         super().__init__(row, value, reason, path)
@@ -333,7 +337,7 @@ class MisfitError(Exception):
 
 
 class UnfitTypeError(Exception):
-    """Values of a type can never be stored in the column; becomes a RecordLayoutError."""
+    """Raised when values of a type can never be stored in the column; becomes a RecordLayoutError."""
 
     def __init__(self, reason: str, path: str = "") -> None:
         super().__init__(reason, path)

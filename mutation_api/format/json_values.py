@@ -1,6 +1,6 @@
 """Values as JSON and CSV cells: reading and writing.
 
-Values of Hive's types as JSON, in all files that are written and read; :mod:`.json_values` reads them.
+Values of Hive's types as JSON, for all files that are written and read. :mod:`.json_values` reads them.
 
 =================  ============================================  ==========================================
 column             written as                                    also read
@@ -9,24 +9,27 @@ boolean            ``true``, ``false``
 tinyint … bigint   numbers
 float, double      numbers, the shortest that read back equal;   ``NaN`` and ``Infinity`` without quotes,
                    ``"NaN"``, ``"Infinity"``, ``"-Infinity"``    ``"INF"``
-decimal(p,s)       text without trailing zeros, as Hive 2.3      numbers; digits that would be lost are
-                   prints it: ``"1.5"``                          refused
-string types       text; char without its padding                whole numbers, ``true`` and ``false``
-date               ``"2015-11-19"``                              texts of :mod:`.text_values`
-timestamp          ``"2015-11-19T12:34:56.789"``, without        texts of :mod:`.text_values`
+decimal(p,s)       string without trailing zeros, as Hive 2.3    numbers; a loss of digits is refused
+                   prints it: ``"1.5"``
+string types       string; char without its padding              integers, ``true`` and ``false``
+date               ``"2015-11-19"``                              strings that :mod:`.text_values` accepts
+timestamp          ``"2015-11-19T12:34:56.789"``, without        strings that :mod:`.text_values` accepts
                    trailing zeros of the fraction
 binary             base64
 array              array
-map                object if the keys are text, else an array
-                   of ``[key, value]``
-struct             object with the struct's own field names      an object that lacks fields: they are NULL
+map                object if the keys are strings, otherwise
+                   an array of ``[key, value]``
+struct             object with the struct's own field names      an object without some fields: they are
+                                                                 NULL
 uniontype          ``[tag, value]``, tag = position of the
                    alternative
 =================  ============================================  ==========================================
 
-A cell of a CSV file holds the same: a text without quotes, anything else as JSON.
+A cell of a CSV file has the same content: a string without quotes, any other value as JSON.
 
-Values of Hive's types from JSON, as :mod:`.json_values` writes them and others do; none becomes NULL.
+Reads values of Hive's types from JSON, as :mod:`.json_values` and other programs write them.
+
+An invalid value never becomes NULL.
 """
 
 from __future__ import annotations
@@ -60,13 +63,13 @@ __all__ = ["JsonMisfitError", "cell_text", "decode_json", "from_cells", "from_js
 
 
 def to_json(array: pa.Array) -> list[Any]:
-    """Values of a column as ``json.dumps`` takes them.
+    """Return the values of a column as ``json.dumps`` accepts them.
 
     Args:
-        array: n values of a type of :func:`~.hive_type.arrow_type`; timestamps also as text.
+        array: n values of a type of :func:`~.hive_type.arrow_type`. Timestamps may also be strings.
 
     Returns:
-        n values; None is null.
+        n values. Null is None.
     """
     kind = array.type
     if pa.types.is_map(kind):
@@ -79,14 +82,14 @@ def to_json(array: pa.Array) -> list[Any]:
     if pa.types.is_union(kind):
         return _union_to_json(array)
     values: list[Any] = array.to_pylist()
-    if pa.types.is_float32(kind):  # the text of a double would have more digits
+    if pa.types.is_float32(kind):  # a double would be printed with more digits
         return [None if v is None else _double(float(str(np.float32(v)))) for v in values]
     convert = next((each for is_kind, each in _CONVERTED if is_kind(kind)), None)
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
 def cell_text(value: Any) -> str | None:
-    """A value of :func:`to_json` as a cell of a CSV file; None stays None."""
+    """Return a value of :func:`to_json` as a cell of a CSV file. None stays None."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -153,13 +156,13 @@ def _union_to_json(array: pa.Array) -> list[Any]:
 _TEXT_KINDS = ("string", "varchar", "char")
 
 TextReader = Callable[[pa.Array, HiveType], pa.Array]
-"""Makes values of a scalar type from n texts. Raises MisfitError."""
+"""A function that converts n strings to values of a scalar type. It raises MisfitError."""
 
 
 class JsonMisfitError(Exception):
-    """A value is none of its column's type; ``row`` is its number among the values.
+    """Raised when a value is not of its column's type. ``row`` is its number among the values.
 
-    ``reason`` says why a text is none, with it; for a value of another type it is empty.
+    ``reason`` contains the string and says why it is invalid. For a value of another JSON type, it is empty.
     """
 
     def __init__(self, row: int, reason: str = "") -> None:
@@ -169,22 +172,22 @@ class JsonMisfitError(Exception):
 
 
 class _Words(str):
-    """A number that JSON does not have: NaN, Infinity; not in quotes."""
+    """A number that JSON does not have: NaN or Infinity without quotes."""
 
 
 class _MinusZero(int):
-    """The number -0, which a double has and Python's int does not."""
+    """The number -0, which a double can represent but Python's int cannot."""
 
     def __str__(self) -> str:
         return "-0"
 
 
 def decode_json(text: str) -> Any:
-    """A JSON text as values for :func:`from_json`, which keep all their digits.
+    """Parse JSON into values for :func:`from_json`, which keep all their digits.
 
     Raises:
-        ValueError: it is none, has half of a character, or a name twice in an object.
-        RecursionError: it is nested very deeply.
+        ValueError: If the string is not JSON, contains half of a character, or has a name twice in an object.
+        RecursionError: If it is nested very deeply.
     """
     found = _DECODER.decode(text)
     if _HALF_CHARACTER.search(text):
@@ -193,11 +196,11 @@ def decode_json(text: str) -> Any:
 
 
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-"""Half of a character, which is a text only with its other half; Python takes it alone, too."""
+"""Half of a character, which is valid only with its other half. Python also accepts it alone."""
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; Python would keep the last of several values of a name."""
+    """Return an object. Raise ValueError if a name occurs twice, since Python would keep the last value."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError(f"names occur twice in an object: {', '.join(repeated(name for name, _ in pairs))}")
@@ -221,19 +224,19 @@ def _of_texts(texts: pa.Array, hive_type: HiveType) -> pa.Array:
 
 
 def from_json(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader = _of_texts) -> pa.Array:
-    """Values of a column from JSON.
+    """Convert JSON values to values of a column.
 
     Args:
-        values: n values of :func:`decode_json`; None is null.
+        values: n values of :func:`decode_json`. Null is None.
         hive_type: the column's type.
-        of_texts: makes the values of scalar types; by default those of
+        of_texts: function that makes the values of scalar types. By default, they are those of
             ``arrow_type(hive_type, timestamp_unit="us")``.
 
     Returns:
         n values.
 
     Raises:
-        JsonMisfitError: a value is none of the type.
+        JsonMisfitError: If a value is not of the type.
     """
     nested = _NESTED.get(hive_type.kind)
     if nested is not None:
@@ -252,17 +255,17 @@ def from_json(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader =
 
 
 def from_cells(texts: pa.Array, hive_type: HiveType) -> pa.Array:
-    """Values of a column from the cells of a CSV file; the reverse of :func:`cell_text`.
+    """Convert cells of a CSV file to values of a column. This reverses :func:`cell_text`.
 
     Args:
-        texts: n texts; null is null.
+        texts: n strings; null stays null.
         hive_type: the column's type.
 
     Returns:
         n values of ``arrow_type(hive_type, timestamp_unit="us")``.
 
     Raises:
-        MisfitError: a text is none of the type.
+        MisfitError: If a string is not a value of the type.
     """
     if hive_type.kind not in NESTED_KINDS:
         return _of_texts(texts, hive_type)
@@ -271,7 +274,7 @@ def from_cells(texts: pa.Array, hive_type: HiveType) -> pa.Array:
     try:
         return from_json(values, hive_type)
     except JsonMisfitError as misfit:
-        reason = misfit.reason or f"is not the JSON of {hive_type.text}"
+        reason = misfit.reason or f"is not JSON for type {hive_type.text}"
         raise MisfitError(misfit.row, repr(given[misfit.row]), reason) from misfit
 
 
@@ -285,7 +288,7 @@ def _cell(row: int, text: str) -> Any:
 def _within(
     values: Sequence[Any], parents: Sequence[int], hive_type: HiveType, of_texts: TextReader
 ) -> pa.Array:
-    """Values within others; ``parents`` are the rows of these."""
+    """Convert values inside others. ``parents`` are the rows of the outer values."""
     try:
         return from_json(values, hive_type, of_texts)
     except JsonMisfitError as misfit:
@@ -332,13 +335,13 @@ def _struct(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) ->
     ]
     nulls = [row for row, value in enumerate(values) if value is None]
     if nulls and hive_type.contains("uniontype"):  # pyarrow ends the process at such nulls
-        raise JsonMisfitError(nulls[0], "a struct that has a union cannot be null")
+        raise JsonMisfitError(nulls[0], "a struct that contains a union cannot be null")
     mask = pa.array([value is None for value in values], pa.bool_()) if nulls else None
     return pa.StructArray.from_arrays(children, names=list(hive_type.field_names), mask=mask)
 
 
 def _union(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
-    """Arrow's unions cannot be null, so a null becomes a null of the first alternative."""
+    """Convert unions. A null becomes a null of the first alternative, since Arrow's unions cannot be null."""
     count = len(hive_type.children)
     _refuse_first(values, lambda value: not _is_tagged(value, count))
     pairs = [(0, None) if value is None else (value[0], value[1]) for value in values]
@@ -371,7 +374,7 @@ _WHOLE = (int, _MinusZero)
 _NUMBERS = (*_WHOLE, Decimal)
 _FLOATS = {"NaN": "NaN", "Infinity": "Infinity", "+Infinity": "Infinity", "-Infinity": "-Infinity"}
 _FLOATS |= {"INF": "Infinity", "+INF": "Infinity", "-INF": "-Infinity"}
-"""Texts of numbers that JSON does not have."""
+"""Names of numbers that JSON does not have -> the names that are parsed."""
 
 
 def _boolean_text(value: Any) -> str | None:
@@ -415,4 +418,4 @@ _TEXT_OF: dict[str, Callable[[Any], str | None]] = {
     "timestamp": _only_text,
     "binary": _only_text,
 }
-"""Texts of values as of :mod:`.text_values`; None for what is none."""
+"""Functions that return a value as :mod:`.text_values` accepts it, or None if the value is invalid."""

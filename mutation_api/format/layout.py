@@ -1,17 +1,17 @@
 """Names of directories and files of a table, and what differs between Hive's releases.
 
-AcidVersion: how the table formats of the Hive releases differ. No other module knows.
+AcidVersion: the differences between the table formats of the Hive releases. No other module knows them.
 
-Names of base, delta, delete_delta, bucket, side and original files: build and parse. Pure.
+Builds and parses names of base, delta, delete_delta, bucket, side and original files. Pure.
 
-Every Hive knows ``base_N`` (N may be negative), ``delta_X_Y[_SSSS]`` and ``delete_delta_X_Y[_SSSS]``; Hive 4
-adds ``_vM`` to what a compaction in transaction M made, and ``_A`` (the attempt) to ``bucket_NNNNN``. Some
-names are refused, because Hive fails or, worse, loses rows on them:
+Every Hive release reads ``base_N`` (N may be negative), ``delta_X_Y[_SSSS]`` and ``delete_delta_X_Y[_SSSS]``.
+Hive 4 adds ``_vM`` to the result of a compaction in transaction M, and ``_A`` (the attempt) to
+``bucket_NNNNN``. Some names are refused, because Hive fails or, worse, loses rows on them:
 
-* ``…_vM`` and ``bucket_NNNNN_A`` before Hive 4: the whole query fails;
-* numbers that are not padded: Hive selects the directory, then looks for it under its padded name.
+* ``…_vM`` and ``bucket_NNNNN_A`` before Hive 4: the whole query fails.
+* Numbers that are not padded: Hive selects the directory, then looks for it under its padded name.
 
-Source: Hive's AcidUtils (2.3, 3.1, 4.x); the refusals were observed on Hive 2.3.10, 3.1.3 and 4.1.0.
+Source: Hive's AcidUtils (2.3, 3.1, 4.x). The failures were observed on Hive 2.3.10, 3.1.3 and 4.1.0.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ __all__ = [
 
 
 class FileCalendar(enum.Enum):
-    """Calendar of dates and wall clocks before 1582-10-15 in a file that Hive reads right.
+    """The calendar of dates and timestamps before 1582-10-15 in a file that Hive reads correctly.
 
-    HYBRID: Julian before that day. PROLEPTIC: Gregorian throughout. MARKED_PROLEPTIC: the same, and the ORC
-    footer says so. Without the mark Hive 4 takes a file for hybrid.
+    HYBRID: Julian before that day. PROLEPTIC: Gregorian throughout. MARKED_PROLEPTIC: Gregorian throughout,
+        and
+    the ORC footer says so. Without the mark, Hive 4 assumes that a file is hybrid.
     """
 
     HYBRID = "hybrid"
@@ -69,11 +70,12 @@ class _Facts:
 
 
 class AcidVersion(enum.Enum):
-    """Layout of a table's files.
+    """The layout of a table's files.
 
     V1_LEGACY: Hive 2.x, property ``transactional_properties`` absent or ``legacy``: one delta per
-    transaction, updates keep their ROW__ID. V1_SPLIT: Hive 2.x, ``default``: an update is a delete event plus
-    an insert event. V2_HIVE3, V2_HIVE4: Hive 3.x and 4.x: as split, with write ids and encoded buckets.
+        transaction, and
+    updates keep their ROW__ID. V1_SPLIT: Hive 2.x, ``default``: an update is a delete event plus an insert
+    event. V2_HIVE3, V2_HIVE4: Hive 3.x and 4.x: like V1_SPLIT, with write ids and encoded buckets.
     INSERT_ONLY_HIVE3, INSERT_ONLY_HIVE4: plain files in delta directories (``insert_only``).
     """
 
@@ -88,136 +90,138 @@ class AcidVersion(enum.Enum):
     def of_table(
         cls, transactional_properties: str, *, has_write_ids: bool, is_hive_4: bool
     ) -> AcidVersion | None:
-        """Layout of a table.
+        """Return the layout of a table, or None if its server does not support such tables.
 
         Args:
             transactional_properties: the table property, one of :data:`TRANSACTIONAL_PROPERTIES`.
-            has_write_ids: the table's server is Hive 3 or later.
-            is_hive_4: the table's server is Hive 4 or later.
-
-        Returns:
-            None if that server does not support such tables.
+            has_write_ids: True if the table's server is Hive 3 or later.
+            is_hive_4: True if the table's server is Hive 4 or later.
         """
         return _VERSIONS[transactional_properties][has_write_ids + (has_write_ids and is_hive_4)]
 
     @property
     def splits_updates(self) -> bool:
-        """An update is written as a delete event (delete_delta) and an insert event (delta)."""
+        """True if an update is written as a delete event (delete_delta) and an insert event (delta)."""
         return _FACTS[self].splits_updates
 
     @property
     def has_row_ids(self) -> bool:
-        """Rows are wrapped in events and have a ROW__ID; otherwise files hold rows alone (insert-only)."""
+        """True if rows are in events and have a ROW__ID, false if files contain only rows (insert-only)."""
         return _FACTS[self].has_row_ids
 
     @property
     def uses_write_ids(self) -> bool:
-        """Ids in names and events are the table's write ids; otherwise they are transaction ids (v1)."""
+        """True if ids in names and events are the table's write ids, false if transaction ids (v1)."""
         return _FACTS[self].uses_write_ids
 
     @property
     def hive_release(self) -> int:
-        """The major version of the Hive whose layout it is: 2, 3 or 4."""
+        """The major version of the Hive release with this layout: 2, 3 or 4."""
         if self.is_hive_4:
             return 4
         return 3 if self.uses_write_ids else 2
 
     @property
     def of_original_files(self) -> AcidVersion:
-        """A version whose files hold plain rows, as files from before a table was transactional do."""
+        """A version whose files contain plain rows, like files from before a table was transactional."""
         return AcidVersion.INSERT_ONLY_HIVE3
 
     @property
     def encodes_buckets(self) -> bool:
-        """The bucket field of a ROW__ID is a bucket property; see bucket_codec. Otherwise a plain id."""
+        """True if a ROW__ID's bucket field is a bucket property (see bucket_codec), false if a plain id."""
         return self.uses_write_ids and self.has_row_ids
 
     @property
     def may_be_unbucketed(self) -> bool:
-        """A table need not be CLUSTERED BY."""
+        """True if a table need not be CLUSTERED BY."""
         return self.uses_write_ids
 
     @property
     def transaction_field(self) -> str:
-        """Name of the first field of ROW__ID, in lower case as Hive prints it."""
+        """The name of the first field of ROW__ID, in lower case as Hive prints it."""
         return "writeid" if self.uses_write_ids else "transactionid"
 
     @property
     def calendar(self) -> FileCalendar:
-        """How early dates are written."""
+        """The calendar in which early dates are written."""
         return _FACTS[self].calendar
 
     @property
     def counts_days_proleptic(self) -> bool:
-        """Hive takes a file whose footer names no calendar for proleptic; otherwise for hybrid."""
+        """True if Hive assumes that a file without a calendar in its footer is proleptic, false if hybrid."""
         return self.calendar is FileCalendar.PROLEPTIC
 
     @property
     def matches_columns_by_position(self) -> bool:
-        """Columns of a file are the table's in order, whatever their names; otherwise they go by name."""
+        """True if columns of a file match the table's by position, false if by name."""
         return _FACTS[self].matches_columns_by_position
 
     @property
     def keeps_misplaced_rows(self) -> bool:
-        """Rows may lie in a bucket other than their hash says: Hive 3.1 writes some, updates leave them."""
+        """True if rows may be in another bucket than their hash says.
+
+        Hive 3.1 writes some; updates leave them.
+        """
         return _FACTS[self].keeps_misplaced_rows
 
     @property
     def numbers_files_through(self) -> bool:
-        """Rows in the plain files of one bucket and directory are numbered across files, in order of path.
+        """True if rows are numbered across the plain files of one bucket and directory, in path order.
 
-        Otherwise each file starts at 0, and ROW__IDs of different files repeat each other.
+        Otherwise, each file starts at 0, and the ROW__IDs of different files are the same.
         """
         return self.uses_write_ids
 
     @property
     def ignores_nested_results(self) -> bool:
-        """A delta may hold a directory of its own name, which all readers ignore.
+        """True if a delta may contain a directory of its own name, which all readers ignore.
 
-        A second minor compaction of one range moves its result into that of the first. Hive 2.3's readers of
-        split tables and those of Hive 4 fail on it (measured).
+        A second minor compaction of the same range moves its result into that of the first. Hive 2.3's
+        readers of split tables and Hive 4's readers fail on it (measured).
         """
         return self in (AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3)
 
     @property
     def scatters_deletes(self) -> bool:
-        """In an unbucketed table a delete event is valid in the file of any bucket."""
+        """True if, in an unbucketed table, a delete event is valid in the file of any bucket."""
         return self is AcidVersion.V2_HIVE3
 
     @property
     def marks_bases(self) -> bool:
-        """A base that a compaction made is marked (``_metadata_acid``, or its name); others are overwrites.
+        """True if bases made by a compaction are marked (``_metadata_acid``, or the name).
 
-        The base of an overwrite is visible as soon as its own id is valid. A compacted base is visible when
-        no id in it is open.
+        Others are overwrites. The base of an overwrite is visible as soon as its own id is valid. A compacted
+        base is visible if no id in it is open.
         """
         return self.uses_write_ids
 
     @property
     def wants_one_writer_if_unbucketed(self) -> bool:
-        """In a table without buckets, all new rows should get the same bucket id.
+        """True if all new rows of a table without buckets should get the same bucket id.
 
-        A minor compaction of Hive 3.1.3 copies the deletes of all buckets into the file of each, and then the
-        row reader and the major compaction fail ("Two readers for"); also after its own SQL (measured).
+        A minor compaction of Hive 3.1.3 copies the deletes of all buckets into the file of each bucket. Then
+        the row reader and the major compaction fail ("Two readers for"), even after Hive's own SQL
+        (measured).
         """
         return self.encodes_buckets and not self.is_hive_4
 
     @property
     def compressions(self) -> tuple[str, ...]:
-        """ORC codecs that the release's readers know and that we can write."""
+        """The ORC codecs that the release's readers support and that this library can write."""
         return (*_COMPRESSIONS, "zstd") if self.is_hive_4 else _COMPRESSIONS
 
     @property
     def ignores_case_of_events(self) -> bool:
-        """The names of event fields may be lower case, as compaction by query writes them."""
+        """True if the names of event fields may be in lower case, as compaction by query writes them."""
         return self.is_hive_4
 
     @property
     def is_hive_4(self) -> bool:
-        """The table's server is Hive 4: directory names may end in ``_v`` and a compaction's transaction.
+        """True if the table's server is Hive 4.
 
-        File names may end in the number of an attempt. A base that an unfinished or failed overwrite left is
-        skipped, where older Hives fail.
+        Directory names may then end in ``_v`` and a compaction's transaction, and file names in the number of
+        an attempt. A base left by an unfinished or failed overwrite is skipped, while older Hive releases
+        fail on it.
         """
         return self.calendar is FileCalendar.MARKED_PROLEPTIC
 
@@ -242,20 +246,23 @@ _VERSIONS = {
     "insert_only": (None, AcidVersion.INSERT_ONLY_HIVE3, AcidVersion.INSERT_ONLY_HIVE4),
 }
 TRANSACTIONAL_PROPERTIES = tuple(_VERSIONS)
-"""Values of the table property ``transactional_properties``; empty: the table does not have it."""
+"""Values of the table property ``transactional_properties``. '' means that the table does not have it."""
 
 
 LONG_MIN = -(2**63)
-"""Number of the base that the first compaction of a converted table may write; every snapshot may use it."""
+"""The id of the base that the first compaction of a converted table may write. Every snapshot may use it."""
 
 FLUSH_LENGTH_SUFFIX = "_flush_length"
-"""A side file ``bucket_N_flush_length`` holds the committed length of a file that is still being written."""
+"""The suffix of a side file ``bucket_N_flush_length``.
+
+The side file contains the committed length of a file that is still being written.
+"""
 
 ACID_VERSION_FILE = "_orc_acid_version"
-"""Hive 3 and later put this file into each directory that they write. It holds the version, 2."""
+"""Hive 3 and later put this file into each directory that they write. It contains the version, 2."""
 
 BASE_MARKER = "_metadata_acid"
-"""JSON file in a base that says how the base was made."""
+"""A JSON file in a base that describes how the base was made."""
 
 BASE_PREFIX = "base_"
 DELTA_PREFIX = "delta_"
@@ -271,10 +278,10 @@ _COPY = re.compile(r"([0-9]+)_[0-9]+_copy_[0-9]+")
 
 @dataclass(frozen=True)
 class BaseDirectory:
-    """``base_N[_vM]``: all rows up to and including id ``last``.
+    """A directory ``base_N[_vM]``: all rows up to and including id ``last``.
 
-    ``compaction_txn`` is M, the transaction (never a write id) of the compaction that made it; 0 if the name
-    has none.
+    ``compaction_txn`` is M, the transaction (never a write id) of the compaction that made it, or 0 if the
+    name has none.
     """
 
     name: str
@@ -284,10 +291,11 @@ class BaseDirectory:
 
 @dataclass(frozen=True)
 class DeltaDirectory:
-    """``delta_X_Y[_SSSS][_vM]`` or ``delete_delta_…``: events of ids ``first``..``last``, both included.
+    """A directory ``delta_X_Y[_SSSS][_vM]`` or ``delete_delta_…``.
 
-    Ids are transactions in v1, write ids in v2. ``statement_id`` is None if the name has none;
-    ``compaction_txn`` as in a base.
+    It contains the events of the ids ``first``..``last``, both included. Ids are transactions in v1 and write
+    ids in v2. ``statement_id`` is None if the name has none. For ``compaction_txn`` see
+    :class:`BaseDirectory`.
     """
 
     name: str
@@ -300,7 +308,7 @@ class DeltaDirectory:
 
 @dataclass(frozen=True)
 class OriginalFile:
-    """A file of plain rows: from before the table became transactional, or loaded since.
+    """A file of plain rows, from before the table became transactional or loaded since.
 
     ``bucket_id`` is None if Hive cannot derive it from the name. Hive 2.3 does not understand
     ``000000_0_copy_1``: its rows get bucket -1, and no event can match them.
@@ -311,36 +319,47 @@ class OriginalFile:
 
 
 def delta_directory_name(first: int, last: int, statement_id: int | None) -> str:
-    """``delta_0000005_0000005_0000``; without the last part if ``statement_id`` is None."""
+    """Return a name such as ``delta_0000005_0000005_0000``.
+
+    The last part is omitted if ``statement_id`` is None.
+    """
     statement = "" if statement_id is None else f"_{_pad(statement_id, 4)}"
     return f"{DELTA_PREFIX}{_pad(first, 7)}_{_pad(last, 7)}{statement}"
 
 
 def delete_delta_directory_name(first: int, last: int, statement_id: int | None) -> str:
-    """``delete_delta_0000005_0000005_0000``; without the last part if ``statement_id`` is None."""
+    """Return a name such as ``delete_delta_0000005_0000005_0000``.
+
+    The last part is omitted if ``statement_id`` is None.
+    """
     return f"delete_{delta_directory_name(first, last, statement_id)}"
 
 
 def bucket_file_name(bucket_id: int) -> str:
-    """``bucket_00003``."""
+    """Return a name such as ``bucket_00003``."""
     return f"{BUCKET_PREFIX}{_pad(bucket_id, 5)}"
 
 
 def plain_file_name(bucket_id: int) -> str:
-    """``000003_0``: a file without events, as Hive names those of its tasks in insert-only tables."""
+    """Return the name of a file without events, such as ``000003_0``.
+
+    Hive gives such names to the files of its tasks in insert-only tables.
+    """
     return f"{_pad(bucket_id, 6)}_0"
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Hive ignores a file or directory of this name."""
+    """Return True if Hive ignores a file or directory with this name."""
     return name.startswith(("_", "."))
 
 
 def parse_directory_name(name: str, version: AcidVersion) -> BaseDirectory | DeltaDirectory | None:
-    """Parse the name of a directory below a partition; None if it holds original files (not an ACID name).
+    """Parse the name of a directory below a partition. Return None if it is not an ACID name.
+
+    A directory with another name contains original files.
 
     Raises:
-        DirectoryStateError: the name starts like an ACID name, but Hive would fail on it or lose its rows.
+        DirectoryStateError: If the name starts like an ACID name, but Hive would fail on it or lose its rows.
     """
     if not name.startswith((BASE_PREFIX, DELTA_PREFIX, DELETE_DELTA_PREFIX)):
         return None
@@ -348,12 +367,12 @@ def parse_directory_name(name: str, version: AcidVersion) -> BaseDirectory | Del
     if base is None and delta is None:
         raise DirectoryStateError(
             f"directory {name!r} starts like an ACID directory but is not base_N or [delete_]delta_X_Y[_S]; "
-            "Hive fails every query on it: rename it so that it starts with an underscore, or remove it"
+            "Hive fails every query on it. Rename it so that it starts with an underscore, or remove it"
         )
     compaction = base[2] if base else delta[5] if delta else None
     if compaction is not None and not version.is_hive_4:
         raise DirectoryStateError(
-            f"directory {name!r} was compacted by Hive 4, whose _v suffix older Hives cannot read; "
+            f"directory {name!r} was compacted by Hive 4, and older releases cannot read its _v suffix; "
             "read the table with Hive 4"
         )
     if base:
@@ -363,9 +382,9 @@ def parse_directory_name(name: str, version: AcidVersion) -> BaseDirectory | Del
 
 
 def parse_bucket_file_name(name: str, version: AcidVersion) -> int | None:
-    """Bucket id of ``bucket_00003``, with Hive 4 also of ``bucket_00003_0``.
+    """Return the bucket id of ``bucket_00003``, with Hive 4 also of ``bucket_00003_0``.
 
-    None for any other name, a badly padded one (``bucket_3``) included.
+    For other names, including badly padded ones (``bucket_3``), return None.
     """
     match = _BUCKET.fullmatch(name)
     if match is None or (match[3] and not version.is_hive_4) or match[1] != bucket_file_name(int(match[2])):
@@ -374,7 +393,10 @@ def parse_bucket_file_name(name: str, version: AcidVersion) -> int | None:
 
 
 def parse_original_file_name(name: str, version: AcidVersion) -> OriginalFile:
-    """How Hive understands a visible file outside the ACID directories: it reads all, few have a bucket."""
+    """Return how Hive understands a visible file outside the ACID directories.
+
+    Hive reads all such files, but few have a bucket.
+    """
     match = _ORIGINAL.fullmatch(name) or (_COPY.fullmatch(name) if version.numbers_files_through else None)
     return OriginalFile(name, int(match[1]) if match else None)
 
@@ -388,14 +410,14 @@ def _checked_delta(name: str, match: re.Match[str]) -> DeltaDirectory:
     expected = f"{build(first, last, statement_id)}{suffix}"
     if name != expected:
         raise DirectoryStateError(
-            f"directory {name!r} is not padded; Hive looks for {expected!r} and silently loses the rows: "
-            "rename the directory"
+            f"directory {name!r} is not padded; Hive looks for {expected!r} and silently loses the rows. "
+            "Rename the directory"
         )
     if last < first:
-        raise DirectoryStateError(f"directory {name!r} names a range that ends before it starts")
+        raise DirectoryStateError(f"directory {name!r} has a range that ends before it starts")
     return DeltaDirectory(name, first, last, statement_id, is_delete, int(match[5] or 0))
 
 
 def _pad(number: int, width: int) -> str:
-    # Java's %07d counts the sign as one of the seven; so does Python's.
+    # Java's %07d counts the sign as one of the seven characters, and so does Python's.
     return f"{number:0{width}d}"

@@ -1,7 +1,8 @@
-"""Merge the events of several ACID files into the rows of a snapshot: vectorised rules on keys. Pure.
+"""Merges the events of several ACID files into the rows of a snapshot, with vectorised rules on keys. Pure.
 
 An event's key is its ROW__ID (originalTransaction, bucket, rowId). Files are sorted by it, so a merge can
-work on slices: the events of all files up to a key decide the rows up to that key, whatever comes later.
+work on slices: the events of all files up to a key decide the rows up to that key, regardless of later
+events.
 
 Source: Hive's OrcRawRecordMerger (v1 legacy), VectorizedOrcAcidRowBatchReader (v1 split, v2).
 """
@@ -37,15 +38,15 @@ __all__ = [
 
 _PACKED_BITS = 63
 _MAX_GROUPS = 64
-"""Deletes of more (originalTransaction, bucket) are searched for by packed keys."""
+"""If deletes have more pairs (originalTransaction, bucket), they are searched for by packed keys."""
 
 
 @dataclass(frozen=True)
 class EventKeys:
     """n events without their rows: six integer arrays of shape (n,).
 
-    ``operation`` holds the codes of :class:`Operation`. ``precedence`` breaks ties between events of one
-    row and one transaction: the statement id (-1 for none), higher wins.
+    ``operation`` contains the codes of :class:`Operation`. ``precedence`` breaks ties between events of one
+    row and one transaction: it is the statement id (-1 for none), and the higher one wins.
     """
 
     original_txn: NDArray[np.int64]
@@ -59,25 +60,28 @@ class EventKeys:
         return len(self.original_txn)
 
     def key(self, index: int) -> RecordIdentifier:
-        """ROW__ID of one event."""
+        """Return the ROW__ID of one event."""
         return RecordIdentifier(
             int(self.original_txn[index]), int(self.bucket[index]), int(self.row_id[index])
         )
 
     def slice(self, start: int, stop: int) -> EventKeys:
-        """Events start..stop-1, without a copy."""
+        """Return the events start..stop-1, without a copy."""
         return EventKeys(*(array[start:stop] for array in self._arrays()))
 
     def take(self, indices: NDArray[np.int64]) -> EventKeys:
-        """The events at these positions."""
+        """Return the events at these positions."""
         return EventKeys(*(array[indices] for array in self._arrays()))
 
     def filter(self, mask: pa.BooleanArray) -> EventKeys:
-        """The events where the mask (length n) is true. Arrow copies runs, numpy would copy single values."""
+        """Return the events where the mask (length n) is true.
+
+        Arrow copies runs; numpy would copy single values.
+        """
         return EventKeys(*(pa.array(array).filter(mask).to_numpy() for array in self._arrays()))
 
     def _arrays(self) -> tuple[NDArray[Any], ...]:
-        """The six arrays, each of its own type."""
+        """Return the six arrays, each with its own type."""
         return (
             self.original_txn,
             self.bucket,
@@ -89,7 +93,7 @@ class EventKeys:
 
 
 def concatenate_keys(pieces: Sequence[EventKeys]) -> EventKeys:
-    """The events of all pieces, one piece after the other."""
+    """Return the events of all pieces, one piece after the other."""
     if len(pieces) == 1:
         return pieces[0]
     columns = zip(*(piece._arrays() for piece in pieces), strict=True)
@@ -97,17 +101,17 @@ def concatenate_keys(pieces: Sequence[EventKeys]) -> EventKeys:
 
 
 def count_up_to(keys: EventKeys, limit: RecordIdentifier) -> int:
-    """How many of the sorted events have a key <= limit."""
+    """Return the number of the sorted events that have a key <= limit."""
     return _search(keys, limit, "right")
 
 
 def count_below(keys: EventKeys, limit: RecordIdentifier) -> int:
-    """How many of the sorted events have a key < limit."""
+    """Return the number of the sorted events that have a key < limit."""
     return _search(keys, limit, "left")
 
 
 def find_disorder(keys: EventKeys) -> int | None:
-    """Index of the first event that breaks the order of ACID files; None if there is none.
+    """Return the index of the first event that violates the order of ACID files, or None if there is none.
 
     The order is key ascending and, for equal keys, currentTransaction descending.
     """
@@ -125,11 +129,11 @@ def find_disorder(keys: EventKeys) -> int | None:
 
 
 def merge_legacy(keys: EventKeys, valid: ValidIdList) -> NDArray[np.int64]:
-    """Rows that remain after all their events, v1 legacy: the newest visible event of a row decides.
+    """Return the rows that remain after all their events, in v1 legacy. A row's newest visible event decides.
 
     Args:
-        keys: all events of every row they mention; sorted pieces one after the other, pieces in any order.
-        valid: the transactions the snapshot sees.
+        keys: all events of every row that they mention: sorted pieces one after the other, in any order.
+        valid: the transactions that the snapshot sees.
 
     Returns:
         Indices of the events whose ``row`` the snapshot shows, in the order of their keys.
@@ -145,11 +149,11 @@ def merge_legacy(keys: EventKeys, valid: ValidIdList) -> NDArray[np.int64]:
 
 
 def visible_deletes(pieces: Sequence[EventKeys], valid: ValidIdList) -> EventKeys | None:
-    """The delete events that the snapshot sees, by key; None if there are none.
+    """Return the delete events that the snapshot sees, by key, or None if there are none.
 
     Args:
-        pieces: delete events, each piece sorted.
-        valid: the ids the snapshot sees.
+        pieces: delete events; each piece is sorted.
+        valid: the ids that the snapshot sees.
     """
     visible = [(piece, _is_visible(piece.current_txn, valid)) for piece in pieces]
     found = [p if mask.all() else p.filter(pa.array(mask)) for p, mask in visible if mask.any()]
@@ -160,15 +164,15 @@ def visible_deletes(pieces: Sequence[EventKeys], valid: ValidIdList) -> EventKey
 
 
 def is_remaining(rows: EventKeys, deletes: EventKeys | None, valid: ValidIdList) -> NDArray[np.bool_]:
-    """Whether each row remains, v1 split and v2: it is visible, and no delete has its key.
+    """Return a mask of the rows that remain, in v1 split and v2: visible rows whose key has no delete.
 
-    Hive ignores the operation of events in a ``delta``, and two rows that share a key (Hive 2.3 itself writes
-    some) are two rows. A merge by newest event would lose one of them.
+    Hive ignores the operation of events in a ``delta``, and two rows with the same key (Hive 2.3 itself
+    writes some) are two rows. A merge by newest event would lose one of them.
 
     Args:
         rows: n events of ``delta`` or base files, sorted.
-        deletes: the result of :func:`visible_deletes`, of all files with deletes of these rows.
-        valid: the ids the snapshot sees.
+        deletes: the result of :func:`visible_deletes` for all files with deletes of these rows.
+        valid: the ids that the snapshot sees.
 
     Returns:
         Shape (n,), bool.
@@ -189,7 +193,7 @@ def is_remaining(rows: EventKeys, deletes: EventKeys | None, valid: ValidIdList)
 
 
 def in_order(pieces: Sequence[EventKeys]) -> list[int] | None:
-    """The order in which pieces, each sorted and none empty, are sorted as a whole; None if none is."""
+    """Return an order in which the sorted, non-empty pieces form a sorted whole, or None if there is none."""
     order = sorted(range(len(pieces)), key=lambda n: pieces[n].key(0))
     ends = [(pieces[n].key(0), pieces[n].key(len(pieces[n]) - 1)) for n in order]
     is_sorted = all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
@@ -197,19 +201,20 @@ def in_order(pieces: Sequence[EventKeys]) -> list[int] | None:
 
 
 def order_of(keys: EventKeys) -> NDArray[np.int64]:
-    """Indices of all events by key; events of one key keep their order."""
-    # Stable: on sorted runs numpy's stable sort is a merge, near linear.
+    """Return the indices of all events by key. Events with the same key keep their order."""
+    # Stable: on sorted runs, numpy's stable sort is a merge, which is nearly linear.
     return np.argsort(_pack(keys), kind="stable")
 
 
 def find_early_delete(keys: EventKeys, valid: ValidIdList, statement_id: int | None) -> int | None:
-    """Index of the first visible delete that does not come after its row; None if there is none.
+    """Return the index of the first visible delete that does not come after its row, or None.
 
     Args:
         keys: n delete events of one v2 file.
-        valid: the write ids the snapshot sees.
-        statement_id: of the file's directory; None if rows of its own write id do not count. If they do, a
-            row comes before its delete if its bucket property names a lower statement.
+        valid: the write ids that the snapshot sees.
+        statement_id: statement id of the file's directory. If None, rows of the delete's own write id do not
+            count. Otherwise such a row comes before its delete if its bucket property has a lower statement
+            id.
     """
     is_early = keys.current_txn < keys.original_txn
     if statement_id is not None:
@@ -222,7 +227,7 @@ def find_early_delete(keys: EventKeys, valid: ValidIdList, statement_id: int | N
 
 
 def _search(keys: EventKeys, limit: RecordIdentifier, side: Literal["left", "right"]) -> int:
-    """Position of a key: narrow the range field by field."""
+    """Return the position of a key. The range is narrowed field by field."""
     start, stop = _equal_range(keys.original_txn, limit.original_txn, 0, len(keys))
     start, stop = _equal_range(keys.bucket, limit.bucket, start, stop)
     row_ids = keys.row_id[start:stop]
@@ -230,9 +235,9 @@ def _search(keys: EventKeys, limit: RecordIdentifier, side: Literal["left", "rig
 
 
 def _equal_range(array: NDArray[np.integer], value: int, start: int, stop: int) -> tuple[int, int]:
-    """Bounds of the elements start..stop-1 that equal the value; if none does, an empty range."""
+    """Return the bounds of the elements start..stop-1 that equal the value. The range may be empty."""
     within = array[start:stop]
-    # A scalar of the array's own type: with any other numpy copies the array first.
+    # A scalar of the array's own type: for any other type, numpy first copies the array.
     scalar = within.dtype.type(value)
     left = int(within.searchsorted(scalar, "left"))
     right = int(within.searchsorted(scalar, "right"))
@@ -240,7 +245,10 @@ def _equal_range(array: NDArray[np.integer], value: int, start: int, stop: int) 
 
 
 def _is_plainly_in_order(keys: EventKeys) -> bool:
-    """Whether keys ascend strictly within one bucket property: true of most files, and cheap to check."""
+    """Return True if keys ascend strictly within one bucket property.
+
+    This is so in most files and is cheap to check.
+    """
     txns, row_ids = keys.original_txn, keys.row_id
     if not (txns[1:] >= txns[:-1]).all() or not (keys.bucket == keys.bucket[0]).all():
         return False
@@ -248,7 +256,10 @@ def _is_plainly_in_order(keys: EventKeys) -> bool:
 
 
 def _group_starts(keys: EventKeys) -> NDArray[np.int64]:
-    """Index of the first of each run of events with one originalTransaction and bucket, sorted events."""
+    """Return the index of the first event of each run with the same originalTransaction and bucket.
+
+    The events are sorted.
+    """
     if keys.original_txn[0] == keys.original_txn[-1] and keys.bucket[0] == keys.bucket[-1]:
         return np.zeros(1, np.int64)
     return np.flatnonzero(_starts(keys.original_txn) | _starts(keys.bucket))
@@ -257,7 +268,7 @@ def _group_starts(keys: EventKeys) -> NDArray[np.int64]:
 def _clear_found(
     flags: NDArray[np.bool_], sorted_values: NDArray[np.int64], wanted: NDArray[np.int64]
 ) -> None:
-    """Clear the flags of the values that are wanted; there are as many flags as values."""
+    """Clear the flags of the values that are in ``wanted``. There are as many flags as values."""
     left = np.searchsorted(sorted_values, wanted, side="left")
     right = np.searchsorted(sorted_values, wanted, side="right")
     if len(left) and int((right - left).max()) > 1:
@@ -267,12 +278,12 @@ def _clear_found(
 
 
 def _steps(array: NDArray[np.integer]) -> NDArray[np.int8]:
-    """Sign of each element minus its predecessor, without the overflow of a difference."""
+    """Return the sign of each step to the next element, without a difference, which could overflow."""
     return (array[1:] > array[:-1]).astype(np.int8) - (array[1:] < array[:-1])
 
 
 def _pack(keys: EventKeys) -> NDArray[np.int64]:
-    """One integer per event that orders and compares as the key does."""
+    """Return one integer per event that sorts and compares like the key."""
     fields = [array.astype(np.int64) for array in (keys.original_txn, keys.bucket, keys.row_id)]
     lows = [int(f.min()) if len(f) else 0 for f in fields]
     widths = [(int(f.max()) - low).bit_length() if len(f) else 0 for f, low in zip(fields, lows, strict=True)]
@@ -295,18 +306,18 @@ def _rank(fields: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _starts(ordered: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Whether each element differs from its predecessor."""
+    """Return a mask of the elements that differ from their predecessor."""
     is_first = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
     return is_first
 
 
 def _visible_in_order(keys: EventKeys, packed: NDArray[np.int64], valid: ValidIdList) -> NDArray[np.int64]:
-    """Indices of the events that the snapshot sees, by key."""
+    """Return the indices of the events that the snapshot sees, by key."""
     is_visible = _is_visible(keys.current_txn, valid)
     if len(packed) < 2 or bool((packed[1:] >= packed[:-1]).all()):
         return np.flatnonzero(is_visible)
-    # Stable: on sorted runs numpy's stable sort is a merge, near linear.
+    # Stable: on sorted runs, numpy's stable sort is a merge, which is nearly linear.
     order = np.argsort(packed, kind="stable")
     return order if is_visible.all() else order[is_visible[order]]
 
@@ -324,7 +335,10 @@ def _is_visible(current_txn: NDArray[np.int64], valid: ValidIdList) -> NDArray[n
 def _newest_first(
     keys: EventKeys, packed: NDArray[np.int64], order: NDArray[np.int64], is_first: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Put events of one key in the order newest transaction, then highest statement; sorts only those."""
+    """Sort events with the same key by newest transaction, then by highest statement.
+
+    Others are not sorted.
+    """
     in_group = ~is_first
     in_group[:-1] |= ~is_first[1:]
     members = order[in_group]

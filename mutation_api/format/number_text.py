@@ -1,14 +1,17 @@
 """Strings of decimals and floating point numbers as Java writes them.
 
-Decimals of texts, exactly: Python's own arithmetic rounds to 28 digits, and takes 1e-99999999 for 0.
+Exact conversion between decimals and strings.
 
-Texts of floats and doubles as Java prints them, and doubles of texts as Java reads them. Pure.
+Python's own arithmetic rounds to 28 digits and treats 1e-99999999 as 0.
 
-Double.toString and Float.toString before JDK 19 do not always print the shortest text that names the number:
-2.0E23 comes out as 1.9999999999999998E23. Hive's text of a number is that text.
+Prints floats and doubles as Java does, and parses doubles as Java does. Pure.
 
-Source: jdk.internal.math.FloatingDecimal of JDK 17 (the same since JDK 8). Equal to Java 17 on 600,000 random
-numbers and 200,000 texts, to Java 21 on 300,000 numbers, and to Hive's own texts in
+Before JDK 19, Double.toString and Float.toString do not always print the shortest string that identifies the
+number: 2.0E23 becomes 1.9999999999999998E23. Hive prints a number with these functions.
+
+Source: jdk.internal.math.FloatingDecimal of JDK 17 (unchanged since JDK 8). The results equal those of Java
+    17
+on 600,000 random numbers and 200,000 strings, those of Java 21 on 300,000 numbers, and Hive's own strings in
 tests/integration/files/test_retyped_columns_judged.py.
 """
 
@@ -35,29 +38,30 @@ __all__ = [
 
 
 PLACES_MAX = 76
-"""Digits before and behind the point that Arrow can hold; a column of Hive has 38."""
+"""Maximum number of digits before and after the point in Arrow. A column of Hive has at most 38."""
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _DIGITS_MAX = 38
 
 
 def is_number_text(text: str) -> bool:
-    """Whether a text is a finite number; Python also takes ``1_000``, blanks and digits of other scripts."""
+    """Return True if a string is a finite number. Python also accepts ``1_000``, blanks and other digits."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def decimals_of_texts(texts: pa.Array, target: pa.Decimal128Type) -> pa.Array:
-    """Numbers with all their digits.
+    """Convert strings to decimals with all their digits.
 
     Args:
-        texts: n texts, ``-12.50`` or ``1.25E+1``.
+        texts: n strings, such as ``-12.50`` or ``1.25E+1``.
         target: the type of the result.
 
     Raises:
-        pa.ArrowInvalid: a text is no number, or has other digits than zeros that the type does not hold.
+        pa.ArrowInvalid: If a string is not a number, or if the type would lose digits other than zeros.
     """
-    # Arrow's cast overflows silently (pyarrow 26): 7 as decimal(38,38) is 0.194…, 39 digits behind the point
-    # as decimal(38,0) are 0. So it gets only texts that are too short for that, or whose digits are counted.
+    # Arrow's cast overflows silently (pyarrow 26): 7 as decimal(38,38) is 0.194…, and 39 digits behind the
+    # point become 0 as decimal(38,0). So it gets only strings that are too short for that, or whose digits
+    # are counted.
     whole, scale = target.precision - target.scale, target.scale
     if not 0 <= scale <= target.precision or pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py():
         return _one_by_one(texts, target)
@@ -65,38 +69,38 @@ def decimals_of_texts(texts: pa.Array, target: pa.Decimal128Type) -> pa.Array:
         try:
             return texts.cast(target)
         except pa.ArrowInvalid:
-            pass  # some Arrows do not take more fraction digits than the scale has, even if they are zeros
+            pass  # some Arrow versions refuse more fraction digits than the scale, even if they are zeros
     shape = rf"^[+-]?(0*[0-9]{{1,{whole + 1}}}(\.[0-9]{{0,{scale}}}0*)?|\.[0-9]{{0,{scale}}}0*)$"
     if not pc.all(pc.match_substring_regex(texts, shape)).as_py():
-        raise pa.ArrowInvalid("a text is no number of the type")
+        raise pa.ArrowInvalid("a string is not a number of the type")
     short = pc.replace_substring_regex(texts, r"^([+-]?)0+([0-9])", r"\1\2")
     short = pc.replace_substring_regex(short, r"(\.[0-9]*?)0+$", r"\1")
     return short.cast(pa.decimal256(PLACES_MAX, scale)).cast(target)
 
 
 def rescaled(values: pa.Array, target: pa.Decimal128Type) -> pa.Array:
-    """Decimals of another scale.
+    """Convert decimals to another scale.
 
     Args:
         values: n values of decimal128, of any scale.
         target: the type of the result.
 
     Raises:
-        pa.ArrowInvalid: a value has other digits than zeros that the type does not hold.
+        pa.ArrowInvalid: If the type would lose digits other than zeros.
     """
     found = values.type.scale
     if not target.scale - _DIGITS_MAX <= found <= PLACES_MAX:
         return _one_by_one(pc.binary_join_element_wise(_unscaled(values), str(-found), "e"), target)
-    # To 256 bits nothing overflows, and the cast from there checks the digits.
+    # Nothing overflows in 256 bits, and the cast from there checks the digits.
     return values.cast(pa.decimal256(PLACES_MAX, max(found, target.scale))).cast(target)
 
 
 def texts_of_decimals(values: pa.Array, *, keeps_zeros: bool = False) -> pa.Array:
-    """All digits, never an exponent, as Arrow and Java print small numbers.
+    """Return decimals as strings with all digits and without an exponent, which Arrow and Java may print.
 
     Args:
         values: n values of decimal128, of any scale.
-        keeps_zeros: whether zeros at the end of a fraction stay.
+        keeps_zeros: True to keep zeros at the end of a fraction.
     """
     scale, whole = values.type.scale, _unscaled(values)
     if scale < 0:
@@ -112,14 +116,17 @@ def texts_of_decimals(values: pa.Array, *, keeps_zeros: bool = False) -> pa.Arra
 
 
 def _unscaled(values: pa.Array) -> pa.Array:
-    """The digits as texts, without a point."""
+    """Return the digits as strings, without a point."""
     bare = pa.decimal128(_DIGITS_MAX, 0)
     return pa.Array.from_buffers(bare, len(values), values.buffers(), offset=values.offset).cast(pa.string())
 
 
 def _one_by_one(texts: pa.Array, target: pa.Decimal128Type) -> pa.Array:
-    """Of texts that are rare: Java prints a BigDecimal with a negative scale with an exponent."""
-    # Arrow reads a text with a far negative exponent as 0.
+    """Convert strings one by one.
+
+    They are rare: Java prints a negative scale of a BigDecimal as an exponent.
+    """
+    # Arrow reads a string with a very negative exponent as 0.
     try:
         numbers = [None if text is None else exact_decimal(text) for text in texts.to_pylist()]
     except ValueError as error:
@@ -128,13 +135,13 @@ def _one_by_one(texts: pa.Array, target: pa.Decimal128Type) -> pa.Array:
 
 
 def exact_decimal(text: str | int | Decimal) -> Decimal:
-    """The number of a text, with all its digits and without zeros at the end of a fraction.
+    """Return a number with all its digits and without zeros at the end of a fraction.
 
     Args:
-        text: ``-12.50``, ``1.25E+1``; or a number.
+        text: a number, or a string such as ``-12.50`` or ``1.25E+1``.
 
     Raises:
-        ValueError: it is no finite number, or has a digit too far from the point for any column.
+        ValueError: If it is not a finite number, or has a digit too far from the point for any column.
     """
     if isinstance(text, str) and not is_number_text(text):
         raise ValueError(f"{text} is not a number")
@@ -165,19 +172,20 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+")
 _SPECIAL = re.compile(r"[+-]?(?:NaN|Infinity)")
 _TRIMMED = "".join(map(chr, range(ord(" ") + 1)))
-"""What String.trim drops."""
+"""The characters that String.trim removes."""
 
 
 def java_texts(array: pa.Array, *, is_float: bool, is_shortest: bool = False) -> pa.Array:
-    """Texts of numbers, each distinct one printed once.
+    """Return numbers as strings. Each distinct number is printed once.
 
     Args:
         array: n values, float32 or float64.
-        is_float: print as Float.toString does, otherwise as Double.toString.
-        is_shortest: print a double as JDK 19 and later do: the shortest text of at least two digits.
+        is_float: True to print like Float.toString, False like Double.toString.
+        is_shortest: True to print doubles as JDK 19 and later do, as the shortest string of at least two
+            digits.
 
     Returns:
-        n strings; null where the number is null.
+        n strings; null if the number is null.
     """
     bits = array.cast(pa.float64()).view(pa.int64()).dictionary_encode()
     doubles = bits.dictionary.view(pa.float64()).to_pylist()
@@ -206,7 +214,10 @@ def _double_digits(value: float) -> tuple[str, int]:
 
 
 def _shortest_digits(value: float) -> tuple[str, int]:
-    """Of one digit Java makes two, the closest: 4.9E-324 where Python prints 5e-324."""
+    """Return the shortest digits that identify a number, but at least two, as Java does.
+
+    If one digit is enough, Java prints the closest two: 4.9E-324 where Python prints 5e-324.
+    """
     shortest = Decimal(repr(value))
     if len(shortest.normalize().as_tuple().digits) == 1:
         two = f"{value:.1e}"
@@ -216,7 +227,7 @@ def _shortest_digits(value: float) -> tuple[str, int]:
 
 
 def _unpacked(value: float, *, is_float: bool) -> tuple[int, int, int]:
-    """Binary exponent, mantissa with its highest bit at 52, and the number of significant bits."""
+    """Return binary exponent, mantissa with its highest bit at 52, and number of significant bits."""
     if is_float:
         (bits,) = struct.unpack("<I", struct.pack("<f", value))
         explicit, bias = 23, 127
@@ -236,7 +247,10 @@ def _unpacked(value: float, *, is_float: bool) -> tuple[int, int, int]:
 
 
 def _digits(exponent: int, mantissa: int, significant: int) -> tuple[str, int]:
-    """Decimal digits and the position of the point: 0.DIGITS times ten to that power."""
+    """Return the decimal digits and the position of the point.
+
+    The value is 0.DIGITS times ten to the power of the position.
+    """
     trailing = (mantissa & -mantissa).bit_length() - 1
     bits = _EXPLICIT_BITS + 1 - trailing
     below_point = max(0, bits - exponent - 1)
@@ -262,7 +276,7 @@ def _whole_digits(exponent: int, mantissa: int, significant: int) -> tuple[str, 
 def _divided_digits(
     exponent: int, mantissa: int, significant: int, trailing: int, bits: int, below_point: int
 ) -> tuple[str, int]:
-    """Digits by long division, until the rest is less than half a unit in the last place."""
+    """Divide digit by digit until the remainder is less than half a unit in the last place."""
     estimate = _estimated_exponent(exponent, mantissa)
     b5, s5 = max(0, -estimate), max(0, estimate)
     b2, s2 = b5 + below_point + exponent, s5 + below_point
@@ -282,7 +296,7 @@ def _divided_digits(
     while True:
         quotient, rest = divmod(rest, divisor)
         rest, half = rest * 10, _wrapped(half * 10, width)
-        # Java's sum may exceed its int or long, and then compares as negative.
+        # Java's sum may overflow its int or long and then compares as negative.
         total = _wrapped(rest + half, width)
         is_low, is_high = rest < half, total > tens or (width == _UNBOUNDED and total == tens)
         if half <= 0 and not is_first:
@@ -291,7 +305,8 @@ def _divided_digits(
             estimate -= 1
         else:
             digits.append(quotient)
-        # Java prints a digit behind the point in its form with an exponent, so there it wants one more.
+        # In the form with an exponent, Java prints a digit behind the point, so one more digit is needed
+        # there.
         is_done = (is_low or is_high) and not (is_first and not -3 <= estimate < 8)
         is_first = False
         if is_done:
@@ -306,13 +321,13 @@ def _divided_digits(
 
 
 def _width(bits_of_2: int, power_of_5: int) -> int:
-    """Bits of the numbers with which Java divides, by its estimate of what they take, or _UNBOUNDED."""
+    """Return the bits of the numbers with which Java divides, by its own estimate, or _UNBOUNDED."""
     of_5 = (5**power_of_5).bit_length() if 0 < power_of_5 < _POWERS_OF_5 else 3 * power_of_5
     return next((width for width in (32, 64) if bits_of_2 + of_5 < width), _UNBOUNDED)
 
 
 def _wrapped(value: int, width: int) -> int:
-    """The number as Java's int or long holds it."""
+    """Return the number as Java's int or long stores it."""
     if width == _UNBOUNDED:
         return value
     return (value + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
@@ -333,9 +348,10 @@ def _laid_out(digits: str, exponent: int) -> str:
 
 
 def doubles_of_java(texts: pa.Array) -> pa.Array:
-    """What Double.parseDouble reads from texts, each distinct one read once; null for a text that it refuses.
+    """Parse strings as Double.parseDouble does.
 
-    It drops blanks and control characters at both ends, and takes ``1d``, ``1f`` and ``0x1p3`` for numbers.
+    Each distinct string is parsed once; invalid ones become null. It removes blanks and control characters at
+    both ends, and accepts ``1d``, ``1f`` and ``0x1p3`` as numbers.
     """
     encoded = texts.dictionary_encode()
     values = pa.array(list(map(_double, encoded.dictionary.to_pylist())), pa.float64(), from_pandas=False)

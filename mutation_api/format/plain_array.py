@@ -1,8 +1,8 @@
 """Arrow arrays without encodings, and arrays that repeat a value.
 
-Arrow arrays in their plainest form: one chunk, no encoding, offsets that start at 0. Pure.
+Arrow arrays in their simplest form: one chunk, no encoding, offsets that start at 0. Pure.
 
-Names that occur more than once; in time that is linear in their number.
+Finds names that occur more than once, in linear time.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 
 _EXTENSION_KEY = b"ARROW:extension:name"
 _REFUSED = "refused: "
-"""Before the reason in the type of :func:`refused_type`."""
+"""The text before the reason in the type of :func:`refused_type`."""
 
 
 def plain_array(array: pa.Array | pa.ChunkedArray, metadata: Mapping[bytes, bytes] | None = None) -> pa.Array:
-    """The same values in one array that most of Arrow's functions take, whatever their encoding was.
+    """Return the same values as one array without special encodings, which most of Arrow's functions accept.
 
     ==========================================  =====================================
     given, at any depth                         result
@@ -49,24 +49,24 @@ def plain_array(array: pa.Array | pa.ChunkedArray, metadata: Mapping[bytes, byte
     dictionary, run-end encoded                 the values
     string_view, binary_view                    large_string, large_binary
     list_view, large_list_view                  large_list
-    decimal32, decimal64                        decimal128 of the same digits
+    decimal32, decimal64                        decimal128 with the same digits
     halffloat                                   float
-    extension type ``arrow.json``               its text
-    extension type ``arrow.uuid``               text, ``f81d4fae-7dec-11d0-a765-00a0c91e6bf6``
+    extension type ``arrow.json``               its string
+    extension type ``arrow.uuid``               string, ``f81d4fae-7dec-11d0-a765-00a0c91e6bf6``
     extension type ``arrow.bool8``              bool
     any other extension type                    refused: its storage is not its value
     ==========================================  =====================================
 
     Args:
         array: n values.
-        metadata: of their field. A type that is not registered here comes as its storage, and only the
-            metadata contain its name.
+        metadata: metadata of their field. A type that is not registered here arrives as its storage, and only
+            the metadata contain its name.
 
     Returns:
-        n values; the same array if it needs no change.
+        n values. It is the same array if no change is needed.
 
     Raises:
-        UnfitTypeError: see above; the message contains the type, and ``path`` leads to it.
+        UnfitTypeError: If a type is refused. The message contains the type, and ``path`` leads to it.
 
     Source: Arrow's columnar format and its canonical extension types.
     """
@@ -85,17 +85,19 @@ def plain_array(array: pa.Array | pa.ChunkedArray, metadata: Mapping[bytes, byte
 
 
 def refused_type(shown: str, reason: str) -> pa.DataType:
-    """A type in place of one that :func:`plain_array` must refuse though Arrow has it, as of a column unread.
+    """Return a placeholder type that :func:`plain_array` refuses.
+
+    It stands for an Arrow type whose values must be refused, for example in a column that is not read.
 
     Args:
         shown: the type, for messages.
-        reason: why its values are refused; see :func:`refusal`.
+        reason: the reason why its values are refused. See :func:`refusal`.
     """
     return pa.opaque(pa.null(), shown, f"{_REFUSED}{reason}")
 
 
 def refusal(arrow: pa.DataType) -> tuple[str, str] | None:
-    """What :func:`refused_type` was given; None for any other type."""
+    """Return the arguments of :func:`refused_type`. If it did not make the type, return None."""
     is_refused = isinstance(arrow, pa.OpaqueType) and arrow.vendor_name.startswith(_REFUSED)
     return (arrow.type_name, arrow.vendor_name.removeprefix(_REFUSED)) if is_refused else None
 
@@ -122,7 +124,7 @@ def _reason(arrow: pa.DataType, name: str) -> str:
         return refused[1]
     shown = str(arrow) if isinstance(arrow, pa.BaseExtensionType) else f"extension<{name}>, stored as {arrow}"
     return (
-        f"values of type {shown} have no type of Hive, and what they are stored as is not their value; "
+        f"values of type {shown} have no Hive type, because their storage is not their value; "
         "convert them first, for example to strings or numbers"
     )
 
@@ -157,7 +159,7 @@ def _plain_list(array: pa.Array) -> pa.Array:
 
 
 def _plain_map(array: pa.Array) -> pa.Array:
-    # First the parts: Arrow does not slice all encodings within others.
+    # Convert the parts first, since Arrow cannot slice all encodings inside others.
     keys = _plain_child(array.keys, array.type.key_field, "key")
     items = _plain_child(array.items, array.type.item_field, "value")
     entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
@@ -169,7 +171,7 @@ def _plain_map(array: pa.Array) -> pa.Array:
 
 def _plain_struct(array: pa.Array) -> pa.Array:
     if array.null_count and has_union(array.type):
-        raise UnfitTypeError(f"values of type {array.type} hold a union and are NULL; make its fields NULL")
+        raise UnfitTypeError(f"NULL values of type {array.type} contain a union; make its fields NULL")
     fields = list(array.type)
     children = [
         _plain_child(array.field(number), field, f"field {field.name!r}")
@@ -197,9 +199,10 @@ def _plain_child(array: pa.Array, field: pa.Field, step: str) -> pa.Array:
 
 
 def rebased_list(array: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
-    """Offsets (int64, n + 1, from 0) and values of a list array of any layout; null lists hold no values.
+    """Return the offsets (int64, n + 1, from 0) and the values of a list array of any layout.
 
-    Values that no visible list refers to (sliced away, or under a null) are gone.
+    Null lists contain no values. Values to which no visible list refers (sliced away, or under a null) are
+    dropped.
     """
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(array) + 1, np.int64)
@@ -208,7 +211,7 @@ def rebased_list(array: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
 
 
 def map_parts(array: pa.Array) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
-    """Offsets (as of :func:`rebased_list`), keys and values of a map array."""
+    """Return the offsets (see :func:`rebased_list`), keys and values of a map array."""
     entry = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
     offsets, entries = rebased_list(array.cast(pa.list_(entry)))
     keys, items = struct_fields(entries)
@@ -216,24 +219,24 @@ def map_parts(array: pa.Array) -> tuple[NDArray[np.int64], pa.Array, pa.Array]:
 
 
 def has_union(arrow: pa.DataType) -> bool:
-    """Whether a type is, or contains, a union."""
+    """Return True if a type is or contains a union."""
     return bool(pa.types.is_union(arrow)) or any(
         has_union(arrow.field(i).type) for i in range(arrow.num_fields)
     )
 
 
 def has_timestamp(arrow: pa.DataType) -> bool:
-    """Whether a type is, or contains, a timestamp."""
+    """Return True if a type is or contains a timestamp."""
     return bool(pa.types.is_timestamp(arrow)) or any(
         has_timestamp(arrow.field(i).type) for i in range(arrow.num_fields)
     )
 
 
 def struct_fields(array: pa.Array) -> list[pa.Array]:
-    """Fields of a struct array; values under a null struct become null.
+    """Return the fields of a struct array. Values under a null struct become null.
 
-    Fields that are or hold unions keep such values: pyarrow 26 aborts the process when it should hide part of
-    a union.
+    Fields that are or contain unions keep such values, because pyarrow 26 aborts the process if it has to
+    hide part of a union.
     """
     if not has_union(array.type):
         fields: list[pa.Array] = array.flatten()
@@ -245,29 +248,32 @@ def struct_fields(array: pa.Array) -> list[pa.Array]:
 
 
 def _list_mask(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Which of n + 1 offsets are null: those of null lists."""
+    """Return a mask of n + 1 offsets, which is true for those of null lists. None if no list is null."""
     if not array.null_count:
         return None
     return np.append(array.is_null().to_numpy(zero_copy_only=False), False)
 
 
 def list_offsets(offsets: NDArray[np.int64], array: pa.Array) -> pa.Array:
-    """Offsets as ``ListArray.from_arrays`` takes them: null where ``array`` is null.
+    """Return offsets as ``ListArray.from_arrays`` expects them: null where ``array`` is null.
 
     Raises:
-        pa.ArrowInvalid: more than 2**31 - 1 values.
+        pa.ArrowInvalid: If there are more than 2**31 - 1 values.
     """
     return pa.array(offsets, mask=_list_mask(array)).cast(pa.int32())
 
 
 def offsets_of_lists(lists: Sequence[Sequence[object] | None]) -> pa.Array:
-    """Offsets from which Arrow builds lists or maps of Python's: null where there is none."""
+    """Return the offsets for building Arrow lists or maps from Python's.
+
+    They are null where these are None.
+    """
     ends = np.cumsum([0, *(len(each or ()) for each in lists)])
     return pa.array(ends, pa.int32(), mask=np.array([*(each is None for each in lists), False]))
 
 
 def text_arrays(array: pa.Array) -> Iterator[pa.StringArray]:
-    """The array itself if it holds texts, and those nested in it, at any depth."""
+    """Yield the array itself if it contains strings, and all string arrays nested in it, at any depth."""
     kind = array.type
     if pa.types.is_string(kind):
         yield array
@@ -282,7 +288,7 @@ def text_arrays(array: pa.Array) -> Iterator[pa.StringArray]:
 
 
 def union_parts(array: pa.Array) -> tuple[NDArray[np.int8], list[pa.Array]]:
-    """Tags (int8, position of the alternative) and, for each alternative, its values in row order."""
+    """Return the tags (int8, position of the alternative) and the values of each alternative in row order."""
     start, stop = array.offset, array.offset + len(array)
     # pyarrow's type_codes and offsets ignore the slice, so the buffers are read.
     buffers = array.buffers()
@@ -301,12 +307,12 @@ def union_parts(array: pa.Array) -> tuple[NDArray[np.int8], list[pa.Array]]:
 
 
 def dense_union(tags: NDArray[np.int8], parts: list[pa.Array], names: list[str]) -> pa.UnionArray:
-    """Inverse of :func:`union_parts`.
+    """Build a union from its parts. This is the inverse of :func:`union_parts`.
 
     Args:
         tags: int8, shape (n,), position of the alternative of each row.
-        parts: for each alternative its values in row order.
-        names: of the alternatives.
+        parts: the values of each alternative in row order.
+        names: names of the alternatives.
     """
     indices = np.zeros(len(tags), np.int32)
     for tag, part in enumerate(parts):
@@ -315,7 +321,7 @@ def dense_union(tags: NDArray[np.int8], parts: list[pa.Array], names: list[str])
 
 
 def _uuid_texts(storage: pa.Array) -> pa.Array:
-    """Canonical texts of 16 bytes each (RFC 9562)."""
+    """Return UUIDs of 16 bytes each as canonical strings (RFC 9562)."""
     if not len(storage):
         return pa.array([], pa.large_string())
     start = storage.offset * _UUID_BYTES
@@ -351,15 +357,15 @@ _MEANINGS: dict[str, Callable[[pa.Array], pa.Array]] = {
     "arrow.json": plain_array,
     "arrow.uuid": _uuid_texts,
 }
-"""The extension types whose values are those of a plain type. Any other is refused."""
+"""The extension types whose values are those of a plain type. All others are refused."""
 
 
 def repeated(names: Iterable[str], *, any_case: bool = False) -> list[str]:
-    """The names that occur more than once, each once, sorted.
+    """Return the names that occur more than once, sorted and without duplicates.
 
     Args:
-        names: any number.
-        any_case: names that differ in their case alone are the same; all of them are given.
+        names: any number of names.
+        any_case: if True, names that differ only in case are the same, and all of them are returned.
     """
     counts = Counter(names)
     if not any_case:

@@ -1,4 +1,4 @@
-"""Texts of others as a terminal may get them; pure."""
+"""Makes strings from other programs safe for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import re
 __all__ = ["one_line", "printable"]
 
 _UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
-"""Control characters, which a terminal obeys, and those that change the order in which it shows others."""
+"""Control characters, which a terminal obeys, and characters that change the order of displayed ones."""
 _IN_TEXT = re.compile(f"[{_UNSAFE}]")
 _IN_LINE = re.compile(f"[{_UNSAFE}\t\n]")
 
 
 def printable(text: str) -> str:
-    """The text with what a terminal would obey in JSON's form (backslash, u, 001b); lines and tabs stay.
+    """Escape characters that a terminal would obey, in JSON's form (backslash, u, 001b).
 
-    Names, values and hosts come from whoever may write them into a table or a metastore.
+    Line ends and tabs stay.
+
+    Anyone who may write to a table or a metastore can choose names, values and hosts.
     """
     return _IN_TEXT.sub(_escaped, text)
 
 
 def one_line(text: str) -> str:
-    """As :func:`printable`, of a text that must not make lines: a value, a name."""
+    """Escape a string like :func:`printable`, including line ends and tabs, for a value or a name."""
     return _IN_LINE.sub(_escaped, text)
 
 

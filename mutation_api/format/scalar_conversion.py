@@ -1,7 +1,6 @@
-"""Conversion of values that are not nested; :mod:`mutation_api.format.conversion` says what each type
-accepts.
+"""Conversion of values that are not nested. For the accepted types see :mod:`mutation_api.format.conversion`.
 
-The fast way is one Arrow cast over the batch. Only if it fails are the values checked one by one, to name the
+The fast way is one Arrow cast for the batch. Only if it fails are the values checked one by one, to name the
 first that does not fit.
 """
 
@@ -29,24 +28,25 @@ __all__ = [
 
 MIN_DAYS = -719162
 MAX_DAYS = 2932896
-"""0001-01-01 and 9999-12-31 as days from 1970-01-01, both inclusive; beyond them Hive releases disagree."""
+"""0001-01-01 and 9999-12-31 in days since 1970-01-01. Beyond them, Hive releases disagree."""
 
 CAST_FIRST = "cast them first"
-"""The end of the reason that a type does not fit, if there is nothing more to say."""
+"""The end of the reason why a type does not fit, if there is no more specific advice."""
 
 _WIDEST_DECIMAL = 75
-"""Digits that can be rounded: Arrow has 76, rounding needs one more than the value."""
+"""Maximum number of digits that can be rounded. Arrow has 76, and rounding needs one more than the value."""
 _WHOLE_BITS = {"float": 24, "double": 53}
-"""Bits of a float's mantissa."""
+"""Number of bits in a float's mantissa."""
 _SHOWN_BYTES = 60
-"""Bytes of malformed text that a message shows."""
+"""Maximum number of bytes of a malformed string that a message shows."""
 
 
 def convert_scalars(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
-    """Convert a plain array; ``unit`` is that of timestamps in the result.
+    """Convert a plain array. ``unit`` is the unit of timestamps in the result.
 
     Raises:
-        MisfitError, UnfitTypeError: see the classes.
+        MisfitError: If a value does not fit.
+        UnfitTypeError: If values of this type can never be stored in the column.
     """
     return _CONVERSIONS[hive_type.kind](array, hive_type, unit)
 
@@ -77,7 +77,7 @@ def _to_integer(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
 def _whole_floats(array: pa.Array, hive_type: HiveType) -> pa.Array:
     values = _numbers(array.cast(pa.float64()))
     limit = 2.0 ** (INTEGER_BITS[hive_type.kind] - 1)
-    # NaN compares false, so it is bad as well.
+    # NaN compares false, so it is also bad.
     bad = ~((values >= -limit) & (values < limit) & (values == np.trunc(values)))
     _refuse(bad, array, f"is not a whole number from {-int(limit)} to {int(limit) - 1}")
     _refuse_rounded(values, array)
@@ -85,13 +85,16 @@ def _whole_floats(array: pa.Array, hive_type: HiveType) -> pa.Array:
 
 
 def _refuse_rounded(values: NDArray[np.floating], array: pa.Array) -> None:
-    """Refuse floats that stand for several whole numbers: pandas makes doubles of integers beside a NULL."""
+    """Raise an error for floats that may be several integers.
+
+    Beside a NULL, pandas converts integers to doubles.
+    """
     bits = _WHOLE_BITS[str(array.type)]
     _refuse(
         np.abs(values) >= 2.0**bits,
         array,
-        f"may be another number, rounded: a {array.type} holds whole numbers exactly below 2**{bits}; give "
-        "integers or decimals (pandas: Int64 or ArrowDtype, which to_pandas() of a scan returns)",
+        f"may be another number, rounded: a {array.type} represents integers exactly only below 2**{bits}; "
+        "pass integers or decimals (pandas: Int64 or ArrowDtype, which to_pandas() of a scan returns)",
     )
 
 
@@ -102,7 +105,7 @@ def _to_float(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
     if pa.types.is_floating(array.type):
         return _narrowed(array.cast(target, safe=False), array, hive_type)
     if pa.types.is_decimal(array.type):
-        # By its text, to the nearest: Arrow's cast is one unit off for some (measured: 999999999.999).
+        # Through a string, to the nearest: Arrow's cast is one unit off for some (measured: 999999999.999).
         return _narrowed(array.cast(pa.string()).cast(target), array, hive_type)
     if pa.types.is_integer(array.type):
         nearest = np.float32 if hive_type.kind == "float" else float
@@ -131,10 +134,10 @@ def _to_decimal(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
 
 
 def _refuse_too_wide(array: pa.Array, hive_type: HiveType, shown: pa.Array) -> None:
-    """Check the digits before the point, which Arrow does not.
+    """Check the digits before the point, which Arrow does not check.
 
-    Arrow does not check the values of an array that has the right type already, and its cast to a larger
-    scale wraps around silently (measured: 7 as decimal(38,38) came out as 0.194…).
+    Arrow does not check the values of an array that already has the right type, and its cast to a larger
+    scale wraps around silently (measured: 7 as decimal(38,38) became 0.194…).
     """
     digits = hive_type.precision - hive_type.scale
     bound = Decimal(10) ** digits
@@ -145,7 +148,7 @@ def _refuse_too_wide(array: pa.Array, hive_type: HiveType, shown: pa.Array) -> N
 
 
 def _rounded(array: pa.Array, scale: int) -> pa.Array:
-    """Half up, away from zero; one more digit of precision, since 9.99 may become 10.0."""
+    """Round half up, away from zero, with one more digit of precision, since 9.99 may become 10.0."""
     if array.type.scale <= scale:
         return array
     wider = array.type.precision + 1
@@ -161,7 +164,7 @@ def _has_digits(text: str, hive_type: HiveType) -> bool:
 
 
 def _decimals_of_floats(array: pa.Array, hive_type: HiveType) -> pa.Array:
-    """By the shortest text that names the float, as Hive does: 1.1 is 1.10, not 1.10000000000000009."""
+    """Convert floats by their shortest decimal form, as Hive does: 1.1 is 1.10, not 1.10000000000000009."""
     texts = array.cast(pa.string())
 
     def fits(text: str) -> bool:
@@ -174,13 +177,13 @@ def _decimals_of_floats(array: pa.Array, hive_type: HiveType) -> pa.Array:
 
     reason = f"is not exact as a {hive_type.text}; round it first"
     values = _numbers(array)
-    # NaN compares false, so it is bad as well.
+    # NaN compares false, so it is also bad.
     _refuse(~(np.abs(values) < 10.0 ** (hive_type.precision - hive_type.scale)), array, reason)
     _refuse_rounded(values, array)
-    # Arrow refuses a text with more fraction digits than the type's scale, even if they are zeros ("1.0").
+    # Arrow refuses a string with more fraction digits than the type's scale, even if they are zeros ("1.0").
     trimmed = pc.replace_substring_regex(texts, r"\.0$", "")
     converted = _cast(trimmed, arrow_type(hive_type), fits, reason, array)
-    # But Arrow reads a text with a far negative exponent as 0 (measured: 3e-219).
+    # But Arrow reads a string with a very negative exponent as 0 (measured: 3e-219).
     if (_numbers(converted.cast(pa.float64())).astype(values.dtype) != values).any():
         _refuse_first(trimmed, fits, reason, array)
     return converted
@@ -202,9 +205,10 @@ def _to_string(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
 
 
 def _refuse_malformed(array: pa.Array) -> None:
-    """Refuse bytes that are not UTF-8. ORC's strings are UTF-8; readers fail on other bytes or replace them.
+    """Raise an error for bytes that are not UTF-8.
 
-    Spark lets such bytes through (a cast from binary). Measured: 7 ms for a million short strings.
+    ORC's strings are UTF-8; readers fail on other bytes or replace them. Spark accepts such bytes (a cast
+    from binary). The check takes 7 ms for a million short strings.
     """
     try:
         array.validate(full=True)
@@ -291,8 +295,8 @@ def _refuse_out_of_years(values: NDArray[np.int64], units_per_second: int, array
 def _refuse_zone(array: pa.Array) -> None:
     if array.type.tz is not None:
         raise UnfitTypeError(
-            f"values of type {array.type} are instants, the column holds wall clocks: first convert them to "
-            "the wall clock of the zone you mean (in Spark, cast to timestamp_ntz)"
+            f"values of type {array.type} are instants, but the column has timestamps without time zone: "
+            "first convert them to local time in the zone that you mean (in Spark, cast to timestamp_ntz)"
         )
 
 
@@ -303,7 +307,7 @@ def _cast(
     reason: str,
     shown: pa.Array | None = None,
 ) -> pa.Array:
-    """Cast; if Arrow's check refuses, find the first value whose text does not fit, and name it."""
+    """Cast an array. If Arrow refuses, find the first value that does not fit, and name it in an error."""
     try:
         return array.cast(target)
     except pa.ArrowInvalid:
@@ -321,7 +325,7 @@ def _refuse_first(
 
 
 def _refuse(bad: NDArray[np.bool_], array: pa.Array, reason: str) -> None:
-    """Name the first bad value; the slots of nulls hold zeros here, but a test may call zero bad."""
+    """Raise an error for the first bad value. Nulls are never bad, although their slots contain zeros."""
     if not bad.any():
         return
     if array.null_count:
@@ -335,12 +339,12 @@ def _cast_whole(array: pa.Array, target: pa.DataType) -> pa.Array:
     try:
         return array.cast(target)
     except pa.ArrowInvalid as error:
-        reason = f"a batch of {len(array)} values is too large or not valid ({error}); pass fewer"
+        reason = f"a batch of {len(array)} values is too large or not valid ({error}); pass fewer values"
         raise UnfitTypeError(reason) from error
 
 
 def _numbers(array: pa.Array) -> NDArray[Any]:
-    """Values as a numpy array of the same type, 0 in place of null."""
+    """Return the values as a numpy array of the same type, with 0 in place of null."""
     filled = pc.fill_null(array, 0) if array.null_count else array
     values: NDArray[Any] = filled.to_numpy(zero_copy_only=False)
     return values
@@ -352,7 +356,7 @@ def _with_nulls_of(values: NDArray[np.integer], array: pa.Array) -> pa.Array:
 
 
 def shown_value(array: pa.Array, row: int) -> str:
-    """A value for a message."""
+    """Return a value for a message."""
     try:
         return repr(array[row].as_py())
     except (ValueError, OverflowError, ArithmeticError):

@@ -1,24 +1,25 @@
-"""Texts as values of a column's type, whole Arrow arrays at a time. A misfit is refused, never NULL.
+"""Converts strings to values of a column's type, for whole Arrow arrays. An invalid value never becomes NULL.
 
 The accepted forms are those that Hive, MySQL and MariaDB print:
 
 =================  ====================================================================================
-column             texts
+column             accepted strings
 =================  ====================================================================================
 boolean            ``0``, ``1``, ``true``, ``false`` (any case)
-tinyint … bigint   decimal digits, with ``-`` before them or not, in range
-float, double      ``-1.5``, ``1e10``, ``NaN``, ``Infinity``; to the nearest; overflow is refused
-decimal(p,s)       ``-12.50``, ``1.25E+1``; digits that would be lost are refused
-string             every text
-char, varchar      every text; a merge cuts what is too long, as Hive does
-date               ``2017-06-07``; also with a time of zero: ``2017-06-07 00:00:00.000``
-timestamp          ``2017-06-07 09:22:28``, with up to six digits of a second, or ``T`` in the middle, or
-                   only a date; further digits must be zeros, since Spark's timestamps cannot hold them
-binary             as :class:`BinaryText` says
+tinyint … bigint   decimal digits in range, with or without a leading ``-``
+float, double      ``-1.5``, ``1e10``, ``NaN``, ``Infinity``: rounded to the nearest, overflow is refused
+decimal(p,s)       ``-12.50``, ``1.25E+1``: a loss of digits is refused
+string             every string
+char, varchar      every string; a merge cuts strings that are too long, as Hive does
+date               ``2017-06-07``, or with midnight: ``2017-06-07 00:00:00.000``
+timestamp          ``2017-06-07 09:22:28`` with up to six digits of a second, or with ``T`` in the middle,
+                   or only a date; further digits must be zeros, since Spark's timestamps cannot hold
+                   them
+binary             see :class:`BinaryText`
 =================  ====================================================================================
 
-Blanks around a value, an empty text (other than for strings), a time zone and MySQL's zero dates are refused.
-Columns of nested types have no text form here.
+Blanks around a value, empty strings (except in string columns), time zones and MySQL's zero dates are
+refused. Columns of nested types have no string form here.
 """
 
 from __future__ import annotations
@@ -38,44 +39,45 @@ from mutation_api.format.scalar_conversion import MAX_DAYS, MIN_DAYS
 __all__ = ["BinaryText", "check_text_type", "first_refused", "shown", "values_of_texts"]
 
 _SHOWN_LENGTH = 80
-"""Characters of a value that a message shows."""
+"""Maximum number of characters of a value that a message shows."""
 
 _ZERO_DATE = "0000-00-00"
 
 
 class BinaryText(enum.Enum):
-    """Encoding of the bytes of a binary column as text. Formats do not state it, so the user must."""
+    """The encoding of a binary column as strings. Formats do not state it, so the user must."""
 
     UTF8 = "utf8"
-    """the text's own bytes"""
+    """The bytes of the string itself."""
     HEX = "hex"
-    """two digits for each byte"""
+    """Two digits for each byte."""
     BASE64 = "base64"
 
 
 def check_text_type(hive_type: HiveType, binary: BinaryText | None) -> None:
-    """Raise UnfitTypeError unless texts can become values of this type."""
+    """Raise UnfitTypeError unless strings can be converted to values of this type."""
     if hive_type.kind == "binary" and binary is None:
         forms = ", ".join(form.value for form in BinaryText)
-        raise UnfitTypeError(f"the encoding of bytes as text is not set; choose one of {forms}")
+        raise UnfitTypeError(f"the encoding of binary values in strings is not set; choose one of {forms}")
     if hive_type.kind not in _PARSERS:
-        raise UnfitTypeError(f"a text cannot become a value of type {hive_type.text}")
+        raise UnfitTypeError(f"a string cannot be converted to a value of type {hive_type.text}")
 
 
 def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText | None = None) -> pa.Array:
-    """Convert texts to values; nulls stay nulls.
+    """Convert strings to values. Nulls stay nulls.
 
     Args:
-        texts: n texts, of Arrow's type string.
+        texts: n strings, of Arrow's type string.
         hive_type: type of the column.
-        binary: encoding of bytes as text; needed for binary columns only.
+        binary: encoding of binary values; required only for binary columns.
 
     Returns:
         n values of ``arrow_type(hive_type, timestamp_unit="us")``.
 
     Raises:
-        MisfitError: a text is not a value of the type; holds row (counted from 0), text and reason.
-        UnfitTypeError: see :func:`check_text_type`.
+        MisfitError: If a string is not a value of the type. It contains the row (counted from 0), the string
+            and the reason.
+        UnfitTypeError: If :func:`check_text_type` refuses the type.
     """
     check_text_type(hive_type, binary)
 
@@ -92,12 +94,15 @@ def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText 
 
 
 def shown(value: str) -> str:
-    """A text for a message, in quotes and cut to a limit."""
+    """Return a string for a message, in quotes and cut to a limit."""
     return repr(value if len(value) <= _SHOWN_LENGTH else value[:_SHOWN_LENGTH] + "…")
 
 
 def first_refused(texts: pa.Array, parse: Callable[[pa.Array], pa.Array]) -> int:
-    """Row of the first text that ``parse`` refuses with ArrowInvalid, by bisection; there must be one."""
+    """Return the row of the first string that ``parse`` refuses with ArrowInvalid, by bisection.
+
+    There must be such a string.
+    """
     low, high = 0, len(texts)
     while high - low > 1:
         middle = (low + high) // 2
@@ -115,7 +120,7 @@ def _boolean(texts: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _integer(texts: pa.Array, target: pa.DataType) -> pa.Array:
-    # Arrow also reads 0x1F. Searching the bytes of all texts takes a hundredth of the time of the cast.
+    # Arrow also reads 0x1F. Searching the bytes of all strings takes a hundredth of the time of the cast.
     content = texts.buffers()[2]
     if content is not None and any(letter in content.to_pybytes() for letter in (b"x", b"X")):
         _refuse_any(pc.match_substring(texts, "x", ignore_case=True))
@@ -167,7 +172,7 @@ def _base64_bytes(texts: pa.Array) -> pa.Array:
 
 
 def _decoded(texts: pa.Array, decode: Callable[[str], bytes]) -> pa.Array:
-    """Decode one by one: Arrow decodes neither form."""
+    """Decode the strings one by one, since Arrow decodes neither form."""
     try:
         return pa.array([None if t is None else decode(t) for t in texts.to_pylist()], pa.binary())
     except (ValueError, binascii.Error) as error:
@@ -176,13 +181,13 @@ def _decoded(texts: pa.Array, decode: Callable[[str], bytes]) -> pa.Array:
 
 def _refuse_any(is_wrong: pa.Array) -> None:
     if pc.any(is_wrong).as_py():
-        raise pa.ArrowInvalid("a text is not a value of the type")
+        raise pa.ArrowInvalid("a string is not a value of the type")
 
 
 def _reason(value: str, hive_type: HiveType, binary: BinaryText | None) -> str:
     kind = hive_type.kind
     if kind in ("date", "timestamp") and value.startswith(_ZERO_DATE):
-        return "is MySQL's zero date, not a real date: make it NULL in the source, or the column a string"
+        return "is MySQL's zero date, which is not a date: make it NULL in the source, or the column a string"
     if kind in INTEGER_KINDS:
         bits = arrow_type(hive_type).bit_width
         return f"is not a whole number from {-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1}"
@@ -199,8 +204,8 @@ _REASONS = {
     "float": "is not a number that a float can hold",
     "double": "is not a number that a double can hold",
     "date": "is not a date such as 2017-06-07, from the years 1 to 9999",
-    "timestamp": "is not a wall clock such as 2017-06-07 09:22:28.123456 (no zone, six digits of a second), "
-    "from the years 1 to 9999",
+    "timestamp": "is not a timestamp without time zone such as 2017-06-07 09:22:28.123456 (six digits of a "
+    "second), from the years 1 to 9999",
 }
 
 _Parser = Callable[[pa.Array, pa.DataType], pa.Array]

@@ -3,26 +3,28 @@
 Conversion of dates before 1582-10-15 between the hybrid and the proleptic calendar. Pure.
 
 Hive 2.3 counts days with Java's hybrid calendar: Julian before 1582-10-15, Gregorian from then on. Arrow,
-Spark 3 and Hive 3.1 use the proleptic Gregorian calendar throughout. Both store a day number, so the same
-label (``1500-03-01``) has two numbers. The conversion keeps the label and changes the number. From 1582-10-15
-on both numbers are the same.
+Spark 3 and Hive 3.1 always use the proleptic Gregorian calendar. Both store a day number, so the same label
+(``1500-03-01``) has two numbers. The conversion keeps the label and changes the number. From 1582-10-15 on,
+both numbers are the same.
 
-* 1582-10-05 to 1582-10-14 are days that the hybrid calendar does not have. Like ``java.sql.Date.valueOf`` we
-  read such a label as Julian, so Hive shows it ten days later (1582-10-10 as 1582-10-20).
-* 29 February of 1500, 1400, 1300, … exists in the hybrid calendar only; it becomes 1 March, as in Java's
+* The hybrid calendar does not have the days from 1582-10-05 to 1582-10-14. Like ``java.sql.Date.valueOf``,
+this
+  module reads such a label as Julian, so Hive shows it ten days later (1582-10-10 as 1582-10-20).
+* 29 February of 1500, 1400, 1300, … exists only in the hybrid calendar. It becomes 1 March, as in Java's
   lenient calendars.
 
-Source: java.util.GregorianCalendar; compared with java.sql.Date on 20,400 days and every edge named here.
+Source: java.util.GregorianCalendar; compared with java.sql.Date on 20,400 days and every special case above.
 
-Wall clocks to instants in a time zone, and back, as Java's java.sql.Timestamp does it.
+Converts local times to instants in a time zone, and back, as Java's java.sql.Timestamp does.
 
-Where the clock is put forward, a time in the gap is read with the offset before the change. Where it is put
-back, the later of the two instants is taken. Compared with Java on 366,000 wall clocks of 16 zones.
-The only known differences come from the zone database (Tehran in 1978, Casablanca after 2037).
+A local time is a timestamp without time zone. If the clock is put forward, a time in the gap is read with the
+offset before the change. If it is put back, the later of the two instants is taken. The results were compared
+with Java on 366,000 local times in 16 zones. The only known differences come from the zone database (Tehran
+in 1978, Casablanca after 2037).
 
-``pyarrow.compute.assume_timezone`` is not used: it knows no summer time after 2037.
+``pyarrow.compute.assume_timezone`` is not used because it has no summer time after 2037.
 
-Whether timestamps need nanoseconds, which hold 1678 to 2261, or microseconds do, which hold all years.
+Decides whether timestamps need nanoseconds (years 1678 to 2261) or only microseconds (all years).
 """
 
 from __future__ import annotations
@@ -65,13 +67,13 @@ __all__ = [
 
 
 FIRST_GREGORIAN_DAY = -141427
-"""1582-10-15 as days from 1970-01-01: the first day of the hybrid calendar's Gregorian part."""
+"""1582-10-15 in days since 1970-01-01: the first day of the hybrid calendar's Gregorian part."""
 
 SECONDS_PER_DAY = 86_400
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-"""By the name that Arrow gives the unit of a timestamp."""
+"""Units per second, by Arrow's name for the unit of a timestamp."""
 
-# Years are counted from 1 March, so that a leap day is the last day of its year. Then a label is (year, day
+# Years are counted from 1 March, so that a leap day is the last day of its year. A label is then (year, day
 # of year), without a month. These are the days on which year 0 began.
 _GREGORIAN_START = -719468
 _JULIAN_START = -719470
@@ -80,13 +82,13 @@ _Days = TypeVar("_Days", np.int32, np.int64)
 
 
 def hybrid_from_proleptic_days(days: NDArray[_Days]) -> NDArray[_Days]:
-    """Day numbers that Hive 2.3 stores for dates given as proleptic day numbers (days from 1970-01-01).
+    """Return the day numbers that Hive 2.3 stores for dates given as proleptic day numbers.
 
     Args:
-        days: int32 or int64, shape (n,), years 1 to 9999.
+        days: int32 or int64, shape (n,), days since 1970-01-01, years 1 to 9999.
 
     Returns:
-        Same shape and type; the same array if no day lies before 1582-10-15.
+        An array of the same shape and type. It is the same array if no day is before 1582-10-15.
     """
     early = days < FIRST_GREGORIAN_DAY
     if not early.any():
@@ -97,7 +99,10 @@ def hybrid_from_proleptic_days(days: NDArray[_Days]) -> NDArray[_Days]:
 
 
 def proleptic_from_hybrid_days(days: NDArray[_Days]) -> NDArray[_Days]:
-    """Inverse of :func:`hybrid_from_proleptic_days`: Arrow's day numbers from those in a file of Hive 2.3."""
+    """Return Arrow's day numbers for those in a file of Hive 2.3.
+
+    This is the inverse of :func:`hybrid_from_proleptic_days`.
+    """
     early = days < FIRST_GREGORIAN_DAY
     if not early.any():
         return days
@@ -107,7 +112,7 @@ def proleptic_from_hybrid_days(days: NDArray[_Days]) -> NDArray[_Days]:
 
 
 def hybrid_from_proleptic_timestamps(values: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
-    """Timestamps that Hive 2.3 stores for proleptic ones: the day changes, the time of day stays.
+    """Return the timestamps that Hive 2.3 stores for proleptic ones. The day changes, the time of day stays.
 
     Args:
         values: int64, shape (n,), units since 1970-01-01 00:00:00.
@@ -117,7 +122,10 @@ def hybrid_from_proleptic_timestamps(values: NDArray[np.int64], unit: str) -> ND
 
 
 def proleptic_from_hybrid_timestamps(values: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
-    """Inverse of :func:`hybrid_from_proleptic_timestamps`."""
+    """Return Arrow's timestamps for those in a file of Hive 2.3.
+
+    This is the inverse of :func:`hybrid_from_proleptic_timestamps`.
+    """
     return _shift(values, unit, proleptic_from_hybrid_days)
 
 
@@ -135,7 +143,7 @@ def _shift(
 
 
 def _gregorian_label(days: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(year from 1 March, day of that year from 0) of proleptic day numbers."""
+    """Return (year from 1 March, day of that year from 0) for proleptic day numbers."""
     era, day = np.divmod(days - _GREGORIAN_START, 146097)
     year = (day - day // 1460 + day // 36524 - day // 146096) // 365
     return era * 400 + year, day - (365 * year + year // 4 - year // 100)
@@ -158,21 +166,27 @@ def _julian_number(year: NDArray[np.int64], day: NDArray[np.int64]) -> NDArray[n
 
 
 FIRST_KNOWN_INSTANT = -2_208_988_800
-"""1900-01-01 00:00:00 UTC, in seconds since 1970. Before it Java's zones have the offset that is their
-standard time today (``sun.util.calendar.ZoneInfoFile``), where the zone database has older ones."""
+"""1900-01-01 00:00:00 UTC, in seconds since 1970.
+
+Before it, Java's zones have the offset of today's standard time (``sun.util.calendar.ZoneInfoFile``), while
+the zone database has older offsets.
+"""
 
 _FIRST_YEAR = 1901
 _END_YEAR = 2100
 _CALENDAR_CYCLE = 146_097 * 24 * 60 * 60
 _LATE = 240_000_000_000
-"""In the year 9575."""
+"""An instant in the year 9575, in seconds since 1970."""
 _PROBE_STEP = datetime.timedelta(hours=12)
 """In every zone, two changes are more than half a day apart."""
 
 
 @dataclass(frozen=True)
 class _Zone:
-    """``offsets[i]`` seconds east of UTC hold from wall clock ``since[i]``; ``fixed``: it never changed."""
+    """The offsets of a zone: ``offsets[i]`` seconds east of UTC apply from local time ``since[i]``.
+
+    ``fixed`` is true if the offset never changed.
+    """
 
     since: NDArray[np.int64]
     offsets: NDArray[np.int64]
@@ -182,20 +196,20 @@ class _Zone:
 def instants_of_wall_clocks(
     seconds: NDArray[np.int64], time_zone: str, valid: NDArray[np.bool_]
 ) -> NDArray[np.int64]:
-    """Turn wall clocks into instants.
+    """Convert local times to instants.
 
     Args:
-        seconds: int64, shape (n,), wall clock read as if it were UTC, seconds since 1970.
+        seconds: int64, shape (n,); local times in seconds since 1970, read as if they were UTC.
         time_zone: an IANA name.
-        valid: bool, shape (n,); where false the value is ignored.
+        valid: bool, shape (n,). Where it is false, the value is ignored.
 
     Returns:
         int64, shape (n,), seconds since 1970-01-01 00:00:00 UTC.
 
     Raises:
-        ConfigurationError: the zone is unknown.
-        RecordValueError: a wall clock before 1901 or after 2099 in a zone whose offset has changed: there
-            Java and the zone database disagree.
+        ConfigurationError: If the zone is unknown.
+        RecordValueError: If a local time is before 1901 or after 2099 and the zone's offset has ever changed.
+            There, Java and the zone database disagree.
     """
     zone = _zone(time_zone)
     if zone.fixed:
@@ -206,7 +220,7 @@ def instants_of_wall_clocks(
         row = int(np.flatnonzero(outside)[0])
         clock = np.datetime64(int(seconds[row]), "s")
         raise RecordValueError(
-            f"row {row}: timestamp {clock}: in zone {time_zone} the bucket of a timestamp outside "
+            f"row {row}: timestamp {clock}: in time zone {time_zone}, the bucket of a timestamp outside "
             f"{_FIRST_YEAR}-{_END_YEAR - 1} depends on the Java release; the first row of the batch is row 0"
         )
     indices = np.searchsorted(zone.since, seconds, "right") - 1
@@ -215,18 +229,18 @@ def instants_of_wall_clocks(
 
 
 def wall_clock_of_instant(seconds: int, zone: zoneinfo.ZoneInfo) -> int:
-    """Turn an instant into a wall clock.
+    """Convert an instant to local time.
 
     Args:
-        seconds: since 1970-01-01 00:00:00 UTC, of the years 1 to 9999.
-        zone: the zone.
+        seconds: seconds since 1970-01-01 00:00:00 UTC, in the years 1 to 9999.
+        zone: the time zone.
 
     Returns:
-        The wall clock read as if it were UTC, in seconds since 1970.
+        The local time in seconds since 1970, read as if it were UTC.
     """
     if seconds < FIRST_KNOWN_INSTANT:
         return seconds + _standard_offset(zone)
-    # The calendar repeats itself after 400 years, and Python ends with the year 9999.
+    # The calendar repeats after 400 years, and Python's calendar ends with the year 9999.
     known = seconds if seconds < _LATE else seconds - _CALENDAR_CYCLE
     return seconds + _offset(zone, datetime.datetime.fromtimestamp(known, datetime.UTC))
 
@@ -243,7 +257,7 @@ def _zone(name: str) -> _Zone:
         zone = zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError) as error:
         raise ConfigurationError(
-            f"time zone {name!r} is not known; use a name such as Europe/Berlin or UTC"
+            f"unknown time zone {name!r}; use a name such as Europe/Berlin or UTC"
         ) from error
     instants, offsets = _changes(zone)
     earliest = datetime.datetime(1, 1, 2, tzinfo=datetime.UTC)
@@ -253,7 +267,7 @@ def _zone(name: str) -> _Zone:
 
 
 def _changes(zone: zoneinfo.ZoneInfo) -> tuple[list[int], list[int]]:
-    """Instants (seconds) from which an offset holds, and the offsets; found by probing and bisection."""
+    """Return the instants (seconds) from which offsets apply, and the offsets, by probing and bisection."""
     before = datetime.datetime(_FIRST_YEAR, 1, 1, tzinfo=datetime.UTC) - 2 * _PROBE_STEP
     end = datetime.datetime(_END_YEAR, 1, 2, tzinfo=datetime.UTC)
     instants, offsets = [int(before.timestamp())], [_offset(zone, before)]
@@ -292,10 +306,10 @@ _PER_MICROSECOND = 1000
 
 
 def exact_unit(array: pa.Array | pa.ChunkedArray) -> str:
-    """``ns`` if a timestamp, at any depth, has digits below microseconds; otherwise ``us``.
+    """Return ``ns`` if a timestamp, at any depth, has digits below microseconds, otherwise ``us``.
 
     Raises:
-        UnfitTypeError: see :func:`~mutation_api.format.plain_array.plain_array`.
+        UnfitTypeError: If :func:`~mutation_api.format.plain_array.plain_array` refuses the array.
     """
     if "[ns" not in str(array.type):
         return "us"

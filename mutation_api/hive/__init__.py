@@ -1,4 +1,4 @@
-"""The front door of the local engine: tables as Arrow, in this process, without Spark or JVM.
+"""The API of the local engine: tables as Arrow, in this process, without Spark or a JVM.
 
 ::
 

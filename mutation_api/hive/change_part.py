@@ -1,11 +1,11 @@
 """Parts of a pending change set, kept in memory or in a temporary file.
 
-Parts of a change set: what single calls changed of a table, joined to one change set.
+Parts of a change set: the changes of single calls on a table, joined into one change set.
 
-Parts come with any types and different columns. They are joined without a conversion if their types are the
-same; where types differ, the values get the table's own type.
+Parts may have any types and different columns. If their types are the same, they are joined without a
+conversion. If types differ, the values are converted to the table's own type.
 
-SpooledBatches: batches that wait in memory up to a bound, and beyond it in a temporary file.
+SpooledBatches: batches that wait in memory up to a limit, and beyond it in a temporary file.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ __all__ = [
 
 
 OPERATION = "__operation"
-"""The column of operations in a joined change set; a name that hardly any table has."""
+"""Name of the operation column in a joined change set; hardly any table has a column of this name."""
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 
 
 @dataclass(frozen=True)
 class PartLayout:
-    """The roles of the columns of a part; made by :meth:`of`.
+    """The roles of the columns of a part; created by :meth:`of`.
 
-    ``operation`` is that of all rows; None if a column has it. ``is_bare``: the columns are the fields of
-    ROW__ID.
+    ``operation`` is the operation of all rows; if None, a column holds it. ``is_bare`` is True if the columns
+    are the fields of ROW__ID.
     """
 
     table: AcidTable
@@ -63,17 +63,18 @@ class PartLayout:
     def of(
         cls, table: AcidTable, given: pa.Schema, operation: str | None, operation_column: str = OPERATION
     ) -> PartLayout:
-        """Find the table's columns among the given ones, whatever their case and order.
+        """Find the table's columns among the given ones, in any case and order.
 
         Args:
             table: a bound descriptor.
-            given: the columns. Inserts need all of the table's (ROW__ID is ignored), updates also ROW__ID;
-                deletes need ROW__ID, as a column or as its fields alone, and other columns are ignored.
-            operation: one of INSERT, UPDATE and DELETE for all rows, or None.
+            given: the columns. Inserts need all columns of the table; ROW__ID is ignored. Updates need
+                ROW__ID too. Deletes need only ROW__ID, as a column or as its separate fields; other columns
+                are ignored.
+            operation: INSERT, UPDATE or DELETE for all rows. If None, ``operation_column`` holds it.
             operation_column: the column with each row's operation, if ``operation`` is None.
 
         Raises:
-            RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit.
+            RecordLayoutError: If columns are missing, extra or duplicate, or have incompatible types.
         """
         is_bare = operation == DELETE and _is_bare(given)
         fields = [pa.field(ROW_ID_COLUMN, pa.struct(list(given)))] if is_bare else list(given)
@@ -84,7 +85,7 @@ class PartLayout:
         if operation in (UPDATE, DELETE) and ROW_ID_COLUMN.lower() not in {f.name.lower() for f in fields}:
             raise RecordLayoutError(
                 f"table {table.full_name}: {operation}s need {ROW_ID_COLUMN}, which scan(row_ids=True) "
-                f"reads; the columns are {', '.join(given.names)}"
+                f"reads; got the columns {', '.join(given.names)}"
             )
         layout = match_columns(table, [GivenColumn.of_field(f) for f in fields], operation_column)
         found = cls(table, layout, operation, is_bare)
@@ -96,24 +97,24 @@ class PartLayout:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Columns of the table that the part lacks and that have no default; then it may only delete."""
+        """The table's columns that the part lacks and that have no default; if any, it may only delete."""
         return tuple(
             c.name for c in self.table.all_columns if c.name not in self.layout.columns and not c.default
         )
 
     @functools.cached_property
     def _defaults(self) -> DefaultColumns:
-        """Values of the columns that new rows lack, and that have a default."""
+        """The values of the columns that new rows lack and that have a default."""
         if self.operation == DELETE:
             return DefaultColumns({}, {})
         return DefaultColumns.of(self.table, self.layout.columns)
 
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch with our names: OPERATION unless it is constant, ROW__ID if it is there, and columns.
+        """Return a batch with fixed names: OPERATION unless constant, ROW__ID if present, and columns.
 
         Raises:
-            RecordLayoutError: an insert or update in a part that lacks columns.
-            RecordValueError: a field of ROW__ID is too large.
+            RecordLayoutError: If a part that lacks columns has an insert or update.
+            RecordValueError: If a field of ROW__ID is too large.
         """
         arrays: dict[str, pa.Array] = {}
         if self.operation is None:
@@ -130,7 +131,7 @@ class PartLayout:
         return pa.RecordBatch.from_pydict(arrays)
 
     def plain_schema(self, given: pa.Schema) -> pa.Schema:
-        """Schema of :meth:`plain` for batches of this schema."""
+        """Return the schema of :meth:`plain` for batches of this schema."""
         return self.plain(_empty(given)).schema
 
     def _check_complete(self, operations: pa.Array) -> None:
@@ -141,7 +142,7 @@ class PartLayout:
         if defaulted and pc.any(pc.equal(operations, UPDATE), min_count=0).as_py():
             raise RecordLayoutError(
                 f"table {self.table.full_name}: an update needs the whole new row; the change set lacks "
-                f"{', '.join(defaulted)}, whose defaults are for new rows"
+                f"{', '.join(defaulted)}; their defaults apply to new rows only"
             )
         if not (self.missing or self._defaults.unknown):
             return
@@ -177,13 +178,13 @@ class PartLayout:
 
 @dataclass(frozen=True)
 class ChangePart:
-    """What one call changes.
+    """The changes of one call.
 
     Attributes:
-        operation: that of all rows; None if the batches have the column OPERATION.
-        schema: of the batches: OPERATION, ROW__ID and columns of the table, as far as they are there.
-        fine: names of the columns that hold timestamps with digits below microseconds.
-        batches: read once, when the change set is written.
+        operation: the operation of all rows. If None, the batches have the column OPERATION.
+        schema: the schema of the batches: OPERATION, ROW__ID and the table's columns, as far as present.
+        fine: names of the columns whose timestamps have digits below microseconds.
+        batches: the batches; they are read once, when the change set is written.
     """
 
     operation: str | None
@@ -193,9 +194,10 @@ class ChangePart:
 
 
 def joined(table: AcidTable, parts: Sequence[ChangePart]) -> pa.RecordBatchReader:
-    """One change set of all parts, in their order; its operations are in the column OPERATION.
+    """Return one change set of all parts, in their order, with its operations in the column OPERATION.
 
-    Raises, when it is read: RecordValueError, a value does not fit its column.
+    Raises:
+        RecordValueError: If a value does not fit its column (raised while the change set is read).
     """
     fields = [pa.field(OPERATION, pa.string())]
     if any(ROW_ID_COLUMN in part.schema.names for part in parts):
@@ -233,14 +235,14 @@ def _converted(table: AcidTable, array: pa.Array, field: pa.Field, hive_type: st
     try:
         return convert_to_column(array, kind, column=field.name, timestamp_unit=unit)
     except (RecordLayoutError, RecordValueError) as error:
-        advice = "; other rows of that column have digits below microseconds: write these in a transaction of"
+        advice = "; other rows of that column have digits below microseconds. Write these in a transaction of"
         raise type(error)(
             f"table {table.full_name}: {error}{f'{advice} their own' if unit == 'ns' else ''}"
         ) from error
 
 
 def _is_bare(given: pa.Schema) -> bool:
-    """Whether the columns are the fields of ROW__ID, as of a struct array that is no column."""
+    """Return True if the columns are the fields of ROW__ID, as in a struct array that is not a column."""
     names = {name.lower() for name in given.names}
     return ROW_ID_COLUMN.lower() not in names and {"bucketid", "rowid"} <= names <= {
         *ROW_ID_FIELDS,
@@ -249,7 +251,7 @@ def _is_bare(given: pa.Schema) -> bool:
 
 
 def _ignored(table: AcidTable, operation: str, fields: Sequence[pa.Field]) -> set[str]:
-    """Names (lower case) of columns that do not count for the operation."""
+    """Return the names (in lower case) of columns that the operation ignores."""
     if operation == INSERT:
         return {ROW_ID_COLUMN.lower()}
     if operation == UPDATE:
@@ -266,14 +268,14 @@ class MemoryShare:
     """Memory that several collections share.
 
     Args:
-        byte_count: its size.
+        byte_count: the size of the memory.
     """
 
     def __init__(self, byte_count: int) -> None:
         self._left = byte_count
 
     def took(self, byte_count: int) -> bool:
-        """Take so many bytes if they are left; whether they were."""
+        """Take this many bytes; return False, and take none, if fewer are left."""
         fits = byte_count <= self._left
         self._left -= byte_count if fits else 0
         return fits
@@ -283,9 +285,9 @@ class SpooledBatches:
     """Batches of one schema, in the order in which they were added; they can be read any number of times.
 
     Args:
-        schema: their schema.
-        share: the memory for them. What does not fit goes to a file in the directory for temporary files,
-            which has no name and vanishes with the process.
+        schema: the schema of the batches.
+        share: the memory for them. Further batches go to a file in the directory for temporary files. The
+            file has no name and disappears with the process.
     """
 
     def __init__(self, schema: pa.Schema, share: MemoryShare) -> None:
@@ -312,7 +314,7 @@ class SpooledBatches:
             raise DeltaWriteError(f"changes could not be written to a temporary file: {error}") from error
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The batches. Raises DeltaWriteError if the temporary file could not be completed or read."""
+        """Yield the batches. Raises DeltaWriteError if the temporary file cannot be completed or read."""
         yield from self._held
         if self._file is None:
             return
@@ -326,7 +328,7 @@ class SpooledBatches:
             raise DeltaWriteError(f"changes could not be read from a temporary file: {error}") from error
 
     def close(self) -> None:
-        """Forget the batches, and remove the file."""
+        """Discard the batches, and remove the file."""
         self._held = []
         self._writer = None
         if self._file is not None:

@@ -2,7 +2,7 @@
 
 HiveSnapshot: a consistent view of some tables, as a ``with`` block.
 
-connect: the metastore, and from there transactions and snapshots over its tables.
+connect: opens a connection to a metastore, for transactions and snapshots of its tables.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ __all__ = ["Hive", "HiveSnapshot", "connect"]
 
 
 class HiveSnapshot(NotPickled):
-    """The tables as they are when its block begins. Made by ``Hive.snapshot``.
+    """The tables as they are when the block begins. Created by ``Hive.snapshot``.
 
-    Its read lock keeps Hive from removing the files. Other transactions change the tables meanwhile.
+    Its read lock keeps Hive from removing the files. Other transactions can change the tables meanwhile.
 
     Args:
-        client: not connected yet; it is closed with the snapshot.
+        client: a client that is not connected yet; it is closed with the snapshot.
         tables: ``database.table``.
         local: memory and threads.
-        as_of: the point in the past; None: now.
+        as_of: the point in the past. If None, the present.
     """
 
     WHAT = "a snapshot"
@@ -69,20 +69,20 @@ class HiveSnapshot(NotPickled):
 
     @property
     def is_over(self) -> bool:
-        """Whether it was closed."""
+        """True if the snapshot was closed."""
         return self._is_over
 
     def open(self) -> HiveSnapshot:
-        """Open it, as the ``with`` statement does; returns self. Does nothing if it is open.
+        """Open the snapshot, as the ``with`` statement does, and return it. Do nothing if it is open.
 
         Raises:
-            TransactionStateError: it was closed.
-            TableNotMutableError: a table does not exist or has no ROW__IDs.
-            DirectoryStateError: a compaction took the past that is asked for.
-            LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
+            TransactionStateError: If it was closed.
+            TableNotMutableError: If a table does not exist or has no ROW__IDs.
+            DirectoryStateError: If a compaction has removed the requested past state.
+            LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
         """
         if self._is_over:
-            raise TransactionStateError("the snapshot is closed: take another one")
+            raise TransactionStateError("the snapshot is closed: open another one")
         if self._snapshot is None:
             try:
                 self._snapshot = self._opened(self._client.connect())
@@ -97,11 +97,11 @@ class HiveSnapshot(NotPickled):
         return client.open_snapshot(*self._names, as_of=self._as_of)
 
     def table(self, name: str) -> SnapshotTable:
-        """One of its tables.
+        """Return one of its tables.
 
         Raises:
-            TransactionStateError: it is not open.
-            ConfigurationError: it does not hold the table.
+            TransactionStateError: If the snapshot is not open.
+            ConfigurationError: If it does not hold the table.
         """
         if self._snapshot is None:
             raise TransactionStateError(
@@ -138,29 +138,29 @@ def connect(
     lock_failure_listener: LockFailureListener | None = None,
     local: LocalOptions | None = None,
 ) -> Hive:
-    """Connect to a metastore. The result is a context manager, or is closed with ``close()``.
+    """Connect to a metastore. Use the result as a context manager, or call its ``close()``.
 
     Args:
-        metastore: ``thrift://host:port`` (several separated by commas), the keys of a hive-site.xml, the path
-            of one, a MetastoreConfig, None for the hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR, or a
-            client of yours, which you close yourself.
-        user: name for the metastore and lists of transactions; None: this process's user.
+        metastore: ``thrift://host:port`` (several separated by commas), the keys of a hive-site.xml, its
+            path, a MetastoreConfig, or an existing client, which you close yourself. If None, the
+            hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR is read.
+        user: user name for the metastore and for lists of transactions. If None, this process's user.
         lock_timeout_seconds: the longest wait for a lock, > 0.
         write_lock: ``exclusive``, or on Hive 4 ``optimistic``; see MutatorClientBuilder.write_lock.
-        time_zone: zone of Hive's own processes, only for tables clustered by a timestamp column.
+        time_zone: time zone of Hive's own processes, needed only for tables clustered by a timestamp column.
         lock_failure_listener: called when a running transaction is lost. Without it, the next step of the
-            transaction tells, at the latest its commit.
+            transaction raises the loss, at the latest its commit.
         local: memory and threads of the local engine.
 
     Raises:
-        ConfigurationError: an option makes no sense.
-        ConnectionFailedError: no metastore could be reached.
+        ConfigurationError: If an option is invalid.
+        ConnectionFailedError: If no metastore could be reached.
     """
     user = user_of(metastore, user)
     options = _Options(
         user, lock_timeout_seconds, write_lock, time_zone, lock_failure_listener, local or LocalOptions()
     )
-    options.builder()  # refuses options that make no sense
+    options.builder()  # raises if an option is invalid
     hive = _opened(metastore, options)
     try:
         ask_settings(hive.metastore)
@@ -184,7 +184,7 @@ def _opened(metastore: MetastoreTarget, options: _Options) -> Hive:
 
 @dataclass(frozen=True)
 class _Options:
-    """What :func:`connect` was told, but for the metastore."""
+    """The options of :func:`connect`, except for the metastore."""
 
     user: str | None
     lock_timeout_seconds: float
@@ -194,7 +194,7 @@ class _Options:
     local: LocalOptions
 
     def builder(self) -> MutatorClientBuilder:
-        """A builder of clients with these options."""
+        """Return a builder of clients with these options."""
         builder = MutatorClientBuilder()
         builder.lock_timeout_seconds(self.lock_timeout_seconds).write_lock(self.write_lock)
         builder.lock_failure_listener(self.listener or SaidByTheNextStep())
@@ -206,12 +206,12 @@ class _Options:
 
 
 class Hive(NotPickled):
-    """A connection to a metastore. Made by :func:`connect`.
+    """A connection to a metastore. Created by :func:`connect`.
 
     Args:
-        metastore: its client.
+        metastore: the metastore's client.
         options: see :func:`connect`.
-        owns_metastore: whether :meth:`close` closes the client.
+        owns_metastore: True if :meth:`close` closes the client.
     """
 
     WHAT = "a connection"
@@ -225,7 +225,7 @@ class Hive(NotPickled):
 
     @property
     def metastore(self) -> MetastoreClient:
-        """The metastore's client: it creates databases and tables, and lists them."""
+        """The metastore's client, which lists and creates databases and tables."""
         return self._metastore
 
     def transaction(
@@ -236,23 +236,23 @@ class Hive(NotPickled):
         insert_only: bool = False,
         options: WriterOptions | None = None,
     ) -> HiveTransaction:
-        """A transaction, which begins with its ``with`` block and commits at the end of it::
+        """Return a transaction, which begins with its ``with`` block and commits at the end of the block::
 
             with hive.transaction("sales.orders") as tx:
                 tx.table("sales.orders").append(rows)
 
         Args:
-            tables: the tables that it may change (and read): ``database.table``. Other transactions that
-                change them wait for it.
-            read: tables that it only reads.
-            create_partitions: whether missing partitions are created; otherwise they are refused.
-            insert_only: it will only append. Other inserters need not wait, and its commit cannot conflict. A
-                merge is refused.
+            tables: the tables that it may change and read: ``database.table``. Other transactions that
+                change these tables wait for it.
+            read: the tables that it only reads.
+            create_partitions: True to create missing partitions; otherwise they are refused.
+            insert_only: True if it will only append. Other inserters then need not wait, and its commit
+                cannot conflict. A merge is refused.
             options: stripe size and compression of the files.
 
         Raises:
-            ConfigurationError: no table, or not the full name of one.
-            TransactionStateError: the connection is closed.
+            ConfigurationError: If no table is given, or a name is not the full name of a table.
+            TransactionStateError: If the connection is closed.
         """
         self._check_open()
         if not tables and not read:
@@ -267,17 +267,19 @@ class Hive(NotPickled):
         return transaction
 
     def snapshot(self, *tables: str, as_of: AsOf | None = None) -> HiveSnapshot:
-        """A consistent view of tables, opened by its ``with`` block; no lock of it keeps writers waiting::
+        """Return a consistent view of tables, opened by its ``with`` block; writers do not wait for it::
 
             with hive.snapshot("sales.orders") as view:
                 view.table("sales.orders").scan().to_arrow()
 
         Args:
             tables: ``database.table``, at least one.
-            as_of: read them as they were at a write id (of one table; on Hive 2 a transaction id), at a
-                moment with a time zone, or at one of these by table; see ``MutatorClient.open_snapshot``.
+            as_of: the point in the past to read: a write id of one table (on Hive 2 a transaction id), a
+                moment with a time zone, or one of these by table. If None, the present. See
+                ``MutatorClient.open_snapshot``.
 
-        Raises: as :meth:`transaction`.
+        Raises:
+            MutationError: See :meth:`transaction`.
         """
         self._check_open()
         if not tables:
@@ -313,7 +315,7 @@ class Hive(NotPickled):
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise TransactionStateError("the connection is closed: make another one with connect()")
+            raise TransactionStateError("the connection is closed: open another one with connect()")
 
     def _remember(self, user: HiveTransaction | HiveSnapshot) -> None:
         self._users = [*(each for each in self._users if not each.is_over), user]

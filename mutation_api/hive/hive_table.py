@@ -24,11 +24,11 @@ from mutation_api.write.local_plan import LocalOptions
 __all__ = ["HiveTable", "SnapshotTable"]
 
 _WAITING_PART = 4
-"""One part in _WAITING_PART of the memory is for rows that are read ahead."""
+"""One part in _WAITING_PART of the memory is for rows that were read ahead."""
 
 
 class SnapshotTable:
-    """A table as its snapshot or transaction sees it. Made by ``HiveSnapshot.table``.
+    """A table as its snapshot or transaction sees it. Created by ``HiveSnapshot.table``.
 
     Args:
         view: the open snapshot or transaction.
@@ -43,12 +43,12 @@ class SnapshotTable:
 
     @property
     def name(self) -> str:
-        """``database.table``, in lower case."""
+        """The name ``database.table``, in lower case."""
         return self._name
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns as :meth:`scan` reads them: data columns, then partition columns."""
+        """The columns as :meth:`scan` reads them: data columns, then partition columns."""
         return self.scan().schema
 
     def scan(
@@ -61,24 +61,24 @@ class SnapshotTable:
         timestamps: TimestampForm = TimestampForm.MICROSECONDS,
         truncate_nanoseconds: bool = False,
     ) -> TableScan:
-        """Describe a read; the result's ``to_arrow()``, ``to_pandas()``, ``to_polars()``, … read.
+        """Describe a read; ``to_arrow()``, ``to_pandas()``, ``to_polars()``, … of the result read the rows.
 
-        It reads the table as it was when the transaction began or the snapshot was opened, whatever the
-        transaction has changed since; and only as long as that is open.
+        It reads the table as it was when the transaction began or the snapshot was opened, without later
+        changes of the transaction. It can read only while the transaction or snapshot is open.
 
         Args:
-            columns: names of data and partition columns, in any case, in the order wanted; None: all.
-            filter: which rows: an Arrow expression over the table's columns (in lower case), or the name of a
-                boolean column. Partitions whose rows cannot meet it are not read.
-            row_ids: put ROW__ID first, which updates and deletes need.
-            limit: number of rows after which reading ends.
-            timestamps: form of timestamps in data columns: ``MICROSECONDS`` holds the years 1 to 9999,
+            columns: names of data and partition columns, in any case, in the desired order. If None, all.
+            filter: the rows to read: an Arrow expression over the table's columns (in lower case), or the
+                name of a boolean column. Partitions without matching rows are not read.
+            row_ids: True to put ROW__ID first, which updates and deletes need.
+            limit: the number of rows after which reading ends.
+            timestamps: the form of timestamps in data columns. ``MICROSECONDS`` holds the years 1 to 9999,
                 ``NANOSECONDS`` all digits of the years 1678 to 2261, ``TEXT`` both.
-            truncate_nanoseconds: cut digits below microseconds; otherwise a value that has them is an error,
-                if ``timestamps`` is ``MICROSECONDS``.
+            truncate_nanoseconds: True to cut digits below microseconds. Otherwise a value that has them is an
+                error, if ``timestamps`` is ``MICROSECONDS``.
 
         Raises:
-            TransactionStateError: the transaction or snapshot is not open.
+            TransactionStateError: If the transaction or snapshot is not open.
         """
         return TableScan(
             open_table(self._view, self._name),
@@ -94,17 +94,16 @@ class SnapshotTable:
 
 
 class HiveTable(SnapshotTable):
-    """A table of a transaction. Made by ``HiveTransaction.table``.
+    """A table of a transaction. Created by ``HiveTransaction.table``.
 
-    Data is anything with Arrow's C stream or C array interface: tables, batches and readers of pyarrow,
-    DataFrames of pandas (2.2 and later) and Polars, relations of DuckDB, scans. It is read at once, and
-    written with the commit, which finds values that do not fit. Columns are found by name, in any case and
-    order.
+    Data is any object with Arrow's C stream or C array interface: tables, batches and readers of pyarrow,
+    DataFrames of pandas (2.2 and later) and Polars, relations of DuckDB, scans. Data is read at once but
+    written at commit, which finds values that do not fit. Columns are found by name, in any case and order.
 
     Args:
-        transaction: begun.
+        transaction: a transaction that has begun.
         name: ``database.table``.
-        changes: where its changes are collected.
+        changes: the collected changes of the table.
         local: memory and threads.
     """
 
@@ -116,42 +115,44 @@ class HiveTable(SnapshotTable):
         self._changes = changes
 
     def append(self, data: object) -> int:
-        """Add new rows; returns their number.
+        """Add new rows and return their number.
 
         Args:
             data: all columns of the table; a column ROW__ID is ignored.
 
         Raises:
-            TransactionStateError, LockLostError, TransactionAbortedError: the transaction is not open, or is
-                lost.
-            RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit.
-            DeltaWriteError: the rows fit neither into memory nor into a temporary file.
+            TransactionStateError, LockLostError, TransactionAbortedError: If the transaction is not open or
+                is lost.
+            RecordLayoutError: If columns are missing, extra or duplicate, or have incompatible types.
+            DeltaWriteError: If the rows fit neither into memory nor into a temporary file.
         """
         return self._changes.add(data, INSERT)
 
     def update(self, data: object, *, verify_row_ids: bool = False) -> int:
-        """Give existing rows new values; returns their number.
+        """Give existing rows new values and return the number of rows.
 
-        A row stays in its partition and bucket; to move it, delete it and append its new form.
+        A row stays in its partition and bucket. To move it, delete it and append its new form.
 
         Args:
             data: ROW__ID, as ``scan(row_ids=True)`` reads it, and all columns of the table.
-            verify_row_ids: before anything is written, look up every ROW__ID that the transaction names for
-                this table. Needed only for ROW__IDs that were not read in this transaction.
+            verify_row_ids: True to look up every ROW__ID that the transaction changes in this table before
+                anything is written. Needed only for ROW__IDs that were not read in this transaction.
 
-        Raises: as :meth:`append`.
+        Raises:
+            MutationError: See :meth:`append`.
         """
         return self._changes.add(data, UPDATE, verify_row_ids=verify_row_ids)
 
     def delete(self, data: object, *, verify_row_ids: bool = False) -> int:
-        """Delete rows; returns their number.
+        """Delete rows and return their number.
 
         Args:
-            data: ROW__ID, as ``scan(row_ids=True)`` reads it: as a column, whatever others there are, or
-                alone, as a struct array.
-            verify_row_ids: as of :meth:`update`.
+            data: ROW__ID, as ``scan(row_ids=True)`` reads it: a column among any others, or a struct array
+                alone.
+            verify_row_ids: True to look up the ROW__IDs first; see :meth:`update`.
 
-        Raises: as :meth:`append`.
+        Raises:
+            MutationError: See :meth:`append`.
         """
         return self._changes.add(data, DELETE, verify_row_ids=verify_row_ids)
 
@@ -162,15 +163,16 @@ class HiveTable(SnapshotTable):
         operation_column: str = OPERATION_COLUMN_DEFAULT,
         verify_row_ids: bool = False,
     ) -> int:
-        """Apply inserts, updates and deletes from one source; returns their number.
+        """Apply inserts, updates and deletes from one source and return their number.
 
         Args:
             changes: the operation ('insert', 'update' or 'delete', in any case), ROW__ID (ignored for
-                inserts), and all columns of the table, of which deletes need none.
+                inserts), and all columns of the table; deletes need none of these.
             operation_column: name of the operation column.
-            verify_row_ids: as of :meth:`update`.
+            verify_row_ids: True to look up the ROW__IDs first; see :meth:`update`.
 
-        Raises: as :meth:`append`.
+        Raises:
+            MutationError: See :meth:`append`.
         """
         return self._changes.add(
             changes, None, operation_column=operation_column, verify_row_ids=verify_row_ids
@@ -192,25 +194,25 @@ class HiveTable(SnapshotTable):
 
             orders.merge(rows, on=["id"]).when_matched_update_all().when_not_matched_insert_all().execute()
 
-        It compares with the table as it was when the transaction began. So a table takes one merge in a
+        The merge compares with the table as it was when the transaction began. So a table takes one merge per
         transaction, before its other changes.
 
         Args:
-            source: the rows to merge; it is held in memory with the rows of the table that it matches.
-            on: key columns, which both sides have; a text is one of them.
-            null_safe: whether NULL equals NULL; in SQL it does not.
-            on_duplicate: what to do if several source rows would act on one row or insert one key: ``error``,
-                or ``first_by("updated")``.
-            missing_columns: what to do if the source lacks columns for ``…_all``: ``null`` inserts NULL and
-                keeps their values on update; ``error`` refuses the merge.
-            write_unchanged: do not compare updates with the rows that they replace.
-            prune_buckets: read only the buckets to which the source's keys hash.
+            source: the rows to merge; held in memory together with the table's rows that they match.
+            on: key columns, which both sides must have; a single string is one column.
+            null_safe: True if NULL equals NULL; in SQL it does not.
+            on_duplicate: how to handle source rows that would change the same row or insert the same key:
+                ``error``, or ``first_by("updated")``.
+            missing_columns: how to handle columns that the source lacks in ``…_all``: ``null`` inserts NULL
+                and keeps the values on update; ``error`` refuses the merge.
+            write_unchanged: True to write updates without comparing them with the rows that they replace.
+            prune_buckets: True to read only the buckets to which the source's keys hash.
             count_by: a column of the source; the report also counts rows by its values.
 
         Raises:
-            TransactionStateError: the transaction is not open, or the table has changes already.
-            ConfigurationError: an option is invalid, or the source needs more memory than allowed.
-            RecordLayoutError: the source is no Arrow data, or has a column twice.
+            TransactionStateError: If the transaction is not open, or the table already has changes.
+            ConfigurationError: If an option is invalid, or the source needs more memory than allowed.
+            RecordLayoutError: If the source is not Arrow data or has a duplicate column.
         """
         self._changes.check_first()
         begun = local_merge(

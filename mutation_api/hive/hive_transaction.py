@@ -1,4 +1,4 @@
-"""HiveTransaction: changes of some tables, all or nothing, as a ``with`` block."""
+"""HiveTransaction: atomic changes of some tables, as a ``with`` block."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _COLLECTING_PART = 4
 
 
 class HiveTransaction(OfOneProcess):
-    """Changes of some tables, all or nothing. Made by ``Hive.transaction``; used once, from one thread.
+    """Atomic changes of some tables. Created by ``Hive.transaction``; used once, from one thread.
 
-    Its block begins it. At the end of the block everything is written and committed; if the block raises,
-    nothing of it remains.
+    The transaction begins with its block. At the end of the block everything is written and committed. If the
+    block raises, nothing remains.
 
     Args:
-        client: of its tables, not connected yet; it is closed with the transaction.
+        client: a client of its tables, not connected yet; it is closed with the transaction.
         local: memory and threads.
-        options: of the files; None for the defaults.
+        options: options of the files. If None, the defaults.
     """
 
     def __init__(self, client: MutatorClient, local: LocalOptions, options: WriterOptions | None) -> None:
@@ -46,7 +46,7 @@ class HiveTransaction(OfOneProcess):
 
     @property
     def is_over(self) -> bool:
-        """Whether it was committed or aborted."""
+        """True if the transaction was committed or aborted."""
         return self._is_over
 
     @property
@@ -56,23 +56,23 @@ class HiveTransaction(OfOneProcess):
 
     @property
     def summary(self) -> TransactionSummary:
-        """What the transaction has done; after the commit, what is visible.
+        """The result of the transaction; after the commit, what is visible.
 
         Raises TransactionStateError before it has begun.
         """
         return self._begun().summary
 
     def begin(self) -> HiveTransaction:
-        """Lock the tables and take the snapshot, as the ``with`` statement does; returns self.
+        """Lock the tables and take the snapshot, as the ``with`` statement does; return the transaction.
 
         Raises:
-            TransactionStateError: it has begun already, or is over.
-            TableNotMutableError: a table breaks a rule; the message names both.
-            LockNotAcquiredError: others held the lock for too long.
-            ConnectionFailedError, TransactionError: the metastore failed.
+            TransactionStateError: If it has begun already, or is over.
+            TableNotMutableError: If a table breaks a rule; the message names both.
+            LockNotAcquiredError: If other transactions held the lock for too long.
+            ConnectionFailedError, TransactionError: If the metastore failed.
         """
         if self._transaction is not None or self._is_over:
-            raise TransactionStateError("a transaction is used once: make another one")
+            raise TransactionStateError("a transaction can be used only once: create another one")
         try:
             transaction = self._client.connect().new_transaction()
             transaction.begin(just_connected=True)
@@ -83,11 +83,11 @@ class HiveTransaction(OfOneProcess):
         return self
 
     def table(self, name: str) -> HiveTable:
-        """One of its tables: ``database.table``, in any case.
+        """Return one of its tables, by its name ``database.table`` in any case.
 
         Raises:
-            TransactionStateError: the transaction is not open.
-            ConfigurationError: it was made without the table.
+            TransactionStateError: If the transaction is not open.
+            ConfigurationError: If it was created without this table.
         """
         transaction = self._begun()
         full_name = transaction.table(name).full_name
@@ -96,28 +96,28 @@ class HiveTransaction(OfOneProcess):
         return HiveTable(transaction, full_name, self._changes[full_name], self._local)
 
     def check(self) -> None:
-        """Raise if the transaction cannot be committed any more. Cheap: it makes no call.
+        """Raise if the transaction can no longer be committed. This is cheap: no call is made.
 
         Raises:
-            LockLostError, TransactionAbortedError: the transaction is lost; the message says why.
-            TransactionStateError: it is not open.
+            LockLostError, TransactionAbortedError: If the transaction is lost; the message says why.
+            TransactionStateError: If it is not open.
         """
         self._begun().check()
 
     def commit(self) -> None:
-        """Write everything and commit, as the end of the ``with`` block does. If this raises, nothing is
-        visible.
+        """Write everything and commit, as the end of the ``with`` block does.
 
-        The one exception is CommitOutcomeUnknownError: the outcome is unknown, and nothing was removed.
+        If this raises, nothing is visible. The one exception is CommitOutcomeUnknownError: the outcome is
+        unknown, and nothing was removed.
 
         Raises:
-            RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: a
+            RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: If a
                 change is wrong, or a row is changed twice; the message names rows.
-            DeltaWriteError, PartitionCreationError, TableNotMutableError: it cannot be written.
-            LockLostError, TransactionAbortedError: the transaction is lost, or another writer committed
-                first: run it again.
-            CommitOutcomeUnknownError, ConnectionFailedError, TransactionError: see Transaction.commit.
-            TransactionStateError: it is not open, or a merge was described and not executed.
+            DeltaWriteError, PartitionCreationError, TableNotMutableError: If the changes cannot be written.
+            LockLostError, TransactionAbortedError: If the transaction is lost, or another writer committed
+                first. Run it again.
+            CommitOutcomeUnknownError, ConnectionFailedError, TransactionError: See Transaction.commit.
+            TransactionStateError: If it is not open, or a merge was described but not executed.
         """
         transaction = self._begun()
         transaction.check()
@@ -132,14 +132,14 @@ class HiveTransaction(OfOneProcess):
             self.close()
 
     def abort(self) -> None:
-        """Abort; nothing remains. Does nothing if it is over."""
+        """Abort the transaction; nothing remains. Do nothing if it is over."""
         self._was_ended = True
         self.close()
 
     def close(self) -> None:
-        """Abort unless it is committed, and give back everything. May be called twice.
+        """Abort unless committed, and release everything. May be called twice.
 
-        A block that has not ended yet raises at its end. In a forked process it does nothing.
+        A block that has not ended yet raises at its end. In a forked process this does nothing.
         """
         if self.is_of_another_process:
             return
@@ -149,7 +149,7 @@ class HiveTransaction(OfOneProcess):
         self._client.close()
 
     def __enter__(self) -> HiveTransaction:
-        """Begin, unless it has begun."""
+        """Begin, unless it has already begun."""
         return self.begin() if self._transaction is None or self._is_over else self
 
     def __exit__(
@@ -160,8 +160,9 @@ class HiveTransaction(OfOneProcess):
     ) -> None:
         """Commit, or abort if the block raised.
 
-        Raises TransactionStateError: the connection was closed meanwhile, or the block ended in a forked
-        process.
+        Raises:
+            TransactionStateError: If the connection was closed meanwhile, or the block ended in a forked
+                process.
         """
         if error is None:
             self.check_process()

@@ -1,9 +1,8 @@
-"""TableChanges: what a transaction changes of one table, collected and then written as one change set.
+"""TableChanges: the changes of one table in a transaction, collected and then written as one change set.
 
-A table takes one change set in a transaction: two could hold the same row, and their files would have the
-same names. So the calls are collected. What would hold of a sequence of statements holds nevertheless: an
-append, update or delete does not depend on what was changed before, and a merge, which would, must come
-first.
+A table takes one change set per transaction: two could change the same row, and their files would have the
+same names. So the calls are collected. The result is the same as for a sequence of statements: an append,
+update or delete does not depend on earlier changes, and a merge, which would, must come first.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ class TableChanges:
     """The changes of one table in one transaction.
 
     Args:
-        transaction: begun.
-        table_name: ``database.table``, one of its sinks.
-        share: memory for changes that wait; shared by all tables of the transaction.
+        transaction: a transaction that has begun.
+        table_name: ``database.table``, one of the transaction's sinks.
+        share: memory for waiting changes, shared by all tables of the transaction.
     """
 
     def __init__(self, transaction: Transaction, table_name: str, share: MemoryShare) -> None:
@@ -59,18 +58,18 @@ class TableChanges:
         operation_column: str = OPERATION,
         verify_row_ids: bool = False,
     ) -> int:
-        """Collect changes; returns their number.
+        """Collect changes and return their number.
 
         Args:
-            data: anything that speaks Arrow. It is read now.
-            operation: of all rows; None if ``operation_column`` has it.
+            data: any object with an Arrow interface. It is read now.
+            operation: the operation of all rows. If None, ``operation_column`` holds it.
             operation_column: the column with each row's operation.
-            verify_row_ids: look up the ROW__IDs of all changes of the table before they are written.
+            verify_row_ids: True to look up the ROW__IDs of all changes of the table before they are written.
 
         Raises:
-            TransactionStateError, LockLostError, TransactionAbortedError: see :meth:`checked_sink`.
-            RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit.
-            DeltaWriteError: the changes fit neither into memory nor into a temporary file.
+            TransactionStateError, LockLostError, TransactionAbortedError: See :meth:`checked_sink`.
+            RecordLayoutError: If columns are missing, extra or duplicate, or have incompatible types.
+            DeltaWriteError: If the changes fit neither into memory nor into a temporary file.
         """
         table = self.checked_sink()
         reader = changes_reader(data, table, operation_column, "the rows")
@@ -99,59 +98,62 @@ class TableChanges:
         options: WriterOptions | None,
         local: LocalOptions,
     ) -> None:
-        """Collect the change set of a merge; takes what :func:`~mutation_api.write.apply.apply_arrow` takes.
+        """Collect the change set of a merge; for the arguments see
+        :func:`~mutation_api.write.apply.apply_arrow`.
 
-        Raises: TransactionStateError, see :meth:`check_first`.
+        Raises:
+            TransactionStateError: See :meth:`check_first`.
         """
         self.check_first()
         layout = PartLayout.of(self._table, changes.schema, None, operation_column)
         batches = map(layout.plain, changes)
-        # A merge gives nanoseconds only where values need them.
+        # A merge returns nanoseconds only if values need them.
         fine = frozenset(field.name for field in changes.schema if "[ns" in str(field.type))
         self._parts.append(ChangePart(None, layout.plain_schema(changes.schema), batches, fine))
         self._insert_files, self._options = insert_files, options
 
     def checked_sink(self) -> AcidTable:
-        """The table's descriptor.
+        """Return the table's descriptor.
 
         Raises:
-            TransactionStateError: the transaction is not open, or only reads the table.
-            LockLostError, TransactionAbortedError: it is lost.
+            TransactionStateError: If the transaction is not open, or only reads the table.
+            LockLostError, TransactionAbortedError: If it is lost.
         """
         self._transaction.check()
         table = self._table
         if table.role is not TableRole.SINK:
             raise TransactionStateError(
-                f"table {table.full_name} is only read in this transaction: name it among the tables of "
-                "transaction(), not under read"
+                f"table {table.full_name} is only read in this transaction: pass it to transaction() as a "
+                "table to change, not under read"
             )
         return table
 
     def check_first(self) -> None:
-        """Raise TransactionStateError if the table has changes, which a merge would not see."""
+        """Raise TransactionStateError if the table already has changes, which a merge would not see."""
         self.checked_sink()
         if self._parts:
             raise TransactionStateError(
-                f"table {self._name} already has changes in this transaction, which a merge would not see, "
+                f"table {self._name} already has changes in this transaction. A merge would not see them, "
                 "since it compares with the snapshot: merge first, or merge in another transaction"
             )
 
     def expect(self, merge: LocalMerge) -> None:
-        """Refuse to write until the merge was executed or tried."""
+        """Refuse to write until the merge has been executed or tried."""
         self._merges.append(merge)
 
     def check_merges(self) -> None:
-        """Raise TransactionStateError if a merge was described and never executed."""
+        """Raise TransactionStateError if a merge was described but never executed."""
         if any(merge.is_described_only for merge in self._merges):
             raise TransactionStateError(
-                f"table {self._name}: a merge was described and not executed: end it with .execute(), or "
+                f"table {self._name}: a merge was described but not executed: end it with .execute(), or "
                 "with .dry_run() to see what it would do. Nothing was committed"
             )
 
     def write(self, local: LocalOptions, options: WriterOptions | None) -> ApplySummary | None:
-        """Write everything as one change set; None if there is nothing.
+        """Write everything as one change set; return None if there is nothing to write.
 
-        Raises: see :func:`~mutation_api.write.apply.apply_arrow`.
+        Raises:
+            MutationError: See :func:`~mutation_api.write.apply.apply_arrow`.
         """
         if not self._parts:
             return None
@@ -167,7 +169,7 @@ class TableChanges:
         )
 
     def close(self) -> None:
-        """Forget the changes, and remove temporary files."""
+        """Discard the changes, and remove temporary files."""
         for spool in self._spools:
             spool.close()
         self._parts, self._spools, self._merges = [], [], []

@@ -1,4 +1,4 @@
-"""What a merge does with rows: the clause of each, new values, outcome and partition. Pure Arrow."""
+"""The effect of a merge on rows: the clause of each row, new values, outcome and partition. Pure Arrow."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 AnyMerge = ResolvedMerge[Any, Any]
-"""A checked merge, with expressions of any engine."""
+"""A checked merge with expressions of any engine."""
 
 KINDS = ("inserted", "updated", "deleted", "moved", "unchanged")
-"""Outcomes of a row, fields of MergeCounts; the index is the code."""
+"""The outcomes of a row, which are fields of MergeCounts. The index is the code."""
 INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = range(len(KINDS))
 
 Indices = NDArray[np.int64]
@@ -47,13 +47,14 @@ Columns = Mapping[str, pa.Array]
 
 @dataclass(frozen=True)
 class Candidates:
-    """n rows of one kind of match.
+    """n rows that match in the same way.
 
     Attributes:
-        match: on which sides they are.
+        match: the kind of match, which states which sides have the rows.
         source: all rows of the source.
-        source_rows: the source row of each; None without one.
-        target: columns of the table's rows, ROW__ID included unless the table is insert-only; None without.
+        source_rows: index of the source row of each. None if they have none.
+        target: columns of the table's rows, including ROW__ID unless the table is insert-only. None if they
+            have none.
     """
 
     match: Match
@@ -62,14 +63,14 @@ class Candidates:
     target: Columns | None
 
     def __len__(self) -> int:
-        """Number of rows."""
+        """Return the number of rows."""
         if self.source_rows is not None:
             return len(self.source_rows)
         assert self.target is not None
         return len(next(iter(self.target.values())))
 
     def take(self, rows: Indices) -> Candidates:
-        """Some of the rows."""
+        """Return the rows at these indices."""
         indices = pa.array(rows)
         return replace(
             self,
@@ -79,25 +80,25 @@ class Candidates:
 
     @cached_property
     def _are_all(self) -> bool:
-        """Whether the rows are those of the source, one by one."""
+        """True if the rows are exactly the rows of the source, in order."""
         rows = self.source_rows
         return rows is not None and np.array_equal(rows, np.arange(self.source.num_rows))
 
     def source_column(self, name: str) -> pa.Array:
-        """The source's values of each row; without a copy if these are all rows of the source."""
+        """Return the source's values of each row, without a copy if the rows are all rows of the source."""
         column = self.source.column(name)
         return column if self._are_all else column.take(pa.array(self.source_rows))
 
     def taken(self, names: Iterable[str], defaults: Mapping[str, pa.Scalar]) -> dict[str, pa.Array]:
-        """Columns as the source has them; those of ``defaults``, which it lacks, have one value."""
+        """Return source columns. A column of ``defaults``, which the source lacks, gets the default value."""
         return {
             name: pa.repeat(defaults[name], len(self)) if name in defaults else self.source_column(name)
             for name in names
         }
 
     def frame(self) -> pa.Table:
-        """The rows as expressions see them: a struct for each side."""
-        sides: dict[str, pa.Array] = {"": pa.nulls(len(self))}  # literals need the number of rows
+        """Return the rows in the form that expressions use: a struct per side."""
+        sides: dict[str, pa.Array] = {"": pa.nulls(len(self))}  # so that literals get the number of rows
         if self.source_rows is not None and self.source.num_columns:
             rows = self.source if self._are_all else self.source.take(pa.array(self.source_rows))
             sides[SOURCE] = rows.to_struct_array()
@@ -111,12 +112,12 @@ class Acting:
     """n rows on which one clause acts.
 
     Attributes:
-        clause: its number.
+        clause: number of the clause.
         rows: the candidates.
-        new: new values of all columns, in the table's types; empty for deletes.
-        given: the values of key columns as the clause assigns them, before they are converted.
+        new: new values of all columns, in the table's types. Empty for deletes.
+        given: values that the clause assigns to key columns, before conversion.
         kinds: codes of KINDS.
-        new_partitions: names of the partitions of inserted and moved rows, null for others.
+        new_partitions: partition names of inserted and moved rows, null for others.
     """
 
     clause: int
@@ -127,7 +128,7 @@ class Acting:
     new_partitions: pa.Array
 
     def take(self, rows: Indices) -> Acting:
-        """Some of the rows."""
+        """Return the rows at these indices."""
         indices = pa.array(rows)
         return Acting(
             self.clause,
@@ -140,12 +141,15 @@ class Acting:
 
     @property
     def row_ids(self) -> pa.Array | None:
-        """ROW__IDs of the rows; None if they have none."""
+        """The ROW__IDs of the rows. None if they have none."""
         return None if self.rows.target is None else self.rows.target.get(ROW_ID_COLUMN)
 
     @property
     def partitions(self) -> pa.Array:
-        """The partition of each: of an existing row its own, of a new one that of its values; may be ''."""
+        """The partition name of each row: the current one of existing rows, the target one of new rows.
+
+        It is '' if the table is not partitioned.
+        """
         row_ids = self.row_ids
         if row_ids is None or row_ids.type.get_field_index(PARTITION_FIELD) < 0:
             return pc.fill_null(self.new_partitions, "")
@@ -166,13 +170,13 @@ def act(
     Args:
         table: the table to change.
         plan: the checked merge.
-        number: that of the clause.
-        rows: n rows of its kind of match.
+        number: number of the clause.
+        rows: n rows with the clause's kind of match.
         given: the values that the clause assigns, by column; see :meth:`Evaluator.assigned`.
-        write_unchanged: do not look whether updates differ from their old rows.
+        write_unchanged: True to count updates as changes even if the row stays the same.
 
     Raises:
-        RecordValueError: a value does not fit its column.
+        RecordValueError: If a value does not fit its column.
     """
     action = plan.clauses[number].action
     no_partitions = pa.nulls(len(rows), pa.string())
@@ -215,7 +219,7 @@ def _kinds_of_updates(
 ) -> NDArray[np.int8]:
     names = {name for values in plan.values for name in values}
     assert rows.target is not None
-    names &= rows.target.keys()  # the others are compared later, if need be
+    names &= rows.target.keys()  # the others are compared later if necessary
     compared = names & table.placing_columns if write_unchanged else names
     moved = np.zeros(len(rows), np.bool_)
     changed = np.zeros(len(rows), np.bool_)
@@ -243,7 +247,7 @@ def _new_partitions(table: AcidTable, new: Columns, placed: NDArray[np.bool_]) -
 
 
 def _key_text(plan: AnyMerge, row: Candidates) -> str:
-    """The key of a single row, or the whole row if the source has none."""
+    """Return the key of a single row, or the whole row if the source has no such row."""
     if row.source_rows is not None:
         return json_texts(struct_of({key: row.source_column(key) for key in plan.keys or ()}))[0]
     assert row.target is not None
@@ -251,5 +255,5 @@ def _key_text(plan: AnyMerge, row: Candidates) -> str:
 
 
 def struct_of(columns: Columns) -> pa.StructArray:
-    """The columns as rows; there is at least one."""
+    """Return the columns as rows. There must be at least one column."""
     return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))

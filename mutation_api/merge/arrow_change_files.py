@@ -1,32 +1,33 @@
 """Files of changes and rows, read and written as Arrow data.
 
-Change sets of Arrow in files: ``local_diff`` makes one to save, ``hive-mutate apply`` reads it.
+Save Arrow change sets in files, for example those of ``local_diff``. ``hive-mutate apply`` reads them.
 
-The form is that of :mod:`.row_files`: the operation, ROW__ID (a struct, in CSV a column for each field)
-and the table's columns. Values are written such that both engines read each as it was; what a format cannot
-hold so raises LocalEngineError. ORC files hold wall clocks as Spark writes them, as marked numbers, since
-Spark reads ORC's own timestamps in the zone of its JVM.
+The layout is that of :mod:`.row_files`: the operation, ROW__ID (a struct; in CSV one column per field) and
+the table's columns. Both engines read back every value exactly. A value for which the format makes this
+impossible raises LocalEngineError. In ORC files, timestamps without time zone are written as Spark writes
+them, as numbers with an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
 
 ArrowFiles: files of rows, read with the types of a table, without Spark.
 
-What :mod:`mutation_api.merge.row_files` says of CSV, JSON, ORC and Parquet holds here, too: the types
-are the table's; a text or value that is none of its column's type is refused, naming the column and the row,
-and never becomes NULL; an empty CSV field is NULL, a quoted empty one the empty text. Files may lie on any
-storage of ours; those with the endings .gz, .bz2 and .zst of CSV and JSON are unpacked.
+The rules of :mod:`mutation_api.merge.row_files` for CSV, JSON, ORC and Parquet apply here too. The
+types are the table's. A value that is not valid for its column's type is refused and never becomes NULL; the
+message names the column and the row. An empty CSV field is NULL, and a quoted empty field is the empty
+string. Files may be on any storage that the library supports. CSV and JSON files that end in .gz, .bz2 or
+.zst are decompressed.
 
-Texts of CSV and the lines of JSON become values by the same code in Spark's tasks, so what is read here is
-read with the same values by Spark. But Spark reads some things that are refused here:
+CSV fields and JSON lines are parsed by the same code in Spark's tasks, so Spark reads the same values from
+every file that is read here. Spark also reads some files that are refused here:
 
-* CSV: quotes within a field that does not begin with one, text behind a closing quote, a lone CR as the end
-  of a line (:mod:`.csv_files`); columns without a name, or with the same name; bytes that are not UTF-8,
-  which Spark replaces.
-* ORC and Parquet: dates and timestamps before 1582-10-15, if the file does not say that their calendar is
-  proleptic; wall clocks within structs, lists and maps of an ORC file that Spark wrote; instants, which Spark
-  shows in the zone of its session; INT96.
-* ORC: timestamps of years before 1678 and after 2261, which pyarrow reads in nanoseconds only.
-* Folders in folders, from whose names Spark makes columns; names with wildcards; other compressions.
+* CSV: quotes within a field that does not begin with one, characters after a closing quote, a single CR as
+  the line ending (:mod:`.csv_files`), columns without a name or with the same name, and bytes that are not
+  UTF-8, which Spark replaces.
+* ORC and Parquet: dates and timestamps before 1582-10-15 if the file does not state that its calendar is
+  proleptic, timestamps with time zone, which Spark shows in the session's time zone, and INT96.
+* ORC: timestamps without time zone within structs, lists and maps if Spark wrote the file, and timestamps of
+  years before 1678 and after 2261, which pyarrow can only read in nanoseconds.
+* Nested directories, whose names Spark turns into columns, names with wildcards, and other compressions.
 
-Parquet's timestamps of nanoseconds are read here; Spark refuses them.
+Parquet timestamps in nanoseconds are read here, but Spark refuses them.
 """
 
 from __future__ import annotations
@@ -62,29 +63,30 @@ __all__ = ["MEMORY_BYTES_DEFAULT", "ArrowFiles", "save_arrow_changes"]
 
 _BATCH_ROWS = 1 << 16
 _QUOTED = r'[",\r\n]|^$|^\s|\s$'
-"""Texts in CSV that need quotes."""
+"""Matches CSV strings that must be quoted."""
 _NO_TEXT = r"[\x00\x01]"
 
 
 def save_arrow_changes(changes: pa.Table, file: Location, format_name: str | None = None) -> None:
-    """Write changes into one file; it is there when it is complete, and replaces an older one.
+    """Write changes into one file. It appears only when it is complete, and replaces an existing file.
 
     Args:
         changes: operation, ROW__ID and the table's columns, in the types of the table.
-        file: its folder exists, where storages have folders.
-        format_name: one of :data:`~mutation_api.read.export.FORMATS`; None for what the name ends in.
+        file: the file to write. Its directory must exist if the storage has directories.
+        format_name: one of :data:`~mutation_api.read.export.FORMATS`. If None, taken from the file
+            extension.
 
     Raises:
-        ConfigurationError: the format is not known.
-        LocalEngineError: the format holds a value only as Spark writes it.
-        ClientError: the file cannot be written.
+        ConfigurationError: If the format is unknown.
+        LocalEngineError: If only Spark can write a value in this format.
+        ClientError: If the file cannot be written.
     """
     write = _WRITERS[file_format(file, format_name)]
     try:
         with replacing(without_links(file)) as stream:
             write(changes, stream)
     except OSError as error:
-        raise ClientError(f"{file.shown}: the file cannot be written: {error}") from error
+        raise ClientError(f"{file.shown}: cannot write the file: {error}") from error
 
 
 def _write_csv(changes: pa.Table, stream: pa.NativeFile) -> None:
@@ -97,7 +99,7 @@ def _write_csv(changes: pa.Table, stream: pa.NativeFile) -> None:
 
 
 def _flat(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
-    """The columns by name; of ROW__ID each field is one."""
+    """Yield the columns by name. Each field of ROW__ID is a column."""
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         array = plain_array(column)
         if name == ROW_ID_COLUMN:
@@ -108,13 +110,13 @@ def _flat(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _csv_fields(name: str, column: pa.Array) -> pa.Array:
-    """The values as fields of CSV: nothing for NULL, in quotes where they are needed."""
+    """Return the values as CSV fields: NULL is empty, and values are quoted where necessary."""
     if not pa.types.is_string(column.type):
         return pc.fill_null(_plain_texts(column), "")
     if pc.any(pc.match_substring_regex(column, _NO_TEXT)).as_py():
         raise LocalEngineError(
-            f"column {name!r} has a text with a character 0 or 1, which not every reader of CSV takes: write "
-            "JSON, ORC or Parquet"
+            f"column {name!r} has a string with a character 0 or 1, which some CSV readers do not accept. "
+            "Write JSON, ORC or Parquet instead"
         )
     doubled = pc.replace_substring(column, '"', '""')
     quoted = pc.binary_join_element_wise('"', doubled, '"', "")
@@ -132,7 +134,7 @@ def _write_json(changes: pa.Table, stream: pa.NativeFile) -> None:
     for field in changes.schema:
         if _has_map_without_texts(field.type):
             raise LocalEngineError(
-                f"column {field.name!r}, {field.type}: keys of maps are texts in JSON; write ORC or Parquet"
+                f"column {field.name!r}, {field.type}: map keys must be strings in JSON. Write ORC or Parquet"
             )
     for rows in _parts(changes):
         names = rows.column_names
@@ -156,8 +158,8 @@ def _write_orc(changes: pa.Table, stream: pa.NativeFile) -> None:
         is_clock = pa.types.is_timestamp(field.type)
         if not is_clock and has_timestamp(field.type):
             raise LocalEngineError(
-                f"column {field.name!r}, {field.type}: timestamps within others have no form in ORC that "
-                "both engines read; write JSON or Parquet"
+                f"column {field.name!r}, {field.type}: ORC cannot hold nested timestamps in a form that both "
+                "engines read. Write JSON or Parquet"
             )
         columns.append(plain_array(column).view(pa.int64()) if is_clock else column)
         if is_clock:
@@ -187,23 +189,25 @@ MEMORY_BYTES_DEFAULT = 1 << 29
 
 @dataclass(frozen=True)
 class ArrowFiles:
-    """Reads files that hold rows of a table.
+    """A reader of files that hold rows of a table.
 
     Attributes:
-        columns: the columns that they may have.
-        memory_bytes: bound for the rows of JSON, ORC and Parquet files, which are read whole, each file at a
-            time; JSON all at once, since only all rows tell its columns.
+        columns: the columns that the files may have.
+        memory_bytes: limit for the rows of JSON, ORC and Parquet files. Each ORC or Parquet file is read as a
+            whole. All JSON rows are read together, since only all of them show which columns there are.
     """
 
     columns: RowColumns
     memory_bytes: int = MEMORY_BYTES_DEFAULT
 
     def read_all(self, files: Sequence[Location], format_name: str | None = None) -> pa.RecordBatchReader:
-        """The rows of several files; the format as of :func:`~mutation_api.read.export.file_format`.
+        """Read the rows of several files.
+
+        If ``format_name`` is None, it is taken from the file extension.
 
         Raises:
-            RecordLayoutError: see :meth:`read`; or the files differ in columns or types.
-            RecordValueError, ConfigurationError: see :meth:`read`.
+            RecordLayoutError: If the files differ in columns or types, or see :meth:`read`.
+            RecordValueError, ConfigurationError: See :meth:`read`.
         """
         readers = [self.read(file, format_name) for file in files]
         wanted = _layout(readers[0].schema)
@@ -211,22 +215,24 @@ class ArrowFiles:
             if _layout(reader.schema) != wanted:
                 found = _described(_layout(reader.schema))
                 raise RecordLayoutError(
-                    f"{file.shown} has the columns {found}, {files[0].shown} has {_described(wanted)}; files "
-                    "of one source must have the same"
+                    f"{file.shown} has the columns {found}, but {files[0].shown} has {_described(wanted)}. "
+                    "All files of a source must have the same columns"
                 )
         schema = readers[0].schema
         batches = (_in_order(batch, schema) for reader in readers for batch in reader)
         return pa.RecordBatchReader.from_batches(schema, batches)
 
     def read(self, file: Location, format_name: str | None = None) -> pa.RecordBatchReader:
-        """The rows of a file, or of a folder of files of one format; None for the one that its name tells.
+        """Read the rows of a file, or of a directory of files with the same format.
 
-        The batches of CSV are read as they are consumed, and may raise the same errors.
+        If ``format_name`` is None, it is taken from the file extension. The batches of CSV are read as they
+        are consumed and may raise the same errors.
 
         Raises:
-            RecordLayoutError: columns are unknown, or of a type the format cannot hold.
-            RecordValueError: values that are no values of their column's type; the message names some.
-            ConfigurationError: there is no file, it cannot be read as this format, or its name tells none.
+            RecordLayoutError: If columns are unknown or have a type that the format cannot hold.
+            RecordValueError: If values are not valid for their column's type. The message shows some.
+            ConfigurationError: If the file does not exist, cannot be read in this format, or has an
+                extension that is not a known format.
         """
         format_name = file_format(file, format_name)
         entries = files_at(file)
@@ -247,8 +253,8 @@ class ArrowFiles:
             if [name.lower() for name in part.names] != [name.lower() for name in first.names]:
                 raise ConfigurationError(
                     f"{file.shown} cannot be read as csv: the header of {part.file.shown} is "
-                    f"{', '.join(part.names)}, that of {first.file.shown} is {', '.join(first.names)}; the "
-                    "files of a folder must have the same"
+                    f"{', '.join(part.names)}, but that of {first.file.shown} is {', '.join(first.names)}. "
+                    "All files of a directory must have the same header"
                 )
         batches: Iterator[pa.RecordBatch] = itertools.chain.from_iterable(
             part.batches(first.names) for part in parts
@@ -265,7 +271,7 @@ def _described(layout: dict[str, pa.DataType]) -> str:
 
 
 def _in_order(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The columns of the schema, which the batch may have in another order and spelling."""
+    """Return the batch with the columns of the schema, ignoring their order and case in the batch."""
     at = {name.lower(): number for number, name in enumerate(batch.schema.names)}
     columns = [batch.column(at[name.lower()]) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,18 +1,19 @@
 """Clauses of a merge: options, rules of the command line, duplicates, altered keys.
 
-Clauses of a merge: the rows they apply to, their condition and their action. Pure values.
+Clauses of a merge: the rows that they apply to, their condition and their action. Pure values.
 
-Conditions and assignments are expressions of an engine: SQL text and Columns of Spark, expressions of Arrow.
+Conditions and assignments are expressions of an engine: Spark's SQL strings and Columns, or Arrow
+expressions.
 
-The refusal of keys to insert that would be stored as other keys: rounded, cut, or padded.
+Errors for keys to insert that the table would store as different keys: rounded, cut, or padded.
 
-Keys that several source rows have: an error before anything is written, or one of the rows counts.
+Keys with several source rows: either an error before anything is written, or one of the rows is used.
 
 MergeOptions: the options of a merge besides its clauses.
 
-MergeRules: a merge described as people type it, by conditions whose columns need no side before them.
+MergeRules: a merge described as people type it, by conditions in which columns need no side.
 
-Each engine reads the texts in its own way (:class:`RuleConditions`); which clauses they make is said here.
+Each engine parses the strings in its own way (:class:`RuleConditions`). This module makes the clauses.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ __all__ = [
 
 SOURCE = "source"
 TARGET = "target"
-"""The names of the two sides in conditions and assignments."""
+"""The two sides' names in conditions and assignments."""
 
 E = TypeVar("E")
 """An expression of the engine."""
 
 
 class Match(enum.Enum):
-    """The rows that a clause applies to; the value is the name of the builder's method."""
+    """The kind of rows that a clause applies to. The value is the name of the builder's method."""
 
     MATCHED = "whenMatched"
     NOT_MATCHED = "whenNotMatched"
@@ -75,7 +76,7 @@ class Match(enum.Enum):
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """The sides on which such a row exists."""
+        """The sides that have such a row."""
         return {
             Match.MATCHED: (SOURCE, TARGET),
             Match.NOT_MATCHED: (SOURCE,),
@@ -84,7 +85,7 @@ class Match(enum.Enum):
 
 
 class Action(enum.Enum):
-    """What a clause does with its rows."""
+    """The operation that a clause performs on its rows."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -93,11 +94,12 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True)
 class Clause(Generic[E]):
-    """Applies ``action`` to the ``match`` rows for which ``condition`` is true (None: to all of them).
+    """A rule that applies ``action`` to the ``match`` rows for which ``condition`` is true.
 
-    ``assignments`` holds the new values by column name. None means all columns that the source has
-    (``updateAll``, ``insertAll``); for a delete it means nothing. ``defaults`` holds the values of columns
-    that an insert leaves out and that have a DEFAULT constraint.
+    If ``condition`` is None, the clause applies to all ``match`` rows. ``assignments`` holds the new values
+    by column name. If None, all columns of the source are assigned (``updateAll``, ``insertAll``); a delete
+    ignores it. ``defaults`` holds the values of columns that have a DEFAULT constraint and that an insert
+    leaves out.
     """
 
     match: Match
@@ -108,47 +110,48 @@ class Clause(Generic[E]):
 
     @property
     def takes_all(self) -> bool:
-        """Whether it assigns every column that the source has."""
+        """True if the clause assigns every column of the source."""
         return self.action is not Action.DELETE and self.assignments is None
 
     def __str__(self) -> str:
-        """As the user wrote it, without its assignments."""
+        """Return the clause as the user wrote it, without its assignments."""
         condition = "" if self.condition is None else text_of(self.condition)
         return f"{self.match.value}({condition}).{self.action.value}"
 
 
 def text_of(expression: object) -> str:
-    """The expression for a message."""
+    """Return the expression as a string for messages."""
     try:
         return expression if isinstance(expression, str) else str(expression)
-    except UnicodeDecodeError as error:  # bytes that are no UTF-8 in an Arrow expression
+    except UnicodeDecodeError as error:  # an Arrow expression holds bytes that are not UTF-8
         return bytes(error.object).decode(errors="replace")
 
 
 def altered_keys_error(table_name: str, texts: Sequence[str]) -> RecordValueError:
-    """The error that names some of the keys.
+    """Return the error that shows some of the keys.
 
     Args:
         table_name: ``database.table``.
-        texts: JSON texts ``{"column": …, "key": …, "stored": …}``, in the order in which they are shown.
+        texts: JSON strings ``{"column": …, "key": …, "stored": …}``, in the order in which they are shown.
     """
     return RecordValueError(
-        f"table {table_name}: keys to insert would be stored as other keys, which existing rows may have: "
-        f"{'; '.join(map(_key_line, texts))}. Nothing was written. Cast or trim them in the source, so that "
-        "they match"
+        f"table {table_name}: keys to insert would be stored as different keys, which may equal keys of "
+        f"existing rows: {'; '.join(map(_key_line, texts))}. Nothing was written. Cast or trim the keys in "
+        "the source so that they match"
     )
 
 
 def padded_key_error(table_name: str, column: str, key: str) -> RecordValueError:
-    """The error for a key of a char column that ends with a blank, which equals no char as it is read.
+    """Return the error for a key of a char column that ends with a blank.
 
-    It is refused whatever the merge does: matched rows would not be updated or deleted, and a clause for rows
-    that only the table has would act on them.
+    Hive returns char values without trailing blanks, so such a key matches no row. Every merge refuses it:
+    otherwise matching rows would not be updated or deleted, and ``whenNotMatchedBySource`` clauses would act
+    on them.
     """
     return RecordValueError(
-        f"table {table_name}: key column {column!r} is a char, which is read without the blanks at its end: "
-        f"the source has {key!r}, which equals none. Nothing was written. Trim the blanks in the source "
-        "(Spark: rtrim; Arrow: utf8_rtrim), so that keys match"
+        f"table {table_name}: key column {column!r} is a char, and chars are read without trailing blanks: "
+        f"the source key {key!r} can equal none of them. Nothing was written. Trim the blanks in the source "
+        "(Spark: rtrim; Arrow: utf8_rtrim) so that the keys match"
     )
 
 
@@ -158,35 +161,36 @@ def _key_line(text: str) -> str:
 
 
 def _value_line(value: Any) -> str:
-    """A number as it was written."""
+    """Return a number as the JSON string spells it, and any other value as its repr."""
     return str(value) if isinstance(value, Decimal) else repr(value)
 
 
 DUPLICATES_SHOWN_DEFAULT = 5
 ROWS_SHOWN = 3
-"""Number of source rows that a message shows for one key."""
+"""The number of source rows that a message shows per key."""
 
 
 @dataclass(frozen=True)
 class FirstBy:
-    """If several source rows would act on one row, only the first in this order does."""
+    """An order of source rows: if several would act on one row, only the first of them does."""
 
     columns: tuple[Any, ...]
 
 
 def first_by(*columns: Any) -> FirstBy:
-    """Order source rows that act on the same row: ``first_by(col("source.updated").desc())``.
+    """Return an order for source rows that act on the same row: ``first_by(col("source.updated").desc())``.
 
-    Rows equal in all columns are ordered by a hash of their content, which is the same in each run.
+    Rows that are equal in all columns of the order are ordered by a hash of their content, so every run
+    chooses the same row.
     """
     if not columns:
-        raise ValueError("first_by needs at least one column to order by")
+        raise ValueError("first_by requires at least one column to order by")
     return FirstBy(columns)
 
 
 @dataclass(frozen=True)
 class DuplicatedKey:
-    """A key of several source rows: JSON text of the key, their number, and JSON texts of some of them."""
+    """A key with several source rows: its JSON string, the row count, and JSON strings of some rows."""
 
     key: str
     row_count: int
@@ -196,35 +200,35 @@ class DuplicatedKey:
 def duplicate_key_error(
     table_name: str, key_count: int, samples: Sequence[DuplicatedKey]
 ) -> DuplicateKeyError:
-    """The error that names some of the keys.
+    """Return the error that shows some of the keys.
 
     Args:
         table_name: ``database.table``.
-        key_count: number of such keys in all.
-        samples: some of them.
+        key_count: total number of such keys.
+        samples: some of the keys.
     """
     return DuplicateKeyError(
-        f"table {table_name}: {_counted(key_count)} several source rows that would act, so the outcome would "
-        f"be random: {_listed([_rows_line(each) for each in samples], key_count)}. Nothing was written. Keep "
-        "one source row for each key, or define which one counts with on_duplicate=first_by(…)"
+        f"table {table_name}: {_counted(key_count)} more than one source row that would act, so the result "
+        f"would be ambiguous: {_listed([_rows_line(each) for each in samples], key_count)}. Nothing was "
+        "written. Keep one source row per key, or choose which one is used with on_duplicate=first_by(…)"
     )
 
 
 def copied_keys_error(
     what: str, table_name: str, key_count: int, samples: Sequence[str]
 ) -> DuplicateKeyError:
-    """The error of a copy of a whole table in which keys have several rows.
+    """Return the error for a copy of a whole table in which keys have several rows.
 
     Args:
-        what: names the copy.
-        table_name: ``database.table`` that it would fill.
-        key_count: number of such keys in all.
-        samples: JSON texts of some of them.
+        what: name of the copy, for messages.
+        table_name: ``database.table`` that the copy would fill.
+        key_count: total number of such keys.
+        samples: JSON strings of some of the keys.
     """
     return DuplicateKeyError(
-        f"{what}: {_counted(key_count)} several rows, as {table_name} stores it: "
-        f"{_listed(samples, key_count)}. Nothing was written. If the source has such a key once, give the "
-        "key columns types in Hive that keep its values apart"
+        f"{what}: {_counted(key_count)} more than one row when stored in {table_name}: "
+        f"{_listed(samples, key_count)}. Nothing was written. If each key occurs only once in the source, "
+        "choose types for the key columns in Hive that keep the values distinct"
     )
 
 
@@ -245,17 +249,17 @@ def _rows_line(found: DuplicatedKey) -> str:
 
 
 CHANGE_COLUMN = "__change"
-"""Name of the operation column of the change set that a merge writes; a table may have an ``operation``."""
+"""The name of the operation column in a merge's change set. It must not clash with a table's column."""
 
 COLLECTED_KEYS_DEFAULT = 2_000_000
-"""Maximum number of source rows whose keys the driver collects, to read the table by them."""
+"""The maximum number of source rows whose keys the driver collects, to read only matching table rows."""
 
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """See :func:`mutation_api.merge.spark_merge.merge_into`.
+    """The options of a merge. See :func:`mutation_api.merge.spark_merge.merge_into`.
 
-    ``on_duplicate`` None: duplicates are an error. ``count_by`` is in lower case.
+    If ``on_duplicate`` is None, duplicate keys are an error. ``count_by`` is in lower case.
     """
 
     null_safe: bool = False
@@ -280,24 +284,24 @@ def checked_options(
     prune_buckets: bool = True,
     count_by: str | None = None,
 ) -> MergeOptions:
-    """The options as the user gave them; ``keys`` are the key columns, None for a condition.
+    """Check the options that the user passed. ``keys`` are the key columns; None if a condition was passed.
 
     Raises:
-        ConfigurationError: one of them is invalid.
+        ConfigurationError: If an option is invalid.
     """
     if not (isinstance(on_duplicate, FirstBy) or on_duplicate == "error"):
-        raise ConfigurationError(f"on_duplicate={on_duplicate!r}: it must be 'error' or first_by(…)")
+        raise ConfigurationError(f"on_duplicate must be 'error' or first_by(…), got {on_duplicate!r}")
     if missing_columns not in ("null", "error"):
-        raise ConfigurationError(f"missing_columns={missing_columns!r}: it must be 'null' or 'error'")
+        raise ConfigurationError(f"missing_columns must be 'null' or 'error', got {missing_columns!r}")
     flags = {"null_safe": null_safe, "write_unchanged": write_unchanged, "prune_buckets": prune_buckets}
     for name, flag in flags.items():
-        if not isinstance(flag, bool):  # 'no' would count as true
-            raise ConfigurationError(f"{name}={flag!r}: it must be True or False")
+        if not isinstance(flag, bool):  # otherwise 'no' would be taken as true
+            raise ConfigurationError(f"{name} must be True or False, got {flag!r}")
     if not isinstance(count_by, str | None):
-        raise ConfigurationError(f"count_by={count_by!r}: give the name of a column of the source")
+        raise ConfigurationError(f"count_by must be the name of a source column, got {count_by!r}")
     names = None if keys is None else checked_names(keys, "on")
     if names is not None and (not names or len(set(names)) < len(names)):
-        raise ConfigurationError(f"on={names!r}: name at least one key column, and each once")
+        raise ConfigurationError(f"on must name at least one key column, and each once, got {names!r}")
     return MergeOptions(
         null_safe,
         on_duplicate if isinstance(on_duplicate, FirstBy) else None,
@@ -317,17 +321,19 @@ _ORDER = re.compile(
 
 @dataclass(frozen=True)
 class MergeRules:
-    """What happens to rows; conditions are SQL, and None always holds.
+    """Rules for what happens to rows. Conditions are SQL; None always holds.
 
-    Unless told otherwise matched rows are updated and the source's others inserted. A column without
-    ``source.`` or ``target.`` before it is the source's if that has it; in ``delete_missing_when`` it is the
-    table's.
+    By default, matched rows are updated and the other source rows are inserted. A column without
+    ``source.`` or ``target.`` is taken from the source if the source has it. In ``delete_missing_when`` it is
+    taken from the table.
 
-    ``delete_when``: matched rows that are deleted; None for none. A row of the source for which it holds is
-    never inserted. ``update_when``, ``insert_when``: which rows are; ``updates``, ``inserts``: whether any
-    are. ``delete_missing_when``: rows of the table alone that are deleted; ``deletes_missing``: all of them.
-    ``first_by``: of several source rows of one key the first in this order counts, ``updated DESC``; none:
-    several are an error.
+    delete_when: matched rows to delete; if None, none. A source row for which it holds is never inserted.
+    update_when, insert_when: the rows to update or insert.
+    updates, inserts: False if no rows are updated or inserted.
+    delete_missing_when: the rows without a source row to delete.
+    deletes_missing: True to delete all rows without a source row.
+    first_by: the order of source rows with the same key, such as ``updated DESC``. The first row is used. If
+        empty, such rows are an error.
     """
 
     delete_when: str | None = None
@@ -341,14 +347,14 @@ class MergeRules:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """The conditions that are given."""
+        """The conditions that were given."""
         given = (self.delete_when, self.update_when, self.insert_when, self.delete_missing_when)
         return tuple(each for each in given if each is not None)
 
 
 @dataclass(frozen=True)
 class RowOrder:
-    """``value [ASC|DESC] [NULLS FIRST|LAST]``; without words for it NULL is the least value."""
+    """An order ``value [ASC|DESC] [NULLS FIRST|LAST]``. By default, NULL is the least value."""
 
     value: str
     is_descending: bool
@@ -356,31 +362,39 @@ class RowOrder:
 
 
 class RuleConditions(Protocol[E]):
-    """Makes expressions of an engine of the conditions in rules; columns get the side that is meant."""
+    """An engine's converter of conditions to expressions, which adds the side to each column."""
 
     def of_both(self, text: str) -> E:
-        """The condition on rows of both sides. Raises ConfigurationError: it is no condition."""
+        """Return the condition on rows that both sides have.
+
+        Raises:
+            ConfigurationError: If the string is not a condition.
+        """
         ...
 
     def of_source(self, text: str) -> E:
-        """The condition on rows of the source."""
+        """Return the condition on rows of the source."""
         ...
 
     def of_target(self, text: str) -> E:
-        """The condition on rows of the table."""
+        """Return the condition on rows of the table."""
         ...
 
     def reads_target(self, text: str) -> bool:
-        """Whether the condition on rows of both sides reads the table's."""
+        """Return True if the condition on rows of both sides reads a column of the table."""
         ...
 
     def unless(self, gone: E, wanted: E | None) -> E:
-        """Where ``gone`` does not hold, being false or NULL, and ``wanted`` does; None always does."""
+        """Return the condition that ``gone`` is false or NULL, and that ``wanted`` holds if it is given."""
         ...
 
 
 def parsed_order(text: str) -> RowOrder:
-    """The parts of an order, as in SQL's ORDER BY. Raises ConfigurationError: the text is none."""
+    """Parse an order like one in SQL's ORDER BY.
+
+    Raises:
+        ConfigurationError: If the string is not an order.
+    """
     found = _ORDER.fullmatch(text.strip())
     if found is None:
         raise ConfigurationError(f"first_by {text!r}: expected SQL [ASC|DESC] [NULLS FIRST|LAST]")
@@ -390,10 +404,10 @@ def parsed_order(text: str) -> RowOrder:
 
 
 def rule_clauses(rules: MergeRules, conditions: RuleConditions[E]) -> list[Clause[E]]:
-    """The clauses of a merge, in the order that counts.
+    """Return the clauses of a merge, in the order of their precedence.
 
     Raises:
-        ConfigurationError: a text is no condition, or rules contradict one another.
+        ConfigurationError: If a string is not a condition, or if rules contradict each other.
     """
     found = []
     if rules.delete_when is not None:
@@ -413,7 +427,7 @@ def _read(read: Callable[[str], E], text: str | None) -> E | None:
 
 
 def _inserted(rules: MergeRules, conditions: RuleConditions[E]) -> E | None:
-    """Which unmatched rows are inserted: none that say that their row is gone."""
+    """Return which unmatched source rows are inserted. Rows for which ``delete_when`` holds are not."""
     wanted = _read(conditions.of_source, rules.insert_when)
     if rules.delete_when is None:
         return wanted
@@ -421,7 +435,7 @@ def _inserted(rules: MergeRules, conditions: RuleConditions[E]) -> E | None:
         return conditions.unless(conditions.of_both(rules.delete_when), wanted)
     if wanted is None:
         raise ConfigurationError(
-            f"delete_when {rules.delete_when!r} reads the table's row, which a row to be inserted does not "
-            "have: say with insert_when which rows are inserted, or give inserts=False"
+            f"delete_when {rules.delete_when!r} reads the table's row, which rows to insert do not have. "
+            "Choose the rows to insert with insert_when, or pass inserts=False"
         )
     return wanted

@@ -1,4 +1,4 @@
-"""ORC and Parquet files as Arrow batches of their own types, which the writer converts."""
+"""Read ORC and Parquet files as Arrow batches with the files' own types; the writer converts them."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ __all__ = ["SPARK_TYPE", "WALL_CLOCK", "read_column_file"]
 
 _BATCH_ROWS = 1 << 16
 SPARK_TYPE, WALL_CLOCK = "spark.sql.catalyst.type", "timestamp_ntz"
-"""The mark of a wall clock in an ORC file that Spark wrote."""
+"""The attribute that marks a timestamp without time zone in an ORC file that Spark wrote."""
 _DURATION = "duration["
-"""In Arrow's names of types."""
+"""The start of the duration types' names in Arrow."""
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-"""Metadata of a Parquet file whose early dates are those of the hybrid calendar."""
+"""The metadata keys of a Parquet file in which early dates use the hybrid calendar."""
 
 
 def read_column_file(file: Location, entries: Sequence[FileEntry], format_name: str) -> pa.RecordBatchReader:
-    """The rows of a file or of the files of a folder; batches are read as they are consumed.
+    """Read the rows of a file, or of the files of a directory. Batches are read as they are consumed.
 
     Args:
-        file: the file or folder, for messages.
+        file: the file or directory, for messages.
         entries: the files.
         format_name: ``orc`` or ``parquet``.
 
     Raises:
-        ConfigurationError: a file cannot be read as this format (also from the batches), or files of a folder
-            have different columns.
-        RecordLayoutError: columns hold durations that are read as numbers.
-        LocalEngineError: a file has values that only Spark can tell (also from the batches).
+        ConfigurationError: If a file cannot be read in this format (possibly raised while reading batches),
+            or if the files of a directory have different columns.
+        RecordLayoutError: If columns hold durations that would be read as numbers.
+        LocalEngineError: If a file has values that only Spark can interpret (possibly raised while reading
+            batches).
     """
     if not entries:
         return pa.table({}).to_reader()
@@ -54,15 +55,15 @@ def read_column_file(file: Location, entries: Sequence[FileEntry], format_name: 
     for each in files:
         if each.schema != schema:
             raise ConfigurationError(
-                f"{file.shown} cannot be read as {format_name}: {each.file.shown} has other columns or types "
-                f"than {files[0].file.shown}"
+                f"{file.shown} cannot be read as {format_name}: the columns or types of {each.file.shown} "
+                f"differ from those of {files[0].file.shown}"
             )
     batches = (batch for each in files for batch in each.batches())
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
 class _OrcFile:
-    """An ORC file. Spark keeps wall clocks in it as numbers of microseconds, with a mark."""
+    """An ORC file. Spark stores local timestamps in it as numbers of microseconds with an attribute."""
 
     def __init__(self, file: Location) -> None:
         self.file = file
@@ -83,7 +84,7 @@ class _OrcFile:
         )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """One of each stripe."""
+        """Yield a batch per stripe."""
         with _readable(self.file, "orc"), storage_at(self.file).open_input(self.file) as stream:
             source = pyarrow.orc.ORCFile(stream)  # its stripes were checked when it was opened
             for stripe in range(source.nstripes):
@@ -112,17 +113,18 @@ class _ParquetFile:
         self._is_legacy = any(key in metadata for key in _LEGACY_KEYS)
         if lost:
             raise RecordLayoutError(
-                f"{file.shown}: the columns {', '.join(lost)} hold durations, which pyarrow reads as whole "
-                "numbers, since they are stored as dictionaries: convert them before they are written"
+                f"{file.shown}: the columns {', '.join(lost)} hold durations that are stored as "
+                "dictionaries; pyarrow reads these as integers. Convert the columns before writing the file"
             )
         if instants:
             raise LocalEngineError(
-                f"{file.shown}: INT96 ({', '.join(instants)}) is an instant to some and a wall clock to "
-                "others: read it with Spark, or write it as TIMESTAMP"
+                f"{file.shown}: INT96 columns are ambiguous ({', '.join(instants)}): writers disagree "
+                "whether they are UTC or local time. Read the file with Spark, or write the columns as "
+                "TIMESTAMP"
             )
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """In order."""
+        """Yield the batches in order."""
         with _readable(self.file, "parquet"), storage_at(self.file).open_input(self.file) as stream:
             for batch in pyarrow.parquet.ParquetFile(stream).iter_batches(_BATCH_ROWS):
                 if self._is_legacy:
@@ -131,9 +133,9 @@ class _ParquetFile:
 
 
 def _durations_lost(found: pa.Schema, stored: bytes | None) -> list[str]:
-    """Columns whose values were durations in dictionaries (pyarrow 26 reads them as numbers).
+    """Return the columns whose values were durations in dictionaries (pyarrow 26 reads them as numbers).
 
-    ``stored``: the schema that pyarrow wrote into the file, in base64; None without one.
+    ``stored``: the schema that pyarrow wrote into the file, in base64, or None.
     """
     if stored is None:
         return []
@@ -146,7 +148,7 @@ def _durations_lost(found: pa.Schema, stored: bytes | None) -> list[str]:
 
 
 def _bare(schema: pa.Schema) -> pa.Schema:
-    """The schema with no other metadata of columns than the names of extension types."""
+    """Return the schema without column metadata, except for the names of extension types."""
     fields = []
     for field in schema:
         kept = {
@@ -168,8 +170,8 @@ def _refuse_early(batch: pa.RecordBatch, file: Location) -> None:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if any(map(_is_early, _leaves(column))):
             raise LocalEngineError(
-                f"{file.shown}: column {name} has dates before 1582-10-15, and the file does not tell their "
-                "calendar: read it with Spark, or write it as JSON or CSV"
+                f"{file.shown}: column {name} has dates before 1582-10-15, and the file does not state their "
+                "calendar. Read it with Spark, or write it as JSON or CSV"
             )
 
 
@@ -187,7 +189,7 @@ def _is_early(array: pa.Array) -> bool:
 def _leaves(column: pa.Array) -> Iterator[pa.Array]:
     try:
         array = plain_array(column)
-    except UnfitTypeError:  # whoever converts it refuses it
+    except UnfitTypeError:  # refused later, when it is converted
         return
     if pa.types.is_struct(array.type):
         for field in array.flatten():

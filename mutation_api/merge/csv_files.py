@@ -1,12 +1,12 @@
 """CSV files as Arrow data, including the exact checks that pyarrow lacks.
 
-StrictCsv: the bytes of a CSV file, refused where two readers might understand them differently.
+StrictCsv: the bytes of a CSV file, refused where two readers might interpret them differently.
 
-pyarrow reads fast and leniently: it continues a field after its closing quote, and ends rows at a CR. Spark's
-reader does otherwise, and so do other programs. What they might read differently is refused here, before
-pyarrow sees it; so the rest means the same to all.
+pyarrow is fast and lenient: it continues a field after its closing quote, and ends rows at a CR. Spark's
+reader and other programs do not. Input that they might read differently is refused here, before pyarrow gets
+it, so that all of them read the rest alike.
 
-CsvFile: a CSV file with a header, as Arrow batches of a table's types.
+CsvFile: a CSV file with a header, read as Arrow batches of a table's types.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__ = ["CsvFile", "StrictCsv"]
 
 
 _MARK = b"\xef\xbb\xbf"
-"""The byte order mark of UTF-8."""
+"""The UTF-8 byte order mark."""
 _QUOTE, _CR, _LF, _COMMA = b'"\r\n,'
 _FIELD_BORDERS = np.frombuffer(b",\r\n", np.uint8)
 
 
 class StrictCsv(io.RawIOBase):
-    """Passes on the bytes of a stream, without a byte order mark.
+    """A stream that passes on the bytes of another stream, without a byte order mark.
 
     Args:
-        source: the stream.
+        source: the other stream.
         shown: name of the file, for messages.
     """
 
@@ -61,14 +61,14 @@ class StrictCsv(io.RawIOBase):
         self._is_at_end = False
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: object) -> int:
-        """Fill a buffer with the next bytes; returns their number.
+        """Fill a buffer with the next bytes and return their number.
 
         Raises:
-            ConfigurationError: a quote or line end has no certain meaning, or a byte is no text.
+            ConfigurationError: If a quote or line ending is ambiguous, or if a byte is not text.
         """
         view = memoryview(buffer)  # type: ignore[arg-type]
         data = self.read(len(view))
@@ -76,7 +76,11 @@ class StrictCsv(io.RawIOBase):
         return len(data)
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to ``size`` bytes, none at the end; raises as :meth:`readinto`."""
+        """Return up to ``size`` bytes, or none at the end.
+
+        Raises:
+            ConfigurationError: See :meth:`readinto`.
+        """
         if size is None or size < 0:
             data, self._head = self._head + self._source.read(), b""
         else:
@@ -91,13 +95,13 @@ class StrictCsv(io.RawIOBase):
             if self._is_quoted:
                 raise self._refused(self._offset, "a quoted field has no closing quote")
             if self._previous == _CR:
-                raise self._refused(self._offset, "a carriage return without a line feed behind it")
+                raise self._refused(self._offset, "a carriage return that is not followed by a line feed")
         return data
 
     def _check(self, data: bytes, start: int) -> None:
         if b"\0" in data or b"\1" in data:
             at = min(at for at in (data.find(b"\0"), data.find(b"\1")) if at >= 0)
-            raise self._refused(start + at, "a byte 0 or 1, which is no text")
+            raise self._refused(start + at, "a byte 0 or 1, which is not text")
         found = np.frombuffer(data, np.uint8)
         before = np.concatenate([np.array([self._previous], np.uint8), found[:-1]])
         quotes = np.flatnonzero(found == _QUOTE)
@@ -114,13 +118,13 @@ class StrictCsv(io.RawIOBase):
         quotes: NDArray[np.int64],
         start: int,
     ) -> None:
-        """A quote opens a field at its begin, and closes it at its end; two within a quoted field are one."""
+        """Check that quotes open a field at its start or close it at its end, or are written twice."""
         opens = np.arange(len(quotes)) % 2 == int(self._is_quoted)
         opening = quotes[opens]
         follows = np.isin(before[opening], _FIELD_BORDERS) | (before[opening] == _QUOTE)
         if not follows.all():
             at = int(opening[~follows][0])
-            raise self._refused(start + at, "a quote within a field that does not begin with a quote")
+            raise self._refused(start + at, "a quote in a field that does not begin with a quote")
         after_closing = quotes[~opens] + 1
         after_closing = after_closing[after_closing < len(found)]
         if self._previous == _QUOTE and not self._is_quoted:
@@ -128,7 +132,7 @@ class StrictCsv(io.RawIOBase):
         ends = np.isin(found[after_closing], _FIELD_BORDERS) | (found[after_closing] == _QUOTE)
         if not ends.all():
             at = int(after_closing[~ends][0])
-            raise self._refused(start + at, "text behind the closing quote of a field")
+            raise self._refused(start + at, "characters after the closing quote of a field")
 
     def _check_line_ends(
         self,
@@ -137,37 +141,37 @@ class StrictCsv(io.RawIOBase):
         quotes: NDArray[np.int64],
         start: int,
     ) -> None:
-        """Outside of quotes a CR must have an LF behind it."""
+        """Check that an LF follows every CR that is not quoted."""
         after = np.flatnonzero((before == _CR) & (found != _LF))
         is_quoted = (np.searchsorted(quotes, after) + int(self._is_quoted)) % 2 == 1
         if not is_quoted.all():
             at = int(after[~is_quoted][0])
-            raise self._refused(start + at, "a carriage return without a line feed behind it")
+            raise self._refused(start + at, "a carriage return that is not followed by a line feed")
 
     def _refused(self, at: int, what: str) -> ConfigurationError:
         return ConfigurationError(
-            f"{self._shown} cannot be read as csv: byte {at + 1:,}: {what}. Write fields that hold commas, "
-            "quotes or line ends in quotes, and each quote within them twice"
+            f"{self._shown} cannot be read as csv: byte {at + 1:,}: {what}. Quote fields that contain "
+            "commas, quotes or line endings, and write each quote within them twice"
         )
 
 
 _TEXT = "string"
 _COUNTED_ROWS = 1_000_000
-"""Rows that are read again, in a second or so, to find the line of one whose value does not fit."""
+"""The maximum number of rows to read again, in about a second, to find the line of an invalid value."""
 _BLOCK_BYTES = 4 * 1024 * 1024
-"""Bytes that are parsed at once; a row must fit."""
+"""The number of bytes that are parsed at once; a row must not be longer."""
 
 
 class CsvFile:
-    """One file. Its header is read at once.
+    """A CSV file. The constructor reads its header.
 
     Args:
-        columns: the columns that it may have.
+        columns: the columns that the file may have.
         file: the file.
 
     Raises:
-        RecordLayoutError: columns are unknown, or have one name.
-        ConfigurationError: the file cannot be read as CSV.
+        RecordLayoutError: If columns are unknown, or if two have the same name.
+        ConfigurationError: If the file cannot be read as CSV.
     """
 
     def __init__(self, columns: RowColumns, file: Location) -> None:
@@ -180,7 +184,7 @@ class CsvFile:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """ROW__ID as one struct, if the file has it, and the other columns with their types."""
+        """The columns and their types. The columns of ROW__ID, if the file has them, are one struct."""
         row_id = [name for name in self.names if is_row_id(name)]
         fields = [pa.field(name, self._arrow(name)) for name in self.names if not is_row_id(name)]
         if not row_id:
@@ -189,11 +193,11 @@ class CsvFile:
         return pa.schema([pa.field(ROW_ID_COLUMN, pa.struct(parts)), *fields])
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows; the columns get these names, which may differ in case from those of the file.
+        """Yield the rows. The columns get these names, which may differ in case from those of the file.
 
         Raises:
-            RecordValueError: values that are no values of their column's type.
-            ConfigurationError: the file cannot be read as CSV.
+            RecordValueError: If values are not valid for their column's type.
+            ConfigurationError: If the file cannot be read as CSV.
         """
         before = 0
         with opened_text(self.file) as text:
@@ -206,13 +210,13 @@ class CsvFile:
             found = next((row for _, row in records), [])
         doubled = repeated(found, any_case=True)
         if doubled or "" in found:
-            what = f"columns twice (case does not count): {', '.join(doubled)}" if doubled else "no name"
+            what = f"duplicate columns (ignoring case): {', '.join(doubled)}" if doubled else "an empty name"
             raise RecordLayoutError(f"{self.file.shown}: its header has {what}; found {', '.join(found)}")
         return found
 
     @contextlib.contextmanager
     def _records(self) -> Iterator[Iterator[tuple[int, list[str]]]]:
-        """The line at which each record begins, and its fields, one by one; the first are the header."""
+        """Yield the start line and the fields of each record. The first record is the header."""
         with opened_text(self.file) as text:
             lines = io.TextIOWrapper(
                 io.BufferedReader(StrictCsv(text, self.file.shown)), encoding="utf-8", newline=""
@@ -265,7 +269,7 @@ class CsvFile:
         return pa.schema([f.with_name(spelling.get(f.name.lower(), f.name)) for f in self.schema])
 
     def _row_ids(self, texts: pa.RecordBatch, values: Mapping[str, pa.Array]) -> pa.StructArray:
-        """ROW__ID; null if all its fields are."""
+        """Return ROW__ID, which is null if all its fields are."""
         names = [name for name in texts.schema.names if is_row_id(name)]
         absent = values[names[0]].is_null()
         for name in names[1:]:
@@ -293,12 +297,11 @@ class CsvFile:
                 f"{rows[row]!r}{'' if line is None else f', line {line:,}'}: it {reason}"
             )
         return RecordValueError(
-            f"{self.file.shown}, table {self._columns.table.full_name}: values that do not fit: "
-            f"{'; '.join(samples)}"
+            f"{self.file.shown}, table {self._columns.table.full_name}: invalid values: {'; '.join(samples)}"
         )
 
     def _lines(self, wanted: Mapping[int, tuple[str | None, ...]]) -> dict[int, int]:
-        """Lines of rows, by their numbers; none if that takes long, or the file is another now."""
+        """Return the line numbers of rows; empty if that would take long or the file has changed."""
         if max(wanted) >= _COUNTED_ROWS:
             return {}
         found = {}
@@ -313,7 +316,7 @@ class CsvFile:
 
 
 def _numbered(lines: io.TextIOWrapper) -> Iterator[tuple[int, list[str]]]:
-    """Lines and records without empty lines, which Arrow leaves out, too."""
+    """Yield records and their lines. Empty lines are skipped, as Arrow does."""
     reader, before = csv.reader(lines, strict=True), 0
     for record in reader:
         if record:

@@ -1,10 +1,10 @@
 """Differences of two states of a table.
 
-Which values differ, as Spark's ``<=>`` finds them: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
+Compare values as Spark's ``<=>`` does: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
 
 Pairs of source and target rows with equal keys. Pure numpy and Arrow.
 
-What holds for the difference of two states, whichever engine finds it.
+Rules for the difference of two states that hold for every engine.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = [
 
 
 def differs(before: pa.Array, after: pa.Array) -> Mask:
-    """Whether n values of one Arrow type differ from n others, pair by pair.
+    """Return which of n pairs of values of the same Arrow type differ.
 
-    Their timestamps may have microseconds on one side and nanoseconds on the other.
+    One side may have timestamps in microseconds and the other in nanoseconds.
     """
     if pa.types.is_null(before.type):
         equal: Mask = np.zeros(len(before), np.bool_)
@@ -83,7 +83,7 @@ def _lists_differ(before: pa.ListArray, after: pa.ListArray) -> Mask:
 
 
 def _clocks_differ(before: pa.Array, after: pa.Array) -> Mask:
-    """Of two units; a cast to the finer one might not hold the years."""
+    """Return which timestamps of two units differ. A cast to the finer unit could overflow."""
     differing: Mask = _null_mask(before) != _null_mask(after)
     parts = [_microseconds(each) for each in (before, after)]
     both = ~_null_mask(before) & ~_null_mask(after)
@@ -93,7 +93,7 @@ def _clocks_differ(before: pa.Array, after: pa.Array) -> Mask:
 
 
 def _microseconds(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Microseconds, and the nanoseconds beyond them."""
+    """Return whole microseconds and the remaining nanoseconds."""
     values = pc.fill_null(array.view(pa.int64()), 0).to_numpy(zero_copy_only=False)
     whole, rest = np.divmod(values, 1000 if array.type.unit == "ns" else 1)
     return whole, rest
@@ -105,7 +105,7 @@ def _null_mask(array: pa.Array) -> Mask:
 
 
 def _plain(value: Any, *, is_map: bool = False) -> Any:
-    """A nested value such that equal ones are equal in Python: NaN by a mark, maps in any order."""
+    """Return a nested value for which Python's ``==`` gives the same result: NaN as a string, maps sorted."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     if isinstance(value, dict):
@@ -124,7 +124,7 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """n pairs: indices of their rows in the source and in the target's rows."""
+    """n pairs of rows, as indices into the source and into the target's rows."""
 
     source: Indices
     target: Indices
@@ -135,9 +135,9 @@ class SourceKeys:
     """The keys of the source's rows.
 
     Attributes:
-        rows: a column for each key column, in the table's types; a row for each source row.
-        lost: source rows with a value that equals no value of its column; they match nothing.
-        null_safe: whether NULL equals NULL.
+        rows: the key columns in the table's types, with a row per source row.
+        lost: mask of source rows with a value that equals no value of its column. They match nothing.
+        null_safe: True if NULL equals NULL.
     """
 
     rows: pa.RecordBatch
@@ -146,7 +146,7 @@ class SourceKeys:
 
     @cached_property
     def distinct(self) -> pa.Table:
-        """The keys that may match, each once."""
+        """The distinct keys that may match."""
         rows = self._filter.keys
         known = rows.filter(pa.array(~self.lost)) if self.lost.any() else rows
         kept = known if self.null_safe else known.drop_null()
@@ -154,12 +154,12 @@ class SourceKeys:
 
     @property
     def is_unique(self) -> bool:
-        """Whether no two source rows that may match have the same key."""
+        """True if all source rows that may match have different keys."""
         codes = self._codes[1]
         return len(codes) == 0 or int(np.bincount(codes).max()) == 1
 
     def pairs(self, target_keys: Sequence[pa.Array]) -> Pairs:
-        """All pairs of rows with equal keys.
+        """Return all pairs of rows with equal keys.
 
         Args:
             target_keys: n values of each key column, in the order and types of ``rows``.
@@ -181,7 +181,7 @@ class SourceKeys:
 
     @cached_property
     def _codes(self) -> tuple[Indices, Indices]:
-        """Source rows that may match, and the number of the key of each."""
+        """The source rows that may match, and the number of each row's key."""
         positions, codes = self._filter.encode(self.rows.columns)
         if self.lost.any():
             kept = ~self.lost[positions]
@@ -190,44 +190,44 @@ class SourceKeys:
 
 
 OPERATIONS = ("insert", "update", "delete")
-"""What a change set does to rows."""
+"""The operations of a change set."""
 
-OLD_STATE, NEW_STATE = "the table", "what it is compared with"
-"""The two states in messages."""
+OLD_STATE, NEW_STATE = "the table", "the new state"
+"""The names of the two states in messages."""
 
 
 def checked_key(table: AcidTable, key: Sequence[str], operation_column: str) -> tuple[str, ...]:
-    """The names of the key columns in lower case.
+    """Return the names of the key columns in lower case.
 
     Raises:
-        ConfigurationError: no keys, one twice, one that the table does not have or that is a map; or the
-            table has a column named like the operation's.
+        ConfigurationError: If there are no keys, a key occurs twice, a key is not a column of the table or is
+            a map, or if the table has a column with the name of the operation column.
     """
     wanted = tuple(name.lower() for name in key)
     known = [c.name for c in table.all_columns]
     unknown = [name for name in wanted if name not in known]
     if not wanted or unknown or len(set(wanted)) < len(wanted):
         raise ConfigurationError(
-            f"table {table.full_name}: {list(key)} cannot be its key: name at least one of its columns, "
-            f"each once; they are {', '.join(known)}"
+            f"table {table.full_name}: invalid key {list(key)}: name at least one column, and each column "
+            f"once. The table's columns are {', '.join(known)}"
         )
     maps = [c.name for c in table.all_columns if c.name in wanted and "map<" in c.type.lower()]
     if maps:
-        raise ConfigurationError(f"table {table.full_name}: maps cannot be keys: {', '.join(maps)}")
+        raise ConfigurationError(f"table {table.full_name}: a map column cannot be a key: {', '.join(maps)}")
     if operation_column.lower() in known:
         raise ConfigurationError(
-            f"table {table.full_name} has a column {operation_column!r} itself; give the operation another "
-            "name with operation_column"
+            f"table {table.full_name} already has a column {operation_column!r}. Choose another name for the "
+            "operation column with operation_column"
         )
     return wanted
 
 
 def check_states(table: AcidTable, old: Sequence[str], new: Sequence[str]) -> None:
-    """Look at the names of the columns of both states.
+    """Check the column names of both states.
 
     Raises:
-        RecordLayoutError: ``old`` has no ROW__ID, or ``new`` lacks columns of the table or has others besides
-            ROW__ID.
+        RecordLayoutError: If ``old`` has no ROW__ID, if ``new`` lacks columns of the table, or if ``new`` has
+            extra columns other than ROW__ID.
     """
     if ROW_ID_COLUMN not in old:
         raise RecordLayoutError(f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}")
@@ -235,25 +235,26 @@ def check_states(table: AcidTable, old: Sequence[str], new: Sequence[str]) -> No
     known = [c.name for c in table.all_columns]
     if sorted(name.lower() for name in names) != sorted(known):
         raise RecordLayoutError(
-            f"table {table.full_name} has the columns {', '.join(known)}; what it is compared with must have "
-            f"the same, found {', '.join(names)}"
+            f"table {table.full_name}: the columns of the new state differ from the table's: got "
+            f"{', '.join(names)}, expected {', '.join(known)}"
         )
 
 
 def not_unique(
     table: AcidTable, key: Sequence[str], state: str, doubled: Sequence[tuple[str, int]]
 ) -> DuplicateKeyError:
-    """The error that names keys that occur more than once.
+    """Return the error that shows keys that occur more than once.
 
     Args:
         table: the table.
         key: names of the key columns.
         state: OLD_STATE or NEW_STATE.
-        doubled: JSON texts of such keys and the number of their rows; one more than are shown, if there are.
+        doubled: JSON strings of such keys with the number of their rows. If there are more keys than are
+            shown, one more.
     """
     shown = [f"{text} in {count:,} rows" for text, count in sorted(doubled)[:DUPLICATES_SHOWN_DEFAULT]]
     more = "; …" if len(doubled) > DUPLICATES_SHOWN_DEFAULT else ""
     return DuplicateKeyError(
         f"table {table.full_name}: the key {', '.join(key)} is not unique in {state}: {'; '.join(shown)}"
-        f"{more}. Choose a unique key, or keep one row for each"
+        f"{more}. Choose a unique key, or keep one row per key"
     )

@@ -1,8 +1,8 @@
 """Values of expressions over matched rows.
 
-Conditions and assignments of a merge as Arrow expressions over the structs ``source`` and ``target``.
+Conditions and assignments of a merge, as Arrow expressions over the structs ``source`` and ``target``.
 
-Evaluates the expressions of a merge over rows in this process: a protocol, and Arrow's way.
+Evaluate the expressions of a merge over rows in this process: a protocol, and its Arrow implementation.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ _SIDES = (SOURCE, TARGET)
 def as_expression(
     given: pc.Expression | str, columns: Mapping[str, Sequence[str]], side: str, what: str
 ) -> pc.Expression:
-    """An expression; a text names a column: ``"x"`` of ``side``, ``"source.x"`` or ``"target.x"``.
+    """Return the expression. A string names a column: ``"x"`` of ``side``, ``"source.x"`` or ``"target.x"``.
 
-    ``columns`` are the names of each side's columns, in lower case.
+    ``columns`` are the column names of each side, in lower case. ``what`` names the expression in messages.
 
     Raises:
-        RecordLayoutError: there is none of that name; ``what`` says whose text it is.
+        RecordLayoutError: If the column does not exist.
     """
     if not isinstance(given, str):
         return checked_expression(given, what)
@@ -72,28 +72,28 @@ def as_expression(
 
 
 def as_value(given: Any, columns: Mapping[str, Sequence[str]], side: str, what: str) -> pc.Expression:
-    """The expression of an assigned value: an expression, the name of a column, or any other value itself."""
+    """Return the expression for an assigned value: an expression, a column's name, or any other constant."""
     if isinstance(given, pc.Expression | str):
         return as_expression(given, columns, side, what)
     try:
         return pc.scalar(given)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:  # 2**70, NaT
         raise RecordLayoutError(
-            f"{what}: {given!r} of type {type(given).__qualname__} is no value of Arrow: {error}"
+            f"{what}: {given!r} of type {type(given).__qualname__} cannot be converted to Arrow: {error}"
         ) from error
 
 
 def target_types(table: AcidTable) -> dict[str, pa.DataType]:
-    """Arrow types of the table's rows as they are read: data columns, then partition columns."""
+    """Return the Arrow types of the table's rows as they are read: data columns, then partition columns."""
     return {c.name: arrow_type(parse_hive_type(c.type), timestamp_unit="us") for c in table.all_columns}
 
 
 @dataclass(frozen=True)
 class ArrowAnalyser:
-    """Resolves Arrow expressions; an :class:`~mutation_api.merge.resolve.Analyser`.
+    """An :class:`~mutation_api.merge.resolve.Analyser` of Arrow expressions.
 
-    ``keys`` are those of the merge: its condition is that they are equal, which no Arrow expression says as
-    Spark does (NaN equals NaN).
+    ``keys`` are the key columns of the merge, whose condition is that they are equal. No Arrow expression
+    compares them as Spark does (NaN equals NaN).
     """
 
     table_name: str
@@ -102,24 +102,28 @@ class ArrowAnalyser:
     keys: Sequence[str]
     null_safe: bool
     chars: frozenset[Path] = frozenset()
-    """Of the target, see :func:`char_paths`."""
+    """The char columns and fields of the table, see :func:`char_paths`."""
 
     def source_column(self, name: str) -> pc.Expression:
-        """The column of the source."""
+        """Return the expression for a source column."""
         return pc.field(SOURCE, name)
 
     def literal(self, value: pa.Scalar) -> pc.Expression:
-        """The expression of a value."""
+        """Return the expression for a constant."""
         return pc.scalar(value)
 
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> pc.Expression:
-        """An expression that reads the keys of both sides; :meth:`conjuncts` gives its meaning."""
+        """Return an expression that reads the keys of both sides; :meth:`conjuncts` interprets it."""
         del null_safe
         parts = [pc.is_valid(pc.field(side, key)) for key in keys for side in _SIDES]
         return reduce(lambda a, b: a & b, parts)
 
     def analyse(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:
-        """Resolve an expression. Raises RecordLayoutError: it cannot be resolved."""
+        """Resolve an expression.
+
+        Raises:
+            RecordLayoutError: If it cannot be resolved.
+        """
         schema, what = self._schemas[frozenset(sides)], f"table {self.table_name}: {what}"
         data_type = result_type(expression, schema, what)
         read = paths_read(expression, schema, what)
@@ -127,19 +131,18 @@ class ArrowAnalyser:
         return Analysis(data_type, _of_side(read, SOURCE), _of_side(read, TARGET))
 
     def condition(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:
-        """Like :meth:`analyse`; the expression must be boolean."""
+        """Resolve a boolean expression. See :meth:`analyse`."""
         found = self.analyse(expression, sides, what)
         if not pa.types.is_boolean(found.data_type):
             raise RecordLayoutError(
-                f"table {self.table_name}: {what} {str(expression)!r} must be boolean, found "
-                f"{found.data_type}"
+                f"table {self.table_name}: {what} {str(expression)!r} must be boolean, got {found.data_type}"
             )
         return found
 
     def conjuncts(
         self, condition: pc.Expression, sides: Sequence[str], what: str
     ) -> list[Conjunct[pc.Expression]]:
-        """The equality of each key for the condition of the merge; of others the whole."""
+        """Return an equality per key if this is the merge's condition, or the whole condition otherwise."""
         if set(sides) == set(_SIDES) and condition.equals(
             self.key_condition(self.keys, null_safe=self.null_safe)
         ):
@@ -152,7 +155,7 @@ class ArrowAnalyser:
 
     @cached_property
     def _schemas(self) -> dict[frozenset[str], pa.Schema]:
-        """The structs of one side, or of both."""
+        """The schemas of either side and of both, with a struct per side."""
         structs = {SOURCE: pa.struct(self.source.items()), TARGET: pa.struct(self.target.items())}
         schemas = [pa.schema([(side, structs[side]) for side in sides]) for sides in (*zip(_SIDES), _SIDES)]
         return {frozenset(schema.names): schema for schema in schemas}
@@ -166,48 +169,48 @@ Indices = NDArray[np.int64]
 
 
 class Evaluator(Protocol):
-    """Evaluates conditions and values of a checked merge."""
+    """An engine's evaluator of the conditions and values of a checked merge."""
 
     def check_type(self, column: AcidColumn, found: Any) -> None:
-        """Raise RecordLayoutError if no value of a type of the engine can be stored in the column."""
+        """Raise RecordLayoutError if the column cannot store any value of an engine's type."""
         ...
 
     def clauses(self, rows: Candidates) -> list[tuple[int, Indices]]:
-        """The rows of each clause: of those for which it is the first that holds.
+        """Return the rows of each clause. A row belongs to the first clause whose condition holds.
 
         A condition is not evaluated for rows of an earlier clause.
 
         Raises:
-            RecordValueError: a condition has no value for a row.
+            RecordValueError: If a condition cannot be evaluated for a row.
         """
         ...
 
     def assigned(self, number: int, rows: Candidates) -> dict[str, pa.Array]:
-        """The values that a clause assigns, by column, before they are converted.
+        """Return the values that a clause assigns, by column, before conversion.
 
         Raises:
-            RecordValueError: an expression has no value for a row.
+            RecordValueError: If an expression cannot be evaluated for a row.
         """
         ...
 
     def order(self) -> Indices:
-        """The rank of each source row by ``on_duplicate``."""
+        """Return the rank of each source row by ``on_duplicate``."""
         ...
 
     def partitions(self, names: Sequence[str], alternatives: Alternatives[Any]) -> list[str]:
-        """Names of the partitions whose rows may fulfil one of the alternatives."""
+        """Return the names of the partitions whose rows may fulfil one of the alternatives."""
         ...
 
 
 @dataclass(frozen=True)
 class ArrowEvaluator:
-    """An :class:`Evaluator` of Arrow expressions.
+    """An :class:`Evaluator` for Arrow expressions.
 
     Attributes:
         table: the table to change.
         plan: the checked merge.
         source: the source's rows.
-        options: of the merge, as the user gave them.
+        options: options of the merge, as the user passed them.
     """
 
     table: AcidTable
@@ -216,11 +219,11 @@ class ArrowEvaluator:
     options: MergeOptions
 
     def check_type(self, column: AcidColumn, found: pa.DataType) -> None:
-        """See :class:`Evaluator`."""
+        """Check that the column can store values of a type. See :class:`Evaluator`."""
         check_type(self.table.full_name, column, found, str(found))
 
     def clauses(self, rows: Candidates) -> list[tuple[int, Indices]]:
-        """See :class:`Evaluator`."""
+        """Return the rows of each clause. See :class:`Evaluator`."""
         left: Indices = np.arange(len(rows))
         found = []
         for number, clause in enumerate(self.plan.clauses):
@@ -239,27 +242,27 @@ class ArrowEvaluator:
         return found
 
     def assigned(self, number: int, rows: Candidates) -> dict[str, pa.Array]:
-        """See :class:`Evaluator`."""
+        """Return the values that a clause assigns. See :class:`Evaluator`."""
         clause, values = self.plan.clauses[number], self.plan.values[number]
         if clause.takes_all:
             return rows.taken(values, clause.defaults)
         frame = rows.frame()
         try:
             return evaluate_each({name: value for name, (value, _) in values.items()}, frame)
-        except pa.ArrowInvalid:  # one by one, for the one that fails
+        except pa.ArrowInvalid:  # evaluate one by one, so that the error names the one that fails
             return {
                 name: self._values(frame, value, f"the value of {name} in {clause}")
                 for name, (value, _) in values.items()
             }
 
     def order(self) -> Indices:
-        """See :class:`Evaluator`."""
+        """Return the rank of each source row. See :class:`Evaluator`."""
         rule = self.options.on_duplicate
         assert rule is not None
         return order_of_rows(self.source, sort_keys(self.table.full_name, self.source.schema, rule.columns))
 
     def partitions(self, names: Sequence[str], alternatives: Alternatives[pc.Expression]) -> list[str]:
-        """See :class:`Evaluator`."""
+        """Return the partitions that may hold rows to read. See :class:`Evaluator`."""
         if not names or not all(alternatives):
             return list(names)
         scalars = [partition_scalars(self.table, name) for name in names]
@@ -271,7 +274,7 @@ class ArrowEvaluator:
         values = pa.table({TARGET: rows})
         try:
             holds = [reduce(pc.and_kleene, (evaluate(e, values) for e in parts)) for parts in alternatives]
-        except pa.ArrowInvalid:  # no value for some partition, which need not have such a row
+        except pa.ArrowInvalid:  # fails for a partition that may hold no such row
             return list(names)
         chosen = pc.fill_null(reduce(pc.or_kleene, holds), False).to_pylist()
         return [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
@@ -281,24 +284,25 @@ class ArrowEvaluator:
             return evaluate(expression, frame)
         except pa.ArrowInvalid as error:
             raise RecordValueError(
-                f"table {self.table.full_name}: {what}: {text_of(expression)} has no value for a row: {error}"
+                f"table {self.table.full_name}: {what}: {text_of(expression)} cannot be evaluated for a "
+                f"row: {error}"
             ) from error
 
 
 def check_countable(table: AcidTable, source: pa.Schema, name: str | None) -> None:
-    """Raise ConfigurationError if rows cannot be counted by the values of ``count_by``."""
+    """Raise ConfigurationError if the values of the column ``count_by`` cannot be used to count rows."""
     if name is None or name not in source.names:
         return
     kind = source.field(name).type
     if pa.types.is_nested(kind):
         raise ConfigurationError(
-            f"table {table.full_name}: count_by={name!r}: rows are not counted by a {kind}; name a column of "
-            "single values"
+            f"table {table.full_name}: count_by={name!r}: rows cannot be counted by {kind} values. Name a "
+            "column with scalar values"
         )
 
 
 def with_expressions(table: AcidTable, source: pa.Schema, options: MergeOptions) -> MergeOptions:
-    """The options with Arrow expressions in ``on_duplicate``, which are checked as all others are."""
+    """Return the options with ``on_duplicate`` as Arrow expressions, which are checked like all others."""
     if options.on_duplicate is None:
         return options
     keys = sort_keys(table.full_name, source, options.on_duplicate.columns)

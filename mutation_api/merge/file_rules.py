@@ -1,10 +1,10 @@
 """Rules for files of rows: columns, sizes, and encodings.
 
-What files of rows must be like, whichever engine reads them.
+Requirements for files of rows that hold for every engine.
 
-Which files a user means, and how large they are.
+Find the files that a user's path refers to, with their sizes.
 
-The bytes of a file of text, unpacked if its name tells that it is packed.
+Open a text file as bytes, decompressed if its extension requires it.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ __all__ = [
 
 
 COMPLEX_KINDS = (*NESTED_KINDS, "binary")
-"""Kinds of Hive types of which CSV files of changes are read, but not written."""
+"""The kinds of Hive types that can be read from CSV files of changes but are not written to them."""
 SAMPLE_ROWS = 3
-"""Rows with wrong values that a message shows."""
+"""The number of rows with invalid values that a message shows."""
 
 
 @dataclass(frozen=True)
 class RowColumns:
-    """The columns that files of rows of a table may have.
+    """The columns that files of a table's rows may have.
 
-    ``others`` are columns beside the table's, name to Spark's type. ``has_row_ids`` says whether ROW__ID may
-    be there: in CSV as ``ROW__ID.writeid`` and so on, which become one struct column. ``keeps_unknown``: any
-    other column of a CSV or JSON file is text; otherwise it is refused.
+    ``others`` maps further columns to their Spark types. ``has_row_ids`` is True if ROW__ID is allowed. In
+    CSV it is the columns ``ROW__ID.writeid`` and so on, which become one struct column. If ``keeps_unknown``,
+    any other column of a CSV or JSON file is read as a string; otherwise it is refused.
     """
 
     table: AcidTable
@@ -63,17 +63,17 @@ class RowColumns:
     keeps_unknown: bool = False
 
     def types(self) -> dict[str, str]:
-        """Spark's type of every known column by lower-case name, ROW__ID apart."""
+        """Return the Spark type of every known column by lower-case name, without ROW__ID."""
         types = {c.name: spark_type(parse_hive_type(c.type)) for c in self.table.all_columns}
         return {**types, **{name.lower(): kind for name, kind in self.others.items()}}
 
     def flat_types(self) -> dict[str, str]:
-        """The same with the columns of ROW__ID in CSV."""
+        """Return the types of :meth:`types`, plus those of ROW__ID's columns in CSV if they are allowed."""
         row_id = {f"{ROW_ID_COLUMN}.{part}".lower(): kind for part, kind in row_id_types(self.table).items()}
         return {**self.types(), **(row_id if self.has_row_ids else {})}
 
     def hive_types(self) -> dict[str, HiveType]:
-        """The types of the same columns as of Hive; any other column is text."""
+        """Return the Hive types of the same columns. A column that is missing here is a string."""
         types = {c.name: c.type for c in self.table.all_columns}
         types |= {name.lower(): kind for name, kind in self.others.items()}
         for part, kind in row_id_types(self.table).items():
@@ -81,69 +81,77 @@ class RowColumns:
         return {name: parse_hive_type(kind) for name, kind in types.items()}
 
     def check(self, file: Location, found: Sequence[str], known: Mapping[str, str]) -> None:
-        """Raise RecordLayoutError if a column that was found is not known and must be."""
+        """Raise RecordLayoutError if a column in ``found`` is unknown and unknown columns are not kept."""
         unknown = [name for name in found if name.lower() not in known]
         if unknown and not self.keeps_unknown:
             raise RecordLayoutError(
-                f"{file.shown}: table {self.table.full_name} has no columns {', '.join(unknown)}; known are "
-                f"{', '.join(known)}"
+                f"{file.shown}: table {self.table.full_name} does not have the columns {', '.join(unknown)}; "
+                f"expected {', '.join(known)}"
             )
 
 
 def existing_file(file: Location) -> Location:
-    """The same without links. Raises ConfigurationError if nothing is there on a local disk.
+    """Return the location with links resolved.
 
-    Elsewhere the engine looks; Spark may be configured otherwise than we are.
+    Only local files are checked here. The engine checks others, since Spark's configuration may differ.
+
+    Raises:
+        ConfigurationError: If a local file does not exist.
     """
     found = without_links(file)
     if found.local_path is not None and not Path(found.local_path).exists():
-        raise ConfigurationError(f"there is no file {found.shown}")
+        raise ConfigurationError(f"file not found: {found.shown}")
     return found
 
 
 def check_scalar(table: AcidTable) -> None:
-    """Refuse a table whose changes are not written as CSV. Raises RecordLayoutError: names the columns."""
+    """Check that the table's changes can be written as CSV.
+
+    Raises:
+        RecordLayoutError: If columns have types that are not written to CSV. The message names them.
+    """
     complex_columns = [c for c in table.all_columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
     if complex_columns:
         named = ", ".join(f"{c.name} {c.type}" for c in complex_columns)
         raise RecordLayoutError(
-            f"table {table.full_name}: changes of the columns {named} are not written as CSV; use JSON, ORC "
-            "or Parquet"
+            f"table {table.full_name}: columns cannot be written as CSV: {named}. Use JSON, ORC or Parquet "
+            "instead"
         )
 
 
 def is_row_id(name: str) -> bool:
-    """Whether a column is ROW__ID, or a field of it in CSV."""
+    """Return True if a column is ROW__ID, or one of its fields in CSV."""
     return name.lower().partition(".")[0] == ROW_ID_COLUMN.lower()
 
 
 def row_id_part(name: str) -> str:
-    """The field of ROW__ID that a column of CSV holds, in lower case."""
+    """Return the field of ROW__ID that a CSV column holds, in lower case."""
     return name.lower().removeprefix(f"{ROW_ID_COLUMN.lower()}.")
 
 
 def row_id_types(table: AcidTable) -> dict[str, str]:
-    """The fields of ROW__ID and their types."""
+    """Return the fields of ROW__ID and their types."""
     ids = {table.version.transaction_field: "bigint", "bucketid": "int", "rowid": "bigint"}
     return {**ids, PARTITION_FIELD: "string"}
 
 
 def row_id_ddl(table: AcidTable) -> str:
-    """The type of ROW__ID, for Hive and Spark alike."""
+    """Return the type of ROW__ID, in the syntax that Hive and Spark share."""
     return f"struct<{','.join(f'{part}:{kind}' for part, kind in row_id_types(table).items())}>"
 
 
 def files_at(file: Location) -> list[FileEntry]:
-    """The file, or the files of a folder by name, without hidden ones.
+    """Return the file itself, or the files of a directory ordered by name, without hidden ones.
 
     Raises:
-        ConfigurationError: there is nothing, the folder has folders, or the storage cannot be read.
+        ConfigurationError: If nothing exists there, if the directory contains directories, or if the storage
+            cannot be read.
     """
     try:
         storage = storage_at(file)
         found = storage.stat(file)
         if found is None:
-            raise ConfigurationError(f"there is no file {file.shown}")
+            raise ConfigurationError(f"file not found: {file.shown}")
         if not found.is_directory:
             return [found]
         entries = [entry for entry in storage.list(file) if not is_hidden(entry.name)]
@@ -152,8 +160,8 @@ def files_at(file: Location) -> list[FileEntry]:
     folders = [entry.location.shown for entry in entries if entry.is_directory]
     if folders:
         raise ConfigurationError(
-            f"{file.shown} holds folders ({folders[0]}), and only Spark reads those: name the files, or use "
-            "its engine"
+            f"{file.shown} contains directories ({folders[0]}), which only Spark reads. List the files, or "
+            "use the Spark engine"
         )
     return entries
 
@@ -165,15 +173,15 @@ _READ_BYTES = 4 * 1024 * 1024
 
 @contextmanager
 def opened_text(file: Location) -> Iterator[io.BufferedReader]:
-    """The bytes of a file.
+    """Yield the bytes of a file.
 
     Raises:
-        ConfigurationError: the storage cannot be read, here or in the block.
-        LocalEngineError: it is packed otherwise.
+        ConfigurationError: If the storage cannot be read, when opening or within the block.
+        LocalEngineError: If the compression is not supported.
     """
     name = file.name.lower()
     if name.endswith(_UNKNOWN):
-        raise LocalEngineError(f"{file.shown}: only {', '.join(_PACKED)} are unpacked without Spark")
+        raise LocalEngineError(f"{file.shown}: only {', '.join(_PACKED)} can be decompressed without Spark")
     codec = next((codec for ending, codec in _PACKED.items() if name.endswith(ending)), None)
     try:
         with storage_at(file).open_input(file) as stream:

@@ -1,15 +1,15 @@
 """JSON files of rows.
 
-JSON lines by pyarrow's parser, where its values are those of :mod:`.json_files`; ten times as fast.
+Parse JSON lines with pyarrow where it returns the same values as :mod:`.json_files`, ten times as fast.
 
-pyarrow refuses more than Python's parser does: numbers in quotes, or a whole number for a text. Then, and
-wherever its result could be another one, the functions return None, and Python parses the lines.
+pyarrow refuses more than Python's parser does: numbers in quotes, or an integer for a string. In such cases,
+and if its result might differ, the functions return None, and Python parses the lines.
 
-JSON lines as Arrow batches of a table's types.
+JSON lines, read as Arrow batches of a table's types.
 
-Each line is an object; :mod:`mutation_api.format.json_values` says how values are written. pyarrow parses
-them with the table's types (:mod:`.json_files`), and Python those the rest, a microsecond a field: decimals,
-lists, objects, numbers in quotes, what is wrong.
+Each line is an object. :mod:`mutation_api.format.json_values` describes the spelling of values. pyarrow
+parses lines with the table's types (:mod:`.json_files`). Python parses the rest, in a microsecond per field:
+decimals, lists, objects, numbers in quotes, and invalid lines.
 """
 
 from __future__ import annotations
@@ -60,28 +60,30 @@ __all__ = [
 
 
 _MAX_BYTES = 1 << 30
-"""pyarrow parses a block at a time, and counts its bytes in 31 bits."""
+"""pyarrow parses one block at a time and counts its bytes with 31 bits."""
 
 _FLOATS = ("float", "double")
 _AS_TEXTS = ("string", "varchar", "char", "date", "timestamp", "binary")
 READ_BY_ARROW = frozenset({*INTEGER_KINDS, *_FLOATS, *_AS_TEXTS, "boolean"})
-"""Kinds of Hive's types. Not decimal: pyarrow 25 takes digits too many for another number, and dies of the
-text ``-1e-999999999``. Lists and objects are rare.
+"""The kinds of Hive types that pyarrow parses.
+
+Decimals are missing: pyarrow 25 reads a number with too many digits as another number, and crashes on the
+string ``-1e-999999999``. Lists and objects are missing because they are rare.
 """
 
 
 def names_by_arrow(lines: pa.Array) -> list[str] | None:
-    """The names in objects; ``lines`` are texts, or bytes in UTF-8."""
+    """Return the names in objects. ``lines`` are strings, or bytes in UTF-8."""
     table = _parsed(lines, None)
     return None if table is None else table.column_names
 
 
 def values_by_arrow(lines: pa.Array, kinds: Mapping[str, HiveType]) -> dict[str, pa.Array] | None:
-    """The values of columns, of ``arrow_type`` with microseconds, by name.
+    """Return the values of columns by name, in the types of ``arrow_type`` with microseconds.
 
     Args:
-        lines: an object each, whose other columns are left out; texts, or bytes in UTF-8.
-        kinds: the columns' types by name, of READ_BY_ARROW.
+        lines: an object per line, as strings or UTF-8 bytes. Other columns are ignored.
+        kinds: the columns' types by name. Their kinds must be in READ_BY_ARROW.
     """
     schema = pa.schema([(name, _read_as(kind)) for name, kind in kinds.items()])
     table = _parsed(lines, schema)
@@ -102,15 +104,15 @@ def _read_as(kind: HiveType) -> pa.DataType:
 def _values(column: pa.Array, kind: HiveType) -> pa.Array | None:
     if kind.kind in _AS_TEXTS:
         return values_of_texts(column, kind, binary=BinaryText.BASE64)
-    # pyarrow knows more words for what is not finite, such as Inf.
+    # pyarrow also accepts other words for values that are not finite, such as Inf.
     is_uncertain = kind.kind in _FLOATS and not np.isfinite(column.drop_null().to_numpy()).all()
     return None if is_uncertain else column
 
 
 def _parsed(lines: pa.Array, schema: pa.Schema | None) -> pa.Table | None:
-    """One row for each line; None if a line is no object of such columns, or pyarrow cannot tell."""
+    """Return one row per line, or None if a line is not an object of such columns or pyarrow fails."""
     try:
-        lines = pc.ascii_trim_whitespace(lines.cast(pa.string()))  # the cast refuses what is no UTF-8
+        lines = pc.ascii_trim_whitespace(lines.cast(pa.string()))  # the cast refuses bytes that are not UTF-8
         are_objects = pc.and_(pc.starts_with(lines, "{"), pc.ends_with(lines, "}"))
         if not len(lines) or lines.nbytes > _MAX_BYTES or not pc.all(are_objects).as_py():
             return None
@@ -137,19 +139,21 @@ _Object = Mapping[str, Any]
 def read_json_file(
     columns: RowColumns, file: Location, entries: Sequence[FileEntry], memory_bytes: int
 ) -> pa.RecordBatchReader:
-    """The rows of a file or of the files of a folder, in memory: only all rows tell the columns.
+    """Read the rows of a file, or of the files of a directory, into memory.
+
+    Only all rows together show which columns there are.
 
     Args:
-        columns: the columns that it may have.
-        file: the file or folder, for messages.
+        columns: the columns that the file may have.
+        file: the file or directory, for messages.
         entries: the files.
-        memory_bytes: bound of the rows.
+        memory_bytes: limit for the rows.
 
     Raises:
-        RecordLayoutError: columns are unknown, or differ only in case.
-        RecordValueError: a value is none of its column's type; the message names some.
-        ConfigurationError: a line is no JSON object.
-        LocalEngineError: the rows are too many.
+        RecordLayoutError: If columns are unknown, or differ only in case.
+        RecordValueError: If a value is not valid for its column's type. The message shows some.
+        ConfigurationError: If a line is not a JSON object.
+        LocalEngineError: If the rows do not fit into ``memory_bytes``.
     """
     known, types = columns.types(), _types_of(columns)
     if columns.has_row_ids:
@@ -167,8 +171,8 @@ def read_json_file(
             byte_count += sum(array.nbytes for array in batch.values())
             if byte_count > memory_bytes:
                 raise LocalEngineError(
-                    f"{file.shown}: JSON must be held in memory, and its rows have more than "
-                    f"{memory_bytes:,} bytes: use CSV or Parquet, more memory, or the engine Spark"
+                    f"{file.shown}: JSON must be held in memory, and its rows need more than "
+                    f"{memory_bytes:,} bytes. Use CSV or Parquet, allow more memory, or use the Spark engine"
                 )
     names = sorted({name for batch in batches for name in batch})
     check_json_names(file, names)
@@ -199,9 +203,9 @@ class _Lines:
     """Some lines of a file, none of them blank.
 
     Attributes:
-        file: for messages.
-        texts: the lines, as texts or bytes.
-        numbers: the lines' numbers in the file, from 1; None if they are not known.
+        file: the file, for messages.
+        texts: the lines, as strings or bytes.
+        numbers: the lines' numbers in the file, from 1. None if they are not known.
     """
 
     file: Location
@@ -210,7 +214,11 @@ class _Lines:
 
     @functools.cached_property
     def objects(self) -> list[_Object]:
-        """What Python makes of the lines. Raises ConfigurationError: a line is no JSON object."""
+        """The lines as parsed by Python.
+
+        Raises:
+            ConfigurationError: If a line is not a JSON object.
+        """
         return [
             _object(self.file, line, functools.partial(self._place, row))
             for row, line in enumerate(self.texts.to_pylist())
@@ -222,12 +230,21 @@ class _Lines:
         return f"line {self.numbers[row]:,}"
 
     def names(self) -> list[str]:
-        """The names in the objects. Raises ConfigurationError."""
+        """Return the names in the objects.
+
+        Raises:
+            ConfigurationError: If a line is not a JSON object.
+        """
         found = names_by_arrow(self.texts)
         return list(dict.fromkeys(name for row in self.objects for name in row)) if found is None else found
 
     def values(self, columns: RowColumns, types: Mapping[str, HiveType]) -> dict[str, pa.Array]:
-        """The values of all columns. Raises ConfigurationError, RecordValueError."""
+        """Return the values of all columns.
+
+        Raises:
+            ConfigurationError: If a line is not a JSON object.
+            RecordValueError: If a value is not valid for its column's type.
+        """
         quick = {name: kind for name, kind in types.items() if kind.kind in READ_BY_ARROW}
         found = values_by_arrow(self.texts, quick) or {}
         others = {name: kind for name, kind in types.items() if name not in found}
@@ -249,19 +266,23 @@ def _object(file: Location, line: str | bytes, place: Callable[[], str]) -> _Obj
         raise ConfigurationError(f"{file.shown} cannot be read as json: {place()}: {error}") from error
     if not isinstance(found, dict):
         raise ConfigurationError(
-            f"{file.shown} cannot be read as json: {place()} is no object: {_shown(found)}"
+            f"{file.shown} cannot be read as json: {place()} is not an object: {_shown(found)}"
         )
     return found
 
 
 @dataclass(frozen=True)
 class JsonNames:
-    """The function that finds the names of columns in Spark's tasks; ``file`` is for messages."""
+    """The function that finds the column names in Spark's tasks. ``file`` is for messages."""
 
     file: Location
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of lines become batches of names. Raises ConfigurationError: a line is no JSON object."""
+        """Turn batches of lines into batches of names.
+
+        Raises:
+            ConfigurationError: If a line is not a JSON object.
+        """
         for batch in batches:
             names = _of_spark(self.file, batch.column(0)).names()
             yield pa.record_batch([pa.array(names, pa.string())], ["name"])
@@ -273,8 +294,8 @@ class JsonRows:
 
     Attributes:
         columns: the columns that the file may have.
-        file: the file or folder, for messages.
-        schema: the columns of the result, whose types are those of Spark's values.
+        file: the file or directory, for messages.
+        schema: the columns of the result, in the types of Spark's values.
     """
 
     columns: RowColumns
@@ -282,9 +303,10 @@ class JsonRows:
     schema: pa.Schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Batches of lines become batches of rows.
+        """Turn batches of lines into batches of rows.
 
-        Raises RecordValueError, ConfigurationError: as :func:`read_json_file`.
+        Raises:
+            RecordValueError, ConfigurationError: See :func:`read_json_file`.
         """
         types = _types_of(self.columns)
         wanted = {name: types.get(name.lower(), _TEXT) for name in self.schema.names}
@@ -296,7 +318,7 @@ class JsonRows:
 
 
 def _of_spark(file: Location, texts: pa.Array) -> _Lines:
-    """Lines as Spark reads them; a mark of the byte order is part of the first line of a file."""
+    """Return lines that Spark read, where a byte order mark is part of the first line of a file."""
     texts = pc.utf8_trim(texts, "\ufeff")
     return _Lines(file, texts.filter(pc.not_equal(pc.utf8_trim_whitespace(texts), "")))
 
@@ -325,7 +347,7 @@ def _arrays(
             for row, name, reason in sorted(misfits)[:SAMPLE_ROWS]
         ]
         raise RecordValueError(
-            f"{file.shown}, table {columns.table.full_name}: values that do not fit: {'; '.join(samples)}"
+            f"{file.shown}, table {columns.table.full_name}: invalid values: {'; '.join(samples)}"
         )
     return arrays
 

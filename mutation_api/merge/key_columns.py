@@ -1,25 +1,25 @@
 """Key columns: types, exact timestamps, and keys in messages.
 
-Key columns of a merge's source in the types of the table's, equal exactly where Spark finds them equal.
+Convert a source's key columns to the types of the table, so that keys are equal exactly if Spark's are.
 
 ==============================  ================================================================
 source and table                equal if
 ==============================  ================================================================
-same type                       equal values; NaN equals NaN, -0.0 equals 0.0
-whole numbers and decimals      the numbers are equal, whatever width and scale
-float and double                equal as doubles
-texts                           the same characters; blanks at the end of a char's key are refused
-timestamps                      the same instant on the wall clock, whatever unit
-NULL                            to nothing, with ``null_safe`` to NULL
+same type                       the values are equal (NaN equals NaN, -0.0 equals 0.0)
+integers and decimals           the numbers are equal, regardless of width and scale
+float and double                the values are equal as doubles
+strings                         the characters are equal (trailing blanks in a char are refused)
+timestamps                      the local times are equal, regardless of the unit
+NULL                            never, but NULL equals NULL if ``null_safe``
 anything else                   refused: cast the source's column
 ==============================  ================================================================
 
-Rows of the table with every digit of their timestamps.
+Read rows of the table with every digit of their timestamps.
 
-Rows are read in microseconds, which hold all years that Hive has. A part of the table with finer values is
-read again as texts, which hold everything; a column becomes nanoseconds where its values need them.
+Rows are read in microseconds, which cover all years that Hive has. A part of the table with finer values is
+read again as strings, which lose nothing. A column becomes nanoseconds where its values need them.
 
-JSON texts that name rows in messages, as Spark's ``to_json`` writes them.
+Format rows as JSON strings for messages, as Spark's ``to_json`` does.
 """
 
 from __future__ import annotations
@@ -50,23 +50,24 @@ __all__ = ["are_comparable", "exact_rows", "in_nanoseconds", "in_one_unit", "jso
 
 
 _DIGITS = 20
-"""Digits of the largest integers of 64 bits."""
+"""The number of digits of the largest 64-bit integers."""
 
 
 def key_in_type(table_name: str, name: str, values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Key values in the type of the table's column.
+    """Convert key values to the type of the table's column.
 
     Args:
-        table_name: for messages.
+        table_name: ``database.table``, for messages.
         name: the key column.
         values: n values of the source.
         wanted: type of the table's column.
 
     Returns:
-        n values, and which of them equal no value of the column, as 300 equals no tinyint; those are NULL.
+        n values, and a mask of those that equal no value of the column, such as 300 for a tinyint. These
+        become NULL.
 
     Raises:
-        RecordLayoutError: the types cannot be compared.
+        RecordLayoutError: If the types cannot be compared.
     """
     nothing = np.zeros(len(values), np.bool_)
     if values.type == wanted:
@@ -75,8 +76,8 @@ def key_in_type(table_name: str, name: str, values: pa.Array, wanted: pa.DataTyp
         return pa.nulls(len(values), wanted), nothing
     if not are_comparable(values.type, wanted):
         raise RecordLayoutError(
-            f"table {table_name}: key column {name!r}: values of type {values.type} cannot be compared with "
-            f"the table's {wanted}; cast the source's column"
+            f"table {table_name}: key column {name!r}: {values.type} values of the source cannot be compared "
+            f"with {wanted} values of the table. Cast the source's column"
         )
     if pa.types.is_floating(wanted):
         return _floats(values, wanted)
@@ -95,7 +96,7 @@ def _floats(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
 
 
 def _one_by_one(values: pa.Array, wanted: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Some of the values do not fit: try each distinct one."""
+    """Cast each distinct value, since some values do not fit."""
     encoded = values.dictionary_encode()
     found = [_cast(value, wanted) for value in encoded.dictionary]
     distinct = pa.array(found, wanted)
@@ -113,9 +114,13 @@ def _cast(value: pa.Scalar, wanted: pa.DataType) -> object:
 
 
 def _exactly(values: pa.Array | pa.Scalar, wanted: pa.DataType) -> pa.Array | pa.Scalar:
-    """Cast without loss. Raises ArrowInvalid: a value does not fit."""
+    """Cast without loss.
+
+    Raises:
+        ArrowInvalid: If a value does not fit.
+    """
     if pa.types.is_integer(values.type) and pa.types.is_decimal(wanted):
-        # Arrow refuses a decimal that could not hold all integers.
+        # Arrow refuses a cast to a decimal type that could not hold all integers.
         values = values.cast(pa.decimal256(_DIGITS + wanted.scale, wanted.scale))
     return values.cast(wanted)
 
@@ -153,7 +158,7 @@ _FAMILIES: tuple[Callable[[pa.DataType], bool], ...] = (
 
 
 def are_comparable(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether key values of these types are compared here as Spark compares them."""
+    """Return True if key values of these types are compared here exactly as Spark compares them."""
     if pa.types.is_null(found) or (found == wanted and not pa.types.is_nested(wanted)):
         return True
     return any(is_member(found) and is_member(wanted) for is_member in _FAMILIES)
@@ -162,16 +167,16 @@ def are_comparable(found: pa.DataType, wanted: pa.DataType) -> bool:
 def exact_rows(
     read: Callable[[TimestampForm], Iterator[pa.RecordBatch]], table: AcidTable, keys_have_clocks: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a part of the table; a column of timestamps has nanoseconds in batches that need them.
+    """Yield the rows of a part of the table. Timestamps have nanoseconds in batches that need them.
 
     Args:
-        read: reads the rows in a form, each time in the same order.
+        read: a function that reads the rows in a form, each time in the same order.
         table: the table.
-        keys_have_clocks: whether a key column has timestamps. Keys are compared in microseconds.
+        keys_have_clocks: True if a key column has timestamps. Keys are compared in microseconds.
 
     Raises:
-        RecordValueError: a column of a batch has digits below microseconds beside years that nanoseconds do
-            not hold; or a key column has timestamps, and the values do not fit microseconds.
+        RecordValueError: If a column of a batch has digits below microseconds as well as years that
+            nanoseconds cannot hold, or if a key column has timestamps that microseconds cannot hold.
     """
     count = 0
     try:
@@ -181,8 +186,8 @@ def exact_rows(
     except RecordValueError as error:
         if keys_have_clocks:
             raise RecordValueError(
-                f"table {table.full_name}: keys that are timestamps are compared in microseconds: {error}; "
-                "or merge by other keys"
+                f"table {table.full_name}: keys that are timestamps are compared in microseconds: {error}. "
+                "Merge by other keys"
             ) from error
     else:
         return
@@ -194,7 +199,7 @@ def exact_rows(
 
 
 def _with_clocks(table: AcidTable, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows whose timestamps are texts, with timestamps."""
+    """Return the rows with timestamps in place of their strings."""
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     for column in table.columns:
         kind = parse_hive_type(column.type)
@@ -213,15 +218,16 @@ def _clocks(table: AcidTable, name: str, texts: pa.Array, kind: HiveType) -> pa.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise RecordValueError(
             f"table {table.full_name}: column {name!r} ({kind.text}): some rows have digits below "
-            f"microseconds and others years outside 1678 to 2261, which nanoseconds do not hold: {error}; "
-            "merge them in transactions of their own"
+            "microseconds and others have years outside 1678 to 2261, which nanoseconds cannot hold: "
+            f"{error}. Merge them in separate transactions"
         ) from error
 
 
 def in_one_unit(table: AcidTable, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The batches with one type for each column: in nanoseconds where one of them has these.
+    """Return the batches with a single type per column: nanoseconds if one of them has these.
 
-    Raises: see :func:`in_nanoseconds`.
+    Raises:
+        RecordValueError: See :func:`in_nanoseconds`.
     """
     if all(batch.schema == batches[0].schema for batch in batches):
         return list(batches)
@@ -242,23 +248,23 @@ def in_one_unit(table: AcidTable, batches: Sequence[pa.RecordBatch]) -> list[pa.
 
 
 def in_nanoseconds(table: AcidTable, name: str, array: pa.Array) -> pa.Array:
-    """Values of a column, whose timestamps become nanoseconds.
+    """Return the values of a column with timestamps in nanoseconds.
 
     Raises:
-        RecordValueError: a timestamp is not of the years 1678 to 2261.
+        RecordValueError: If a timestamp is outside the years 1678 to 2261.
     """
     types = {column.name: column.type for column in table.all_columns}
     try:
         return convert_to_column(array, parse_hive_type(types[name]), column=name, timestamp_unit="ns")
     except (RecordLayoutError, RecordValueError) as error:
         raise type(error)(
-            f"table {table.full_name}: {error}; other rows of that column have digits below microseconds: "
-            "write these in a transaction of their own"
+            f"table {table.full_name}: {error}. Other rows of that column have digits below microseconds. "
+            "Write these in a separate transaction"
         ) from error
 
 
 def json_texts(rows: pa.StructArray) -> list[str]:
-    """N rows as JSON texts, nulls included."""
+    """Return n rows as JSON strings, nulls included."""
     if not rows.type.num_fields:
         return ["{}"] * len(rows)
     names = [json.dumps(field.name, ensure_ascii=False) for field in rows.type]
@@ -276,7 +282,7 @@ def json_texts(rows: pa.StructArray) -> list[str]:
 
 
 def _texts(values: pa.Array) -> list[str]:
-    """A column at a time: three times as fast as value by value."""
+    """Format a whole column at a time, which is three times as fast as value by value."""
     if pa.types.is_struct(values.type):
         return json_texts(values)
     if pa.types.is_nested(values.type):

@@ -1,7 +1,8 @@
-"""local_diff: the difference of two states of a table, in this process; a change set for ``apply_arrow``.
+"""local_diff: compare two states of a table in this process and return a change set for ``apply_arrow``.
 
-Rows, counts and refusals are those of :func:`mutation_api.diff`. Both states are held in memory. Keys are
-compared as Spark groups them: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0, texts by their characters.
+Rows, counts and errors are the same as those of :func:`mutation_api.diff`. Both states are held in memory.
+Keys are compared as Spark groups them: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0, and strings are
+compared by their characters.
 """
 
 from __future__ import annotations
@@ -51,26 +52,26 @@ def local_diff(
     operation_column: str = OPERATION_COLUMN_DEFAULT,
     local: LocalOptions | None = None,
 ) -> pa.Table:
-    """The changes that turn ``old`` into ``new``, ordered by key and operation.
+    """Return the changes that turn ``old`` into ``new``, ordered by key and operation.
 
     Args:
         table: the table of ``old``.
-        old: a snapshot of the table, all columns, with ROW__ID.
-        new: the table's columns, in any order and case; a ROW__ID is ignored. Values are compared as the
+        old: a snapshot of the table, with all columns and ROW__ID.
+        new: the table's columns, in any order and case. A ROW__ID is ignored. Values are compared as the
             table would store them.
         key: names of the columns that identify a row.
         operation_column: name of the operation column.
-        local: its ``memory_bytes`` bound both states and the changes.
+        local: options of the local engine. ``memory_bytes`` limits both states and the changes.
 
     Returns:
-        The operation, ROW__ID as in ``old`` (null for inserts), and the table's columns with the new values,
-        for deletes with the old ones.
+        The operation, the ROW__ID from ``old`` (null for inserts), and the table's columns. They hold the new
+        values, or the old values for deletes.
 
     Raises:
-        LocalEngineError: a key column is nested, or ``new`` holds instants, which only Spark compares; or
-            more memory is needed than allowed.
-        TableNotMutableError: a column is a union.
-        Others as :func:`mutation_api.diff`.
+        LocalEngineError: If a key column is nested, if ``new`` holds timestamps with time zone, which only
+            Spark compares, or if more memory is needed than allowed.
+        TableNotMutableError: If a column is a union.
+        Other errors: See :func:`mutation_api.diff`.
     """
     wanted = checked_key(table, key, operation_column)
     check_states(table, old.schema.names, new.schema.names)
@@ -85,14 +86,14 @@ def local_diff(
 
 
 def count_operations(changes: pa.Table, operation_column: str = OPERATION_COLUMN_DEFAULT) -> dict[str, int]:
-    """How many changes of each of OPERATIONS a change set holds."""
+    """Return the number of changes in a change set for each of OPERATIONS."""
     counted = changes.column(operation_column).value_counts().to_pylist()
     found = {each["values"]: each["counts"] for each in counted}
     return {operation: found.get(operation, 0) for operation in OPERATIONS}
 
 
 class _Budget:
-    """Counts what is held."""
+    """A counter of the bytes that are held in memory."""
 
     def __init__(self, table: AcidTable, local: LocalOptions) -> None:
         self._table = table
@@ -100,12 +101,12 @@ class _Budget:
         self._byte_count = 0
 
     def add(self, byte_count: int) -> None:
-        """Raise LocalEngineError if it is too much."""
+        """Raise LocalEngineError if the total exceeds the memory limit."""
         self._byte_count += byte_count
         check_memory(self._table.full_name, "both states and their changes", self._byte_count, self._local)
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The same batches."""
+        """Yield the batches and add their sizes."""
         for batch in batches:
             self.add(batch.nbytes)
             yield batch
@@ -113,7 +114,7 @@ class _Budget:
 
 @dataclass(frozen=True)
 class _State:
-    """One of the two states: its rows in the table's types, under names in lower case."""
+    """One of the two states: its rows in the table's types, with names in lower case."""
 
     table: AcidTable
     key: tuple[str, ...]
@@ -121,7 +122,7 @@ class _State:
     rows: pa.RecordBatch
 
     def check_unique(self, codes: Indices) -> None:
-        """Raise DuplicateKeyError if a key occurs twice; ``codes`` numbers the key of each row."""
+        """Raise DuplicateKeyError if a key occurs twice. ``codes`` holds the number of each row's key."""
         counts = np.bincount(codes)
         doubled = np.flatnonzero(counts > 1)
         if not len(doubled):
@@ -137,13 +138,13 @@ class _State:
 
 @dataclass(frozen=True)
 class _Difference:
-    """Pairs the rows of both states by key."""
+    """The difference of two states, whose rows are paired by key."""
 
     old: _State
     new: _State
 
     def changes(self, operation_column: str, budget: _Budget) -> pa.Table:
-        """See :func:`local_diff`; in any order."""
+        """Return the changes in any order. See :func:`local_diff`."""
         old_at, new_at = self._rows_by_key()
         both = (old_at >= 0) & (new_at >= 0)
         olds, news = old_at[both], new_at[both]
@@ -160,10 +161,10 @@ class _Difference:
         return pa.Table.from_batches(budget.counted(made))
 
     def _rows_by_key(self) -> tuple[Indices, Indices]:
-        """For each key the index of its row in either state, -1 without one.
+        """Return the index of each key's row in the old and the new state, or -1 if it has none.
 
         Raises:
-            DuplicateKeyError: a key occurs twice in a state.
+            DuplicateKeyError: If a key occurs twice in a state.
         """
         columns = {
             name: pa.concat_arrays([self.old.rows.column(name), self.new.rows.column(name)])
@@ -181,7 +182,7 @@ class _Difference:
         return found[0], found[1]
 
     def _differing(self, olds: Indices, news: Indices) -> tuple[Mask, Mask]:
-        """Which pairs differ in a column, and which in one that determines partition or bucket."""
+        """Return which pairs differ in any column, and which differ in a partition or bucket column."""
         table = self.old.table
         changed, moved = np.zeros(len(olds), np.bool_), np.zeros(len(olds), np.bool_)
         old_rows, new_rows = pa.array(olds), pa.array(news)
@@ -198,7 +199,7 @@ class _Difference:
     def _made(
         self, operation_column: str, operation: str, olds: Indices | None, state: _State, rows: Indices
     ) -> pa.RecordBatch:
-        """One kind of changes: ROW__IDs of the old state, values of one of the two."""
+        """Return the changes of one operation: ROW__IDs of the old state, values of the given state."""
         indices = pa.array(rows)
         row_ids = self.old.rows.column(ROW_ID_COLUMN)
         ids = pa.nulls(len(rows), row_ids.type) if olds is None else row_ids.take(pa.array(olds))
@@ -215,7 +216,7 @@ def _check_types(table: AcidTable, key: Sequence[str], new: pa.Schema) -> None:
     nested = [f"{name} {types[name]}" for name in key if pa.types.is_nested(types[name])]
     if nested:
         raise LocalEngineError(
-            f"table {table.full_name}: only Spark compares nested key columns: {', '.join(nested)}"
+            f"table {table.full_name}: only Spark can compare nested key columns: {', '.join(nested)}"
         )
     found = {field.name.lower(): field.type for field in new}
     wanted = {name: found[name] for name in types}
@@ -229,7 +230,7 @@ def _held(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatc
 
 
 def _stored(table: AcidTable, key: Sequence[str], batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The table's columns, in its order and its types."""
+    """Return the batch with the table's columns, in the table's order and types."""
     given = {name.lower(): column for name, column in zip(batch.schema.names, batch.columns, strict=True)}
 
     def key_of(row: int) -> str:
@@ -250,7 +251,7 @@ def _stored(table: AcidTable, key: Sequence[str], batch: pa.RecordBatch) -> pa.R
 
 
 def _in_order(changes: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Sorted as Spark sorts: NULL is the least, NaN the greatest, -0.0 equals 0.0."""
+    """Sort the changes as Spark does: NULL first, NaN last, -0.0 equals 0.0."""
     ranks = [dense_ranks(_unsigned_zeros(changes.column(name)), is_descending=False) for name in names]
     return changes.take(pa.array(np.lexsort(ranks[::-1])))
 

@@ -1,14 +1,14 @@
 """Merges of Arrow data: the builder, the write, and the preview.
 
-Writes the changes of a merge that was evaluated in this process.
+Write the changes of a merge that was evaluated in this process.
 
-The preview of a merge in this process; see :mod:`mutation_api.merge.preview`.
+The preview of a merge in this process. See :mod:`mutation_api.merge.preview`.
 
-local_merge: merge Arrow data into a table by key, in one open transaction, without Spark.
+local_merge: merge Arrow data into a table by key, in an open transaction, without Spark.
 
-The rules are those of :func:`mutation_api.merge_into`: the first clause that holds decides a row, duplicates
-are refused or reduced, a row whose partition or bucket changes is moved, and the report is the same. The
-clauses have the names that delta-rs gave them; conditions and values are Arrow expressions.
+The rules are those of :func:`mutation_api.merge_into`: the first clause whose condition holds acts on a row,
+duplicates are refused or reduced, a row whose partition or bucket changes is moved, and the report is the
+same. The clauses have the names that delta-rs uses. Conditions and values are Arrow expressions.
 """
 
 from __future__ import annotations
@@ -78,16 +78,17 @@ def write_plan(
     before_writing: Callable[[MergeReport], None] | None,
     write: Callable[..., ApplySummary | None] = apply_arrow,
 ) -> MergeReport:
-    """Evaluate the merge, and write what changes.
+    """Evaluate the merge and write the changes.
 
     Args:
         plan: the checked merge.
-        insert_files: as of :func:`mutation_api.apply_changes`.
-        options: as of :func:`mutation_api.apply_changes`.
-        before_writing: called with the report before anything is written; an exception ends the merge.
-        write: takes the change set as :func:`mutation_api.write.apply.apply_arrow` does.
+        insert_files: see :func:`mutation_api.apply_changes`.
+        options: see :func:`mutation_api.apply_changes`.
+        before_writing: called with the report before anything is written. An exception ends the merge.
+        write: called with the change set, like :func:`mutation_api.write.apply.apply_arrow`.
 
-    Raises: see :attr:`LocalMergePlan.acting` and :func:`mutation_api.write.apply.apply_arrow`.
+    Raises:
+        Errors: See :attr:`LocalMergePlan.acting` and :func:`mutation_api.write.apply.apply_arrow`.
     """
     report = plan.report(is_dry_run=False)
     if before_writing is not None:
@@ -107,9 +108,10 @@ def write_plan(
 
 
 def preview_rows(plan: LocalMergePlan, samples: int, insert_files: int | None) -> Preview:
-    """Forecast, locks of others and samples of a merge; nothing is written.
+    """Return the forecast, the locks of other clients and sample rows of a merge. Nothing is written.
 
-    Raises: as :func:`mutation_api.write.apply.apply_arrow` before it writes.
+    Raises:
+        Errors: Those that :func:`mutation_api.write.apply.apply_arrow` raises before it writes.
     """
     forecast = forecast_arrow(
         plan.transaction,
@@ -125,7 +127,7 @@ def preview_rows(plan: LocalMergePlan, samples: int, insert_files: int | None) -
 
 
 def _samples(plan: LocalMergePlan, per_kind: int) -> Iterator[SampleRow]:
-    """Of each kind the rows with the least partition and key."""
+    """Yield the rows of each kind with the least partition and key."""
     for kind in SHOWN_KINDS:
         code = KINDS.index(kind)
         found = [
@@ -138,7 +140,7 @@ def _samples(plan: LocalMergePlan, per_kind: int) -> Iterator[SampleRow]:
 
 
 def _named(plan: LocalMergePlan, each: Acting, rows: NDArray[np.int64]) -> Iterator[tuple[str, str, int]]:
-    """Partition, key and index of some rows."""
+    """Yield the partition, key and index of some rows."""
     if not len(rows):
         return
     chosen = each if len(rows) == len(each.kinds) else each.take(rows)
@@ -159,12 +161,12 @@ def _values(columns: Mapping[str, pa.Array]) -> dict[str, object] | None:
 
 
 Condition: TypeAlias = pc.Expression | str | None
-"""An Arrow expression, or the name of a boolean column: of the source, or ``target.x``; None always holds."""
+"""An Arrow expression, or the name of a boolean source column, or ``target.x``. If None, it always holds."""
 
 Values: TypeAlias = Mapping[str, Any]
-"""New values by column: an Arrow expression, a column's name (of the source, or ``target.x``), or a value.
+"""New values by column: an Arrow expression, a column's name (of the source, or ``target.x``), or a constant.
 
-A text is always a column's name: write ``pc.scalar("text")`` for the text itself.
+A string is always a column's name. For a constant string write ``pc.scalar("text")``.
 """
 
 
@@ -183,33 +185,34 @@ def local_merge(
     count_by: str | None = None,
     local: LocalOptions | None = None,
 ) -> LocalMerge:
-    """Begin a merge: add clauses to the result, then call ``execute()`` or ``dry_run()``.
+    """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
-    Conditions and values see the sides as ``pc.field("source", "x")`` and ``pc.field("target", "x")``, all
-    names in lower case.
+    In conditions and values, columns are ``pc.field("source", "x")`` and ``pc.field("target", "x")``, with
+    all names in lower case.
 
     Args:
-        transaction: begun; the table is one of its sinks.
+        transaction: an open transaction; the table is one of its sinks.
         table_name: ``database.table``.
-        source: the rows to merge: anything with the Arrow C stream interface. It is read once, and held in
-            memory with the rows of the table that it matches.
-        on: key columns that both sides have; a text is one of them. They are compared as Spark does; types
-            for which Arrow could not are refused, see :mod:`mutation_api.merge.key_columns`.
-        null_safe: whether NULL equals NULL; in SQL it does not.
+        source: the rows to merge: any object with the Arrow C stream interface. It is read once and held in
+            memory, together with the table rows that it matches.
+        on: key columns that both sides have; a string is a single column. They are compared as in Spark.
+            Types for which Arrow cannot do this are refused, see
+            :mod:`mutation_api.merge.key_columns`.
+        null_safe: True if NULL keys equal NULL keys. In SQL they do not.
         on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
-            or ``first_by("updated")``, ``first_by(("updated", "descending"))``.
+            or an order such as ``first_by("updated")`` or ``first_by(("updated", "descending"))``.
         missing_columns: what to do if the source lacks columns for ``…_all``: ``"null"`` inserts NULL and
-            keeps their values on update; ``"error"`` refuses the merge.
-        write_unchanged: do not compare updates with the rows that they replace.
-        duplicates_shown: number of keys that the error names.
-        prune_buckets: read only the buckets to which the source's keys hash.
-        count_by: a column of the source. The report also counts rows by its values.
-        local: memory and threads.
+            leaves the columns unchanged on update; ``"error"`` refuses the merge.
+        write_unchanged: True to write updates without checking if they change the row.
+        duplicates_shown: number of keys that the error shows.
+        prune_buckets: True to read only the buckets to which the source's keys hash.
+        count_by: a source column. If given, the report also counts rows by its values.
+        local: memory limit and number of threads.
 
     Raises:
-        ConfigurationError: an option is invalid.
-        LocalEngineError: the source needs more memory than allowed.
-        RecordLayoutError: the source is no Arrow data, or has a column twice.
+        ConfigurationError: If an option is invalid.
+        LocalEngineError: If the source needs more memory than allowed.
+        RecordLayoutError: If the source is not Arrow data or has duplicate columns.
     """
     keys = tuple(checked_names(on, f"table {table_name}: on"))
     options = checked_options(
@@ -230,11 +233,11 @@ def local_merge(
 
 @dataclass
 class LocalMerge:
-    """A merge under construction; made by :func:`local_merge`.
+    """A merge under construction, made by :func:`local_merge`.
 
-    ``write`` takes the change set as :func:`~mutation_api.write.apply.apply_arrow` does. It may keep it and
-    return None, to write it together with other changes. ``read_bytes_max`` is the size of the table's files
-    up to which they are read; None: of any size.
+    ``write`` is called with the change set, like :func:`~mutation_api.write.apply.apply_arrow`. It may keep
+    the change set, to write it together with other changes, and return None. ``read_bytes_max`` is the
+    maximum size of the table's files to read. If None, there is no limit.
     """
 
     transaction: LookingTransaction
@@ -247,34 +250,34 @@ class LocalMerge:
     write: Callable[..., ApplySummary | None] = apply_arrow
     read_bytes_max: int | None = None
     is_described_only: bool = field(default=True, init=False)
-    """Whether neither :meth:`execute` nor :meth:`dry_run` was called, so that it has done nothing."""
+    """True until :meth:`execute` or :meth:`dry_run` is called, so the merge has had no effect."""
 
     def when_matched_update_all(self, when: Condition = None) -> LocalMerge:
-        """Give every column of rows on both sides the source's value."""
+        """Update every column of matched rows to the source's value."""
         return self._then(Match.MATCHED, when, Action.UPDATE)
 
     def when_matched_update(self, values: Values, when: Condition = None) -> LocalMerge:
-        """Give columns of rows on both sides new values; others keep theirs."""
+        """Update some columns of matched rows. Other columns keep their values."""
         return self._then(Match.MATCHED, when, Action.UPDATE, values)
 
     def when_matched_delete(self, when: Condition = None) -> LocalMerge:
-        """Delete rows that are on both sides."""
+        """Delete matched rows."""
         return self._then(Match.MATCHED, when, Action.DELETE)
 
     def when_not_matched_insert_all(self, when: Condition = None) -> LocalMerge:
-        """Insert rows that only the source has."""
+        """Insert source rows that match no table row."""
         return self._then(Match.NOT_MATCHED, when, Action.INSERT)
 
     def when_not_matched_insert(self, values: Values, when: Condition = None) -> LocalMerge:
-        """Insert rows that only the source has, with these values; other columns become NULL."""
+        """Insert source rows that match no table row, with these values. Other columns become NULL."""
         return self._then(Match.NOT_MATCHED, when, Action.INSERT, values)
 
     def when_not_matched_by_source_update(self, values: Values, when: Condition = None) -> LocalMerge:
-        """Give columns of rows that only the table has new values; others keep theirs."""
+        """Update some columns of table rows that match no source row. Other columns keep their values."""
         return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.UPDATE, values)
 
     def when_not_matched_by_source_delete(self, when: Condition = None) -> LocalMerge:
-        """Delete rows that only the table has."""
+        """Delete table rows that match no source row."""
         return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.DELETE)
 
     def execute(
@@ -284,24 +287,25 @@ class LocalMerge:
         options: WriterOptions | None = None,
         before_writing: Callable[[MergeReport], None] | None = None,
     ) -> MergeReport:
-        """Write the changes; they become visible when the transaction commits.
+        """Write the changes. They become visible when the transaction commits.
 
         Args:
-            insert_files: as of :func:`mutation_api.apply_changes`.
-            options: as of :func:`mutation_api.apply_changes`.
-            before_writing: called with the report before anything is written; an exception ends the merge.
+            insert_files: see :func:`mutation_api.apply_changes`.
+            options: see :func:`mutation_api.apply_changes`.
+            before_writing: called with the report before anything is written. An exception ends the merge.
 
         Raises:
-            DuplicateKeyError: several source rows would act on one row, or insert one key.
-            RecordLayoutError: columns are missing, extra or unknown, their types cannot fit or be compared,
-                a condition cannot be resolved, or the merge has no clause.
-            RecordValueError: a value does not fit its column, or a key to insert would be stored as another
-                one; the message names the row's key.
-            TableNotMutableError: the table is insert-only, and a clause does more than insert.
-            PartitionCreationError: rows are of missing partitions, which may not be created.
-            DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
-            LocalEngineError: the merge needs more memory than allowed, or see ``read_bytes_max``.
-            Others: as :func:`mutation_api.apply_changes`. After all those above nothing is written.
+            DuplicateKeyError: If several source rows would act on one row or insert one key.
+            RecordLayoutError: If columns are missing, extra or unknown, if types do not fit or cannot be
+                compared, if a condition cannot be resolved, or if the merge has no clause.
+            RecordValueError: If a value does not fit its column, or if a key to insert would be stored as a
+                different key. The message shows the row's key.
+            TableNotMutableError: If the table is insert-only and a clause does not just insert.
+            PartitionCreationError: If rows belong to missing partitions that must not be created.
+            DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
+            LocalEngineError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
+            Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
+            above.
         """
         return write_plan(self._plan(), insert_files, options, before_writing, self.write)
 
@@ -309,19 +313,19 @@ class LocalMerge:
         """Report what :meth:`execute` would do, without writing.
 
         Args:
-            samples: number of rows of each kind that are shown before and after.
-            insert_files: as for :meth:`execute`.
+            samples: number of rows of each kind that are shown before and after the merge.
+            insert_files: see :meth:`execute`.
 
         Raises:
-            ConnectionFailedError: the metastore could not be asked for locks of others.
-            Others: what :meth:`execute` would raise before it writes.
+            ConnectionFailedError: If the metastore cannot be asked for the locks of other clients.
+            Other errors: Those that :meth:`execute` raises before it writes.
         """
         plan = self._plan(shows_rows=samples > 0)
         report = plan.report(is_dry_run=True)
         return dataclasses.replace(report, preview=preview_rows(plan, samples, insert_files))
 
     def _plan(self, *, shows_rows: bool = False) -> LocalMergePlan:
-        """Check names, types and conditions; reads nothing of the table."""
+        """Check names, types and conditions, without reading the table."""
         self.is_described_only = False
         self.transaction.check()
         inserts = any(clause.action is Action.INSERT for clause in self.clauses)

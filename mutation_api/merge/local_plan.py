@@ -1,4 +1,4 @@
-"""LocalMergePlan: evaluates a merge in this process; nothing is written before everything is checked."""
+"""LocalMergePlan: evaluate a merge in this process. Nothing is written before everything is checked."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LocalMergePlan:
-    """A merge whose names, types and clauses are checked; whoever makes it has checked them.
+    """A merge whose names, types and clauses have been checked by the code that constructs it.
 
     Attributes:
-        transaction: begun; the table is one of its sinks.
-        table: its descriptor.
+        transaction: an open transaction; the table is one of its sinks.
+        table: the table's descriptor.
         source: the source's rows.
         keys: names of the key columns.
         plan: the checked clauses.
-        evaluator: evaluates their expressions.
-        options: of the merge.
-        local: memory and threads.
-        shows_rows: whether old values of all compared columns are wanted, as a preview shows them.
+        evaluator: the evaluator of their expressions.
+        options: options of the merge.
+        local: memory limit and number of threads.
+        shows_rows: True to read the old values of all compared columns, which a preview shows.
 
     Raises:
-        RecordLayoutError: key columns cannot be compared, or values never be stored.
-        RecordValueError: a timestamp of a key column has digits below microseconds.
+        RecordLayoutError: If key columns cannot be compared, or if values of a type can never be stored.
+        RecordValueError: If a timestamp in a key column has digits below microseconds.
     """
 
     transaction: LookingTransaction
@@ -91,10 +91,11 @@ class LocalMergePlan:
         """The rows on which a clause acts, with their new values. Reads the table.
 
         Raises:
-            RecordValueError: a value does not fit its column, or a key to insert would be stored as another.
-            DuplicateKeyError: several source rows would act on one row, or insert one key.
-            LocalEngineError: the rows need more memory than allowed.
-            DirectoryStateError, CorruptFileError: see :func:`mutation_api.read.snapshot_reader.split_rows`.
+            RecordValueError: If a value does not fit its column, or if a key to insert would be stored as a
+                different key.
+            DuplicateKeyError: If several source rows would act on one row or insert one key.
+            LocalEngineError: If the rows need more memory than allowed.
+            DirectoryStateError, CorruptFileError: See :func:`mutation_api.read.snapshot_reader.split_rows`.
         """
         wanted = self.plan.matches
         found: list[Acting] = []
@@ -115,7 +116,8 @@ class LocalMergePlan:
     def report(self, *, is_dry_run: bool) -> MergeReport:
         """Count the rows.
 
-        Raises PartitionCreationError: rows are of missing partitions, which may not be created.
+        Raises:
+            PartitionCreationError: If rows belong to missing partitions that must not be created.
         """
         known = {p.name for p in self.transaction.partitions(self.table.full_name)}
         groups, values, new = [], [], set()
@@ -141,13 +143,16 @@ class LocalMergePlan:
         return with_compactions_due(report, self.table)
 
     def changes(self) -> pa.RecordBatchReader:
-        """The change set for :func:`mutation_api.write.apply.apply_arrow`; CHANGE_COLUMN is its operation."""
+        """Return the change set for :func:`mutation_api.write.apply.apply_arrow`.
+
+        CHANGE_COLUMN is its operation column.
+        """
         table = self.table
         fields = [pa.field(CHANGE_COLUMN, pa.string())]
         if table.version.has_row_ids:
             fields.append(pa.field(ROW_ID_COLUMN, full_row_id_type(table)))
         for column in table.all_columns:
-            # Timestamps have microseconds, unless values need more.
+            # Timestamps have microseconds unless values need a finer unit.
             is_fine = any("[ns" in str(each.new[column.name].type) for each in self.acting if each.new)
             kind = arrow_type(parse_hive_type(column.type), timestamp_unit="ns" if is_fine else "us")
             fields.append(pa.field(column.name, kind))
@@ -164,7 +169,7 @@ class LocalMergePlan:
 
     @property
     def bytes_to_read(self) -> int:
-        """Size of the table's files that are read, in part."""
+        """The size of the table's files to read, which are only read in part."""
         return self._table_side.bytes_to_read
 
     # ---- sides
@@ -195,7 +200,8 @@ class LocalMergePlan:
             if exact_unit(given) != "us":
                 raise RecordValueError(
                     f"table {self.table.full_name}: key column {key!r}: a value has digits below "
-                    "microseconds, in which keys are compared, so its row would not be found: use other keys"
+                    "microseconds. Keys are compared in microseconds, so its row would not be found. Use "
+                    "other keys"
                 )
             values, is_lost = key_in_type(self.table.full_name, key, given, types[key])
             if kinds[key].startswith("char") and len(padded := _padded(values)):
@@ -205,7 +211,7 @@ class LocalMergePlan:
         return SourceKeys(pa.record_batch(columns), lost, self.options.null_safe)
 
     def _both_sides(self) -> tuple[tuple[Candidates, Indices], Candidates]:
-        """Pairs, with the number of the target's row of each, and source rows without a pair."""
+        """Return the pairs with the number of each target row, and the source rows without a pair."""
         target = self._table_side.matching()
         pairs = None if target is None else self._keys.pairs([target.column(key) for key in self.keys])
         taken = np.zeros(self.source.num_rows, np.bool_)
@@ -221,7 +227,7 @@ class LocalMergePlan:
     # ---- steps
 
     def _acting_alone(self, rows: pa.RecordBatch) -> list[Acting]:
-        """The acting ones among rows of the table that the source lacks."""
+        """Return the rows on which clauses act, among table rows without a source row."""
         return self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self.source, None, _columns(rows)))
 
     def _acting(self, rows: Candidates) -> list[Acting]:
@@ -236,7 +242,7 @@ class LocalMergePlan:
         return act(self.table, self.plan, number, rows, given, write_unchanged=self.options.write_unchanged)
 
     def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
-        """Refuse keys to insert that are stored as others (rounded, cut), which existing rows may have."""
+        """Check that no key to insert is stored as a different key (rounded, cut), which a row may have."""
         checked = list(found)
         texts = [text for each in checked for text in self._altered(each)]
         if texts:
@@ -244,7 +250,7 @@ class LocalMergePlan:
         return checked
 
     def _altered(self, each: Acting) -> Iterator[str]:
-        """JSON texts of keys that are stored as others, the first column of a row that has some."""
+        """Yield JSON strings of keys that are stored as different keys; only the first column of each row."""
         is_told = np.zeros(len(each.rows), np.bool_)
         for key in sorted({*self.keys} & each.given.keys()):
             given, new = each.given[key], each.new[key]
@@ -259,7 +265,7 @@ class LocalMergePlan:
 
 
 def _padded(texts: pa.Array) -> pa.Array:
-    """Those that end with a blank."""
+    """Return the strings that end with a blank."""
     return texts.filter(pc.ends_with(texts, " "))
 
 
@@ -268,7 +274,7 @@ def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 class _Doubled:
-    """Lets one source row act on a row or key: by the rule of the merge, or refuses all others."""
+    """A check that one source row acts on each row or key, or a choice of one by the merge's rule."""
 
     def __init__(self, plan: LocalMergePlan) -> None:
         self._plan = plan
@@ -283,7 +289,7 @@ class _Doubled:
             raise duplicate_key_error(self._plan.table.full_name, self._count, shown)
 
     def once_a_row(self, rows: Candidates, target_rows: Indices) -> list[Acting]:
-        """Apply clauses to pairs; ``target_rows`` numbers the table's row of each."""
+        """Apply clauses to pairs. ``target_rows`` holds the number of each pair's table row."""
         plan = self._plan
         clauses = plan.evaluator.clauses(rows)
         if not clauses:
@@ -298,7 +304,7 @@ class _Doubled:
         ]
 
     def once_a_key(self, found: list[Acting]) -> list[Acting]:
-        """Check, or reduce, the rows to insert among ``found``."""
+        """Check or reduce the rows to insert in ``found``."""
         plan = self._plan
         inserts = [each for each in found if (each.kinds == INSERTED).any()]
         if not inserts or self._are_unique(inserts):
@@ -322,14 +328,14 @@ class _Doubled:
         return rest
 
     def _are_unique(self, inserts: Sequence[Acting]) -> bool:
-        """Whether the source's keys are different and inserted as they are."""
+        """Return True if all keys of the source are different and inserted unchanged."""
         takes_all = all(self._plan.plan.clauses[each.clause].takes_all for each in inserts)
         return takes_all and self._plan._keys.is_unique
 
     def _once(
         self, groups: Indices, judged: Mask, source_rows: Indices | None, held: Indices, is_reduced: bool
     ) -> Indices:
-        """Indices of the rows that act."""
+        """Return the indices of the rows that act."""
         assert source_rows is not None
         sources = source_rows[held]
         options = self._plan.options
@@ -350,7 +356,7 @@ class _Doubled:
 
 
 def _deletes_all(plan: LocalMergePlan) -> bool:
-    """Whether the only clause for matched rows deletes them all, so that it does not matter how often."""
+    """Return True if the only clause for matched rows deletes them all, so that duplicates are harmless."""
     matched = [c for c in plan.plan.clauses if c.match is Match.MATCHED]
     is_plain = len(matched) == 1 and matched[0].action is Action.DELETE and matched[0].condition is None
     return is_plain and plan.table.version.has_row_ids
@@ -366,7 +372,7 @@ _OPERATIONS = (
     ("delete", [KINDS.index("deleted"), MOVED]),
     ("insert", [INSERTED, MOVED]),
 )
-"""The kinds of rows that each operation writes; a moved row is deleted and inserted."""
+"""The kinds of rows that each operation writes. A moved row is deleted and inserted."""
 
 
 def _changes(table: AcidTable, schema: pa.Schema, operation: str, rows: Acting) -> pa.RecordBatch:
@@ -386,7 +392,7 @@ def _changes(table: AcidTable, schema: pa.Schema, operation: str, rows: Acting) 
 
 
 def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
-    """Number of rows by group and kind."""
+    """Return the number of rows by group and kind."""
     counts = (
         pa.table([groups, kinds], ["group", "kind"])
         .group_by(["group", "kind"])

@@ -1,8 +1,8 @@
 """Rules of the command line for merges without Spark.
 
-Conditions in SQL that the local engine evaluates itself, because their meaning is beyond doubt.
+SQL conditions that the local engine evaluates itself because their meaning is beyond doubt.
 
-A condition is one comparison, or several joined by ``AND``; keywords and names in any case::
+A condition is one comparison, or several joined by ``AND``. Keywords and names may be in any case::
 
     [source.|target.]column  =|<>|!=|<|<=|>|>=  literal
     [source.|target.]column  IS [NOT] NULL
@@ -10,27 +10,28 @@ A condition is one comparison, or several joined by ``AND``; keywords and names 
 =======================  ========================================  ===================================
 column                   literals                                  compared
 =======================  ========================================  ===================================
-text                     ``'text'``                                by its bytes
-tinyint … bigint         whole numbers of at most 18 digits        as numbers
+string                   ``'text'``                                by its bytes
+tinyint … bigint         integers of at most 18 digits             as numbers
 decimal(p,s)             numbers that fit the column's type        as numbers
 boolean                  ``TRUE``, ``FALSE``, only for equality    as truth values
 date                     ``'2024-02-29'``                          as days
 every type               ``IS [NOT] NULL``
 =======================  ========================================  ===================================
 
-A text has no quote and no backslash in it; names are ASCII letters, digits and ``_``. All else, such as OR,
-functions, arithmetic, doubles (NaN, rounding), timestamps, and texts compared with numbers, is left to Spark,
-whose rules depend on its settings.
+A string literal contains no quotes and no backslashes. Names consist of ASCII letters, digits and ``_``.
+Everything else, such as OR, functions, arithmetic, doubles (NaN, rounding), timestamps, and strings compared
+with numbers, is left to Spark, whose rules depend on its settings.
 
-A column that is on no side is an error in either engine. Left to Spark is only what may be no column: see
-``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. Nor is it a variable of SQL: only
-commands let Spark do what is left to it, in a session of their own, where nothing was declared.
+A column that no side has is an error with either engine. Only names that may not be columns are left to
+Spark: see ``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. They cannot be SQL
+variables: only commands hand work over to Spark, in a session of their own, in which no variables were
+declared.
 
 local_merge_by_rules: a merge described by rules, in this process.
 
-What Spark would surely do alike is done here: conditions of :mod:`.local_rules`, orders by a column,
-keys of types that are compared as Spark compares them. All else raises LocalEngineError before the table is
-read.
+Only what Spark certainly does in the same way is done here: conditions of :mod:`.local_rules`, orders
+by a column, and keys whose types are compared as in Spark. Everything else raises LocalEngineError before the
+table is read.
 """
 
 from __future__ import annotations
@@ -82,11 +83,11 @@ _COMPARISON = re.compile(
 )
 _AND = re.compile(r"AND\b", re.I | re.A)
 _NO_COLUMNS = frozenset(("and", "case", "exists", "false", "interval", "not", "null", "true"))
-"""Words that begin an expression of SQL, though columns may be called so."""
+"""The words that begin an SQL expression, even if a column has that name."""
 _OF_SQL = re.compile(r"(?:current|local|session|system)_?[a-z0-9_]*|user|grouping__id", re.A)
-"""What may be a function without parentheses, if no column is called so; each new Spark has more of them."""
+"""Matches names that may be functions without parentheses if no column has them; each new Spark has more."""
 _SUBSTITUTED = "${"
-"""Begins a variable that Spark replaces by its value, in texts too."""
+"""The start of a variable that Spark replaces with its value, even within strings."""
 
 _OPERATORS: Mapping[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
     "=": lambda column, literal: column == literal,
@@ -99,7 +100,7 @@ _OPERATORS: Mapping[str, Callable[[pc.Expression, pc.Expression], pc.Expression]
 }
 _EQUALITIES = ("=", "<>", "!=")
 _DIGITS_MAX = 18
-"""Digits of a whole number that 64 bits surely hold."""
+"""The maximum number of digits of an integer that certainly fits 64 bits."""
 _DATE = re.compile(r"(?!0000)\d{4}-\d{2}-\d{2}", re.A)
 
 Types = Mapping[str, pa.DataType]
@@ -108,9 +109,9 @@ Literal = str | int | Decimal | bool
 
 @dataclass(frozen=True)
 class Comparison:
-    """A column, in lower case, compared with a literal; or ``IS NULL``, ``IS NOT NULL``, without one.
+    """A column, in lower case, that is compared with a literal, or ``IS [NOT] NULL`` without a literal.
 
-    ``side`` is None if the text does not say it.
+    ``side`` is None if the condition does not state it.
     """
 
     side: str | None
@@ -120,7 +121,11 @@ class Comparison:
 
 
 def parsed_condition(text: str) -> tuple[Comparison, ...]:
-    """The comparisons, all of which must hold. Raises LocalEngineError: it is no such condition."""
+    """Return the comparisons, all of which must hold.
+
+    Raises:
+        LocalEngineError: If it is not such a condition.
+    """
     found, at = [], 0
     while (match := _COMPARISON.match(text, at)) is not None and match["name"].lower() not in _NO_COLUMNS:
         found.append(_comparison(match))
@@ -137,7 +142,7 @@ def parsed_condition(text: str) -> tuple[Comparison, ...]:
 
 
 def parsed_column(text: str) -> tuple[str | None, str] | None:
-    """Side, if it is there, and name of a column; None if the text is something else."""
+    """Return the side, if stated, and the name of a column, or None if the string is something else."""
     found = re.fullmatch(_COLUMN, text.strip(), re.I | re.A)
     if found is None or found["name"].lower() in _NO_COLUMNS:
         return None
@@ -151,18 +156,19 @@ def resolved_condition(
     preferred: Sequence[str] = (SOURCE, TARGET),
     what: str = "the condition",
 ) -> tuple[pc.Expression, frozenset[str]]:
-    """The condition over the structs ``source`` and ``target``, and the sides that it reads.
+    """Return the condition over the structs ``source`` and ``target``, and the sides that it reads.
 
     Args:
         text: the condition.
-        source: types of the source's columns by name, in lower case.
+        source: types of the source columns by name, in lower case.
         target: types of the table's columns.
-        preferred: the sides on which a column without a side is looked for, in this order.
-        what: names the condition in messages.
+        preferred: the sides on which to look for a column without a side, in this order.
+        what: name of the condition in messages.
 
     Raises:
-        LocalEngineError: it is no such condition, a type is not compared here, or a name may be no column.
-        RecordLayoutError: there is no such column, for Spark neither.
+        LocalEngineError: If it is not such a condition, if a type is not compared here, or if a name may not
+            be a column.
+        RecordLayoutError: If a column does not exist, with Spark either.
     """
     types = {SOURCE: source, TARGET: target}
     comparisons = parsed_condition(text)
@@ -175,7 +181,7 @@ def resolved_condition(
 
 
 def _side(what: str, found: Comparison, types: Mapping[str, Types], preferred: Sequence[str]) -> str:
-    """The side whose column is compared."""
+    """Return the side whose column is compared."""
     wanted = preferred if found.side is None else (found.side,)
     side = next((side for side in wanted if found.column in types[side]), None)
     if side is not None:
@@ -187,8 +193,8 @@ def _side(what: str, found: Comparison, types: Mapping[str, Types], preferred: S
         is_for_spark = any(found.side in names for names in types.values())
     known = " and ".join(f"{each} ({', '.join(types[each])})" for each in preferred)
     if is_for_spark:
-        raise LocalEngineError(f"{what}: only Spark knows {name!r}, which is no column of {known}")
-    raise RecordLayoutError(f"{what} cannot be resolved over {known}: there is no column {name}")
+        raise LocalEngineError(f"{what}: only Spark can resolve {name!r}, which is not a column of {known}")
+    raise RecordLayoutError(f"{what} cannot be resolved over {known}: column {name} does not exist")
 
 
 def _comparison(match: re.Match[str]) -> Comparison:
@@ -222,7 +228,7 @@ def _expression(text: str, found: Comparison, column: pc.Expression, kind: pa.Da
     if pa.types.is_decimal(kind) and (number := _decimal(literal, kind)) is not None:
         return compare(column, pc.scalar(pa.scalar(number, kind)))
     raise LocalEngineError(
-        f"the condition {text!r}: only Spark compares {found.column!r}, of type {kind}, with {literal!r} "
+        f"the condition {text!r}: only Spark can compare {found.column!r}, of type {kind}, with {literal!r} "
         f"by {found.operator}"
     )
 
@@ -237,7 +243,7 @@ def _day(literal: Any) -> datetime.date | None:
 
 
 def _decimal(literal: Any, kind: pa.DataType) -> Decimal | None:
-    """The number, if the column's type holds it as it is written: neither side is widened or rounded."""
+    """Return the number if the column's type holds it exactly, so neither side is widened or rounded."""
     if isinstance(literal, bool | str):
         return None
     number = Decimal(literal)
@@ -247,13 +253,17 @@ def _decimal(literal: Any, kind: pa.DataType) -> Decimal | None:
 
 def _unread(text: str) -> LocalEngineError:
     return LocalEngineError(
-        f"only Spark reads the condition {text!r}; without it a condition is column = literal (or <>, <, <=, "
-        ">, >=, IS NULL, IS NOT NULL), or several joined by AND"
+        f"only Spark can interpret the condition {text!r}. Without Spark, a condition is column = literal "
+        "(or <>, <, <=, >, >=, IS NULL, IS NOT NULL), or several of these joined by AND"
     )
 
 
 def check_rules(rules: MergeRules) -> None:
-    """Look at the texts alone. Raises LocalEngineError: only Spark reads one of them."""
+    """Check the strings of the rules alone.
+
+    Raises:
+        LocalEngineError: If only Spark can interpret one of them.
+    """
     for text in rules.conditions:
         parsed_condition(text)
     for text in rules.first_by:
@@ -274,26 +284,26 @@ def local_merge_by_rules(
     read_bytes_max: int | None = None,
     local: LocalOptions | None = None,
 ) -> LocalMerge:
-    """Describe a merge by rules; ``execute()`` or ``dry_run()`` of what this returns ends it.
+    """Describe a merge by rules. Call ``execute()`` or ``dry_run()`` on the result.
 
     Args:
-        transaction: begun; the table is one of its sinks.
+        transaction: an open transaction; the table is one of its sinks.
         table_name: ``database.table``.
-        source: the rows to merge; they are read by this call.
-        on: key columns, which both sides have.
-        rules: what happens to rows.
+        source: the rows to merge, which this call reads.
+        on: key columns that both sides have.
+        rules: the rules for what happens to rows.
         null_safe: see :func:`~mutation_api.merge.local_merge.local_merge`.
-        missing_columns: likewise.
-        write_unchanged: likewise.
-        prune_buckets: likewise.
-        read_bytes_max: size of the table's files that are read here; None: of any size.
-        local: memory and threads.
+        missing_columns: see the same function.
+        write_unchanged: see the same function.
+        prune_buckets: see the same function.
+        read_bytes_max: maximum size of the table's files to read here. If None, there is no limit.
+        local: memory limit and number of threads.
 
     Raises:
-        LocalEngineError: only Spark reads the rules, or compares these types; or the source needs more memory
-            than allowed.
-        ConfigurationError: rules contradict one another, or an option makes no sense.
-        RecordLayoutError: the source has a column twice, or a condition names one that there is not.
+        LocalEngineError: If only Spark can interpret the rules or compare these types, or if the source needs
+            more memory than allowed.
+        ConfigurationError: If rules contradict each other, or if an option is invalid.
+        RecordLayoutError: If the source has duplicate columns, or if a condition names an unknown column.
     """
     table = transaction.table(table_name)
     check_rules(rules)
@@ -352,21 +362,21 @@ def _first_by(types: Mapping[str, pa.DataType], texts: Sequence[str]) -> FirstBy
         name, is_descending = _order_column(text)
         if name not in types or not _has_sure_order(types[name]):
             raise LocalEngineError(
-                f"first_by {text!r}: only Spark orders by it; without it the source has columns "
-                f"{', '.join(types)}, and floats and nested types have no order"
+                f"first_by {text!r}: only Spark can order by this. Without Spark, it must be a source column "
+                f"(one of {', '.join(types)}) that is not floating-point or nested"
             )
         orders.append((name, "descending" if is_descending else "ascending"))
     return first_by(*orders) if orders else None
 
 
 def _order_column(text: str) -> tuple[str, bool]:
-    """The column, and whether it descends."""
+    """Return the column, and True if it descends."""
     order = parsed_order(text)
     column = parsed_column(order.value)
     if column is None or column[0] == TARGET or order.nulls_last != order.is_descending:
         raise LocalEngineError(
-            f"first_by {text!r}: only Spark orders by it; without it an order is a column, with ASC or DESC, "
-            "in which NULL is the least value"
+            f"first_by {text!r}: only Spark can order by this. Without Spark, an order is a source column "
+            "with ASC or DESC, in which NULL is the least value"
         )
     return column[1], order.is_descending
 
@@ -379,11 +389,11 @@ def _has_sure_order(kind: pa.DataType) -> bool:
 def _check_types(
     table_name: str, source: Mapping[str, pa.DataType], target: Mapping[str, pa.DataType], on: Sequence[str]
 ) -> None:
-    """Raise LocalEngineError if only Spark compares a key, or knows the wall clock of an instant."""
+    """Raise LocalEngineError if only Spark can compare a key or convert a timestamp to local time."""
     check_wall_clocks(table_name, "the source", source)
     for name in (name.lower() for name in on):
         if name in source and name in target and not are_comparable(source[name], target[name]):
             raise LocalEngineError(
-                f"table {table_name}: only Spark compares the key column {name!r}, {source[name]} in the "
-                f"source and {target[name]} in the table; cast the source's column"
+                f"table {table_name}: only Spark can compare the key column {name!r}, {source[name]} in the "
+                f"source and {target[name]} in the table. Cast the source's column"
             )

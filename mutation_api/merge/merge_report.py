@@ -1,8 +1,8 @@
 """The report of a merge, and whether to compact afterwards.
 
-MergeReport: what a merge did, or would do, in numbers. Pure.
+MergeReport: the numbers of what a merge did or would do. Pure.
 
-Whether partitions that a merge changes have so many delta directories that a compaction is due.
+Find the changed partitions that have so many delta directories that a compaction is due.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _Group = TypeVar("_Group")
 
 @dataclass(frozen=True)
 class MergeCounts:
-    """Numbers of rows by outcome.
+    """The numbers of rows per outcome.
 
-    A moved row is deleted from one partition or bucket and inserted into another. It counts as moved only, in
-    counts by partition under the one that it came from.
+    A moved row is deleted from one partition or bucket and inserted into another. It counts only as moved.
+    In counts by partition it belongs to the partition that it left.
     """
 
     inserted: int = 0
@@ -48,20 +48,20 @@ class MergeCounts:
 
     @property
     def changed(self) -> int:
-        """Rows that are written."""
+        """The number of rows that are written."""
         return self.inserted + self.updated + self.deleted + self.moved
 
     def __add__(self, other: MergeCounts) -> MergeCounts:
-        """Add the two, field by field."""
+        """Add two counts field by field."""
         return MergeCounts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
 
 @dataclass(frozen=True)
 class Share:
-    """The share of all changes that falls to one partition, or with ``bucket`` to one bucket of it.
+    """The share of all changes in one partition, or in one bucket of it if ``bucket`` is set.
 
-    ``rows`` counts changes as written: a moved row counts twice. ``share`` lies in 0 to 1. ``partition`` is
-    None if the table is not partitioned.
+    ``rows`` counts changes as they are written, so a moved row counts twice. ``share`` is between 0 and 1.
+    ``partition`` is None if the table is not partitioned.
     """
 
     partition: str | None
@@ -70,7 +70,7 @@ class Share:
     share: float
 
     def __str__(self) -> str:
-        """Partition, bucket and percentage."""
+        """Return partition, bucket and percentage."""
         parts = [self.partition] if self.partition else []
         parts += [] if self.bucket is None else [f"bucket {self.bucket}"]
         return f"{', '.join(parts) or 'the table'}: {100 * self.share:.0f} %"
@@ -78,14 +78,14 @@ class Share:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """What a merge did; for a dry run, what it would do.
+    """The result of a merge, or what it would be (dry run).
 
-    ``total`` holds the counts of the whole table, ``partitions`` those by (escaped) partition name; it is
-    empty if the table is not partitioned. The commit will create ``new_partitions``. ``written`` is None for
-    a dry run, and if the merge changed nothing. Only a dry run has ``preview``: the writer's groups, locks of
-    others, samples. ``counts_by`` holds the counts by the values of the source's column ``count_by``; rows
-    without a source row count under None. ``compactions_due`` holds partitions with very many delta
-    directories, and how many; '' stands for an unpartitioned table.
+    ``total`` holds the counts of the whole table. ``partitions`` holds the counts by (escaped) partition name
+    and is empty if the table is not partitioned. The commit creates ``new_partitions``. ``written`` is None
+    in a dry run, and if the merge changed nothing. Only a dry run has a ``preview``: the groups to write, the
+    locks of other clients, and sample rows. ``counts_by`` holds the counts by the values of the source column
+    ``count_by``; rows without a source row count under None. ``compactions_due`` maps partitions with too
+    many delta directories to the number of these; '' stands for an unpartitioned table.
     """
 
     table: str
@@ -110,10 +110,10 @@ class MergeReport:
         preview: Preview | None = None,
         counts_by: Iterable[tuple[object, str, int]] = (),
     ) -> MergeReport:
-        """Add up the counts.
+        """Return the report for these counts.
 
-        ``counts``: (partition, field of MergeCounts, rows); the partition is '' for an unpartitioned table.
-        ``counts_by``: (value, field of MergeCounts, rows).
+        ``counts`` holds (partition, field of MergeCounts, rows); the partition is '' if the table is not
+        partitioned. ``counts_by`` holds (value, field of MergeCounts, rows).
         """
         found = _added(sorted(counts))
         total = sum(found.values(), MergeCounts())
@@ -123,36 +123,36 @@ class MergeReport:
 
     @property
     def files(self) -> int:
-        """Number of files written; for a dry run, of those that would be."""
+        """The number of files written, or that would be written in a dry run."""
         if self.written:
             return self.written.files
         return self.preview.forecast.files if self.preview else 0
 
     @property
     def bytes(self) -> int:
-        """Bytes written; for a dry run, an estimate (see :mod:`mutation_api.write.forecast`)."""
+        """The number of bytes written. For a dry run, see :mod:`mutation_api.write.forecast`."""
         if self.written:
             return self.written.bytes
         return self.preview.forecast.bytes if self.preview else 0
 
     @property
     def groups(self) -> tuple[GroupCount, ...]:
-        """Dry run only: numbers of changes, ordered by partition and bucket."""
+        """The numbers of changes, ordered by partition and bucket (dry run only)."""
         return self.preview.forecast.groups if self.preview else ()
 
     @property
     def locks(self) -> tuple[ForeignLock, ...]:
-        """Dry run only: locks of others on the partitions that would be written."""
+        """The locks of other clients on the partitions that would be written (dry run only)."""
         return self.preview.locks if self.preview else ()
 
     @property
     def samples(self) -> tuple[SampleRow, ...]:
-        """Dry run only: some rows before and after."""
+        """Some rows before and after the merge (dry run only)."""
         return self.preview.samples if self.preview else ()
 
     @property
     def biggest_partitions(self) -> tuple[Share, ...]:
-        """Dry run only: the five partitions with the most changes."""
+        """The five partitions with the most changes (dry run only)."""
         rows: dict[str | None, int] = {}
         for group in self.groups:
             rows[group.partition] = rows.get(group.partition, 0) + group.rows
@@ -160,11 +160,11 @@ class MergeReport:
 
     @property
     def biggest_buckets(self) -> tuple[Share, ...]:
-        """Dry run only: the five buckets with the most changes. One task writes a bucket."""
+        """The five buckets with the most changes (dry run only). Each bucket is written by one task."""
         return _biggest((group.partition, group.bucket_id, group.rows) for group in self.groups)
 
     def to_dict(self) -> dict[str, object]:
-        """The report for programs, in JSON's types only."""
+        """Return the report as a dict of JSON types only."""
         return {
             "table": self.table,
             "dry_run": self.is_dry_run,
@@ -184,10 +184,10 @@ class MergeReport:
         }
 
     def __str__(self) -> str:
-        """The report for people.
+        """Return the report for people.
 
-        A line for the whole table, then the partitions with the most changes, each with a bar; then files,
-        skew, locks of others and samples, as far as known.
+        One line for the whole table is followed by the partitions with the most changes, each with a bar.
+        Files, skew, locks of other clients and samples follow if they are known.
         """
         verb = "would merge" if self.is_dry_run else "merged"
         lines = [f"{self.table}: {verb} {_described(self.total)}"]
@@ -216,7 +216,7 @@ class MergeReport:
         return lines
 
     def _new_partition_lines(self) -> list[str]:
-        """A moved row counts in its old partition, so a new partition may lack a line in the list above."""
+        """Return the new partitions. The list above may lack one, since a moved row counts where it was."""
         count = len(self.new_partitions)
         if not count:
             return []
@@ -241,14 +241,14 @@ class MergeReport:
         also = f" and {others:,} more partitions" if others else ""
         return [
             f"  compaction is due: {most or 'the table'} has {self.compactions_due[most]:,} delta directories"
-            f"{also}, through which each read and merge has to go: ALTER TABLE {self.table} "
+            f"{also}, all of which every read and merge must open: ALTER TABLE {self.table} "
             + ("PARTITION (…) " if most else "")
             + "COMPACT 'major' in Hive"
         ]
 
 
 def _added(counts: Iterable[tuple[_Group, str, int]]) -> dict[_Group, MergeCounts]:
-    """Sums of (group, field of MergeCounts, rows) by group."""
+    """Add up (group, field of MergeCounts, rows) by group."""
     found: dict[_Group, MergeCounts] = {}
     for group, kind, rows in counts:
         found[group] = found.get(group, MergeCounts()) + MergeCounts(**{kind: rows})
@@ -270,7 +270,7 @@ def _files(count: int) -> str:
 
 
 def _bytes(count: int) -> str:
-    """A size with three digits and a decimal unit."""
+    """Format a size with three digits and a decimal unit."""
     size, at = float(count), 0
     while size >= 999.5 and at < len(_UNITS) - 1:
         size, at = size / 1000, at + 1
@@ -279,16 +279,19 @@ def _bytes(count: int) -> str:
 
 
 DUE_DIRECTORIES = 50
-"""Hive queues a compaction at ten deltas and needs a few minutes; a merge of one row takes twice its time at
-about this number (two directories each)."""
+"""The number of delta directories from which a compaction is due.
+
+Hive queues a compaction at ten deltas and needs a few minutes. A merge of one row takes twice as long with
+about this many directories (each merge adds two)."""
 LOOKED_AT = 20
-"""Partitions whose directories are listed, those with the most changes."""
+"""The maximum number of partitions to list directories of; those with the most changes are chosen."""
 
 
 def with_compactions_due(report: MergeReport, table: AcidTable) -> MergeReport:
-    """The report with the partitions that have too many delta directories, as they were before the merge.
+    """Return the report with the partitions that had too many delta directories before the merge.
 
-    Raises OSError: a directory cannot be listed.
+    Raises:
+        OSError: If a directory cannot be listed.
     """
     counts = report.partitions if table.partition_keys else {"": report.total}
     changed = [name for name, each in counts.items() if each.changed and name not in report.new_partitions]

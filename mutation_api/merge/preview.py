@@ -1,6 +1,6 @@
-"""Preview: what a merge would write, which locks others have there, and some rows before and after.
+"""Preview: what a merge would write, which other clients hold locks there, and some rows before and after.
 
-Nothing is written, and others wait no longer than for the open transaction itself.
+A preview writes nothing. Other clients wait for it only as long as its transaction is open.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 SAMPLES_DEFAULT = 3
-"""Number of rows of each kind that a preview shows."""
+"""The number of sample rows of each kind in a preview."""
 
 SHOWN_KINDS = ("inserted", "updated", "deleted", "moved")
-"""The kinds of rows that are shown, in their order. Unchanged rows are not shown."""
+"""The kinds of rows that are shown, in this order. Unchanged rows are not shown."""
 
 _VALUE_CHARACTERS = 60
 _COLUMNS_SHOWN = 8
@@ -45,8 +45,8 @@ _NO_JSON = object()
 class ForeignLock:
     """A lock of another client on a partition that the merge would write.
 
-    ``partition`` is its escaped name, None for the whole table. ``type`` and ``state`` are Hive's terms
-    (SHARED_WRITE; ACQUIRED, WAITING). ``txn_id`` is None for a lock without a transaction.
+    ``partition`` is the escaped partition name, or None if the lock covers the table. ``type`` and ``state``
+    are Hive's terms (SHARED_WRITE; ACQUIRED, WAITING). ``txn_id`` is None if the lock has no transaction.
     """
 
     txn_id: int | None
@@ -57,14 +57,14 @@ class ForeignLock:
     partition: str | None
 
     def __str__(self) -> str:
-        """The owner, the lock, its location and its consequence."""
-        owner = "a client without transaction" if self.txn_id is None else f"transaction {self.txn_id}"
+        """Return the owner, the lock, its location and its consequence."""
+        owner = "a client without a transaction" if self.txn_id is None else f"transaction {self.txn_id}"
         where = self.partition or "the whole table"
         if self.state == LockState.ACQUIRED.name:
             does = (
-                f"holds {self.type} on {where}: if both change rows of one partition, the second to commit "
+                f"holds {self.type} on {where}: if both change rows of the same partition, the commit of the "
             )
-            does += "is refused"
+            does += "second is refused"
         else:
             does = f"waits for {self.type} on {where}"
         return f"{owner} ({self.user}@{self.hostname}) {does}"
@@ -74,9 +74,10 @@ class ForeignLock:
 class SampleRow:
     """A row before and after the merge, as Python values by column name.
 
-    ``kind`` is a field of MergeCounts. ``before`` is None for an inserted row. It lacks the columns that the
-    merge need not read, and is None if the merge reads none. ``after`` is None for a deleted row. ``key``
-    names the row: JSON text of its key columns. ``partition`` is None if the table is not partitioned.
+    ``kind`` is a field of MergeCounts. ``before`` is None if the row is inserted, or if the merge reads no
+    columns of the table. It lacks the columns that the merge does not need. ``after`` is None if the row is
+    deleted. ``key`` is a JSON string of the key columns. ``partition`` is None if the table has no
+    partitions.
     """
 
     kind: str
@@ -86,11 +87,11 @@ class SampleRow:
     after: Mapping[str, Any] | None
 
     def to_dict(self) -> dict[str, object]:
-        """The row in JSON's types only: dates, decimals and timestamps are text, bytes are base64."""
+        """Return the row as JSON types only. Dates, decimals and timestamps are strings, bytes are base64."""
         return {name: _plain(value) for name, value in vars(self).items()}
 
     def __str__(self) -> str:
-        """Kind, partition, key and values; of a row on both sides only values that differ."""
+        """Return kind, partition, key and values. For a row on both sides, only the values that differ."""
         where = f" in {self.partition}" if self.partition else ""
         key = f" {_cut(self.key)}" if self.key else ""
         values = _shown(self.before, self.after)
@@ -99,7 +100,7 @@ class SampleRow:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a dry run reports besides the counts by partition."""
+    """The parts of a dry run's report besides the counts by partition."""
 
     forecast: Forecast
     locks: tuple[ForeignLock, ...] = ()
@@ -107,10 +108,10 @@ class Preview:
 
 
 def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None]) -> tuple[ForeignLock, ...]:
-    """The locks on a table that cover one of the partitions, each once, ordered by transaction.
+    """Return the locks on a table that cover one of the partitions, each once, ordered by transaction.
 
-    A lock on the whole table covers all partitions. A lock on the first partition keys only, as Hive's DDL
-    takes it, covers the partitions below (``ds=a`` covers ``ds=a/hr=1``).
+    A lock on the whole table covers all partitions. A lock on only the first partition keys, such as Hive's
+    DDL takes, covers the partitions below (``ds=a`` covers ``ds=a/hr=1``).
     """
     found = {
         ForeignLock(i.txn_id, i.user, i.hostname, i.type.name, i.state.name, i.partition or None)
@@ -123,12 +124,12 @@ def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None])
 
 
 def row_values(row: pa.Scalar) -> dict[str, Any] | None:
-    """The fields of a struct as Python values; None if it is null."""
+    """Return the fields of a struct as Python values, or None if the struct is null."""
     return {name: python_value(value) for name, value in row.items()} if row.is_valid else None
 
 
 def python_value(scalar: pa.Scalar) -> Any:
-    """The value in Python's type, or as text if the type cannot hold it: Python has no year 10000."""
+    """Return the Python value, or a string if Python's type cannot hold it, such as a date in year 10000."""
     if not scalar.is_valid:
         return None
     if pa.types.is_struct(scalar.type):
@@ -147,7 +148,7 @@ def python_value(scalar: pa.Scalar) -> Any:
 
 
 def _plain(value: Any) -> object:
-    """The value in JSON's types."""
+    """Return the value as JSON types."""
     match value:
         case float() if not math.isfinite(value):
             return str(value)
@@ -170,7 +171,7 @@ def _plain(value: Any) -> object:
 
 
 def _text(value: Any) -> str:
-    """The value for people: NULL, or JSON."""
+    """Return the value for people: NULL, or JSON."""
     plain = _plain(value)
     if isinstance(value, Decimal | date | time):
         return str(plain)

@@ -1,10 +1,10 @@
 """Clauses resolved against the columns of source and target.
 
-Values as a column stores them, for every engine; one that does not fit is refused, and its row named.
+Convert values to the type that a column stores, for every engine. Errors name the row.
 
-What an engine finds out about conditions and assignments of a merge before anything runs.
+The analysis of a merge's conditions and assignments, which an engine makes before anything runs.
 
-Checks a merge against the schemas of both sides, for every engine. Every message names the table.
+Check a merge against the schemas of both sides, for every engine. Every message names the table.
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ def converted(
     *,
     null_text: str | None,
 ) -> pa.Array:
-    """Convert n values to the column's type, timestamps in microseconds unless they have finer digits.
+    """Convert n values to the column's type. Timestamps have microseconds unless they need finer digits.
 
     Args:
-        table_name: for messages.
-        column: the column that gets the values.
-        values: of any Arrow type that may fit.
-        key_of: names a row, for messages.
-        null_text: of a partition column, see :func:`~mutation_api.table.partition.null_text_of`.
+        table_name: ``database.table``, for messages.
+        column: the column that the values are for.
+        values: an array of any Arrow type that may fit.
+        key_of: a function that describes a row by its index, for messages.
+        null_text: the string that stands for NULL in a partition column. If None, it is a data column. See
+            :func:`~mutation_api.table.partition.null_text_of`.
 
     Raises:
-        RecordValueError: a value does not fit.
+        RecordValueError: If a value does not fit.
     """
     hive_type = parse_hive_type(column.type)
     try:
@@ -74,7 +75,10 @@ def converted(
 
 
 def check_type(table_name: str, column: AcidColumn, found: pa.DataType, shown: str) -> None:
-    """Raise RecordLayoutError if no value of a type can be stored in the column; ``shown`` names it."""
+    """Raise RecordLayoutError if the column cannot store any value of the type ``found``.
+
+    ``shown`` names the type in the message.
+    """
     try:
         convert_to_column(pa.nulls(0, found), parse_hive_type(column.type), column=column.name)
     except (RecordLayoutError, TypeError, ValueError) as error:
@@ -82,18 +86,18 @@ def check_type(table_name: str, column: AcidColumn, found: pa.DataType, shown: s
         reason = f"{unfit.path}: {unfit.reason}" if isinstance(unfit, UnfitTypeError) else f": {error}"
         told = reason.removeprefix(", ").removeprefix(": ")
         raise RecordLayoutError(
-            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
+            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold {shown} values; "
             f"cast it in the source{'' if told.endswith(CAST_FIRST) else f' ({told})'}"
         ) from error
 
 
 T = TypeVar("T")
-"""A type of values of the engine."""
+"""A data type of the engine."""
 
 
 @dataclass(frozen=True)
 class Analysis(Generic[T]):
-    """An expression's type, and the columns of either side that it reads, in lower case."""
+    """The type of an expression and the columns of each side that it reads, in lower case."""
 
     data_type: T
     source_columns: frozenset[str]
@@ -102,7 +106,7 @@ class Analysis(Generic[T]):
 
 @dataclass(frozen=True)
 class Equality:
-    """A column of the source that must equal one of the table; ``null_safe``: NULL equals NULL."""
+    """A source column that must equal a table column. If ``null_safe``, NULL equals NULL."""
 
     source: str
     target: str
@@ -111,9 +115,9 @@ class Equality:
 
 @dataclass(frozen=True)
 class Conjunct(Generic[E]):
-    """One of several conditions joined by AND.
+    """One of the conditions that AND joins.
 
-    ``equality`` is set if it only compares a column of one side with one of the other.
+    ``equality`` is set if the condition is just a comparison of a source column with a table column.
     """
 
     expression: E
@@ -123,63 +127,63 @@ class Conjunct(Generic[E]):
 
 
 class Analyser(Protocol[E, T]):
-    """Resolves expressions over the columns of both sides.
+    """An engine's resolver of expressions over the columns of both sides.
 
-    Names are in lower case. ``what`` names an expression in messages.
+    Names are in lower case. ``what`` names the expression in messages.
     """
 
     @property
     def source(self) -> Mapping[str, T]:
-        """Types of the source's columns by name."""
+        """The types of the source columns by name."""
         ...
 
     @property
     def target(self) -> Mapping[str, T]:
-        """Types of the table's columns by name: data columns, then partition columns."""
+        """The types of the table's columns by name: data columns, then partition columns."""
         ...
 
     def source_column(self, name: str) -> E:
-        """The expression of a column of the source."""
+        """Return the expression for a source column."""
         ...
 
     def literal(self, value: pa.Scalar) -> E:
-        """The expression of a value."""
+        """Return the expression for a constant."""
         ...
 
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> E:
-        """The condition that the key columns of both sides are equal."""
+        """Return the condition that the key columns of both sides are equal."""
         ...
 
     def analyse(self, expression: E, sides: Sequence[str], what: str) -> Analysis[T]:
         """Resolve an expression over the columns of ``sides``.
 
         Raises:
-            RecordLayoutError: it cannot be resolved, or would give another value when it is repeated.
+            RecordLayoutError: If it cannot be resolved or is not deterministic.
         """
         ...
 
     def condition(self, expression: E, sides: Sequence[str], what: str) -> Analysis[T]:
-        """Like :meth:`analyse`; the expression must be boolean."""
+        """Resolve a boolean expression. See :meth:`analyse`."""
         ...
 
     def conjuncts(self, condition: E, sides: Sequence[str], what: str) -> Sequence[Conjunct[E]]:
-        """The parts of a condition that are joined by AND."""
+        """Split a condition into the parts that AND joins."""
         ...
 
 
 Alternatives = Sequence[Sequence[E]]
-"""Conditions over ``target``. At least one alternative must hold; it holds if all of its parts do."""
+"""The conditions over ``target``. At least one alternative must hold, that is, all of its parts."""
 
 
 @dataclass(frozen=True)
 class ResolvedMerge(Generic[E, T]):
-    """Clauses whose names, types and conditions are right.
+    """A merge whose names, types and conditions have been checked.
 
     ``values`` holds the value and its type by clause and column. ``target_columns`` are the columns to read,
-    in table order; of ``compared_alone`` it matters only whether they differ from what updates of matched
-    rows assign. ``equalities`` are columns that are equal in matching rows. ``is_equalities_alone``: they
-    are the whole condition, so rows in which they are equal match. ``matched_where`` selects the partitions
-    in which matched rows count, ``by_source_where`` those in which rows without a source row count.
+    in table order. The columns in ``compared_alone`` are read only to see if they differ from the values that
+    updates of matched rows assign. ``equalities`` are the columns that are equal in matching rows. If
+    ``is_equalities_alone``, they are the whole condition. ``matched_where`` selects the partitions in which
+    matched rows matter. ``by_source_where`` selects those in which rows without a source row matter.
     """
 
     keys: tuple[str, ...] | None
@@ -195,7 +199,7 @@ class ResolvedMerge(Generic[E, T]):
 
     @property
     def matches(self) -> set[Match]:
-        """Kinds of rows to which a clause applies."""
+        """The kinds of rows to which a clause applies."""
         return {c.match for c in self.clauses}
 
 
@@ -207,20 +211,20 @@ def resolve(
     clauses: tuple[Clause[E], ...],
     options: MergeOptions,
 ) -> ResolvedMerge[E, T]:
-    """Check a merge against the schemas of its sides.
+    """Check a merge against the schemas of both sides.
 
     Args:
         table: the table to change.
-        analyser: knows the columns of both sides.
-        keys: key columns; None if ``on`` is the condition.
-        on: see ``keys``.
-        clauses: in their order.
-        options: of the merge.
+        analyser: the engine's analyser, which has the columns of both sides.
+        keys: key columns. None if ``on`` is the condition.
+        on: the condition. None if ``keys`` are given.
+        clauses: the clauses in order of precedence.
+        options: options of the merge.
 
     Raises:
-        RecordLayoutError: columns are missing, extra or unknown, a condition cannot be resolved, or there is
-            no clause.
-        TableNotMutableError: the table is insert-only, and a clause does more than insert.
+        RecordLayoutError: If columns are missing, extra or unknown, if a condition cannot be resolved, or if
+            there is no clause.
+        TableNotMutableError: If the table is insert-only and a clause does not just insert.
     """
     return _Resolver(table, analyser, keys, on, clauses, options).resolve()
 
@@ -285,9 +289,9 @@ class _Resolver(Generic[E, T]):
         )
 
     def _partitions_where(self, on: Sequence[Conjunct[E]]) -> tuple[Alternatives[E], Alternatives[E]]:
-        """Parts of conditions that only read partition columns.
+        """Return the parts of conditions that read only partition columns.
 
-        A source row is new only if no row matches it. So if a clause inserts, conditions of clauses for
+        A source row is new only if no row matches it. So if a clause inserts, the conditions of clauses for
         matched rows do not exclude partitions.
         """
         if not self.table.partition_keys:
@@ -314,14 +318,14 @@ class _Resolver(Generic[E, T]):
     def _check_clauses(self) -> None:
         if not self.clauses:
             raise RecordLayoutError(
-                f"table {self.table.full_name}: the merge has no clause; add one, such as whenMatched() or "
+                f"table {self.table.full_name}: the merge has no clauses. Add one, such as whenMatched() or "
                 "when_matched_update_all()"
             )
         wrong = [c for c in self.clauses if c.action is not Action.INSERT]
         if wrong and not self.table.version.has_row_ids:
             raise TableNotMutableError(
-                f"table {self.table.full_name} is insert-only: {', '.join(map(str, wrong))} is not possible; "
-                "only whenNotMatched().insert() and insertAll() are"
+                f"table {self.table.full_name} is insert-only: {', '.join(map(str, wrong))} is not allowed. "
+                "Only whenNotMatched().insert() and insertAll() are"
             )
 
     def _check_keys(self) -> None:
@@ -330,7 +334,7 @@ class _Resolver(Generic[E, T]):
             if unknown:
                 what = "the table" if side == TARGET else "the source"
                 raise RecordLayoutError(
-                    f"table {self.table.full_name}: {what} has no key column {', '.join(unknown)}; its "
+                    f"table {self.table.full_name}: {what} has no key column {', '.join(unknown)}. Its "
                     f"columns are {', '.join(names)}"
                 )
 
@@ -345,33 +349,33 @@ class _Resolver(Generic[E, T]):
             if missing and self.options.missing_is_error:
                 raise RecordLayoutError(
                     f"table {self.table.full_name}: the source lacks the columns {', '.join(missing)}, which "
-                    f"{clause}All needs"
+                    f"{clause}All requires"
                 )
             return {name: self.analyser.source_column(name) for name in names if name in present}
         unknown = [name for name in clause.assignments if name not in names]
         if unknown:
             raise RecordLayoutError(
                 f"table {self.table.full_name}: {clause} assigns columns that the table does not have: "
-                f"{', '.join(unknown)}; its columns are {', '.join(names)}"
+                f"{', '.join(unknown)}. The table's columns are {', '.join(names)}"
             )
         return clause.assignments
 
     def _with_defaults(self, clause: Clause[E]) -> Clause[E]:
-        """An insert with the defaults of the columns that it would leave NULL."""
+        """Return the clause; an insert gets the defaults of the columns that it would leave NULL."""
         if clause.action is not Action.INSERT or not any(each.default for each in self.table.columns):
             return clause
         return replace(clause, defaults=default_columns(self.table, self._assignments(clause)))
 
     def _check_extra(self, used: set[str]) -> None:
-        """Refuse extra columns of the source, except those that conditions or assignments read."""
+        """Raise RecordLayoutError if the source has extra columns that no condition or assignment reads."""
         if not any(c.takes_all for c in self.clauses):
             return
         known = {*self.analyser.target, *used}
         extra = [name for name in self.analyser.source if name not in known]
         if extra:
             raise RecordLayoutError(
-                f"table {self.table.full_name}: the source has columns that the table does not have and no "
-                f"condition reads: {', '.join(extra)}; the table's columns are "
+                f"table {self.table.full_name}: the source has columns that are not in the table and that no "
+                f"condition reads: {', '.join(extra)}. The table's columns are "
                 f"{', '.join(self.analyser.target)}{index_advice(extra)}"
             )
 
@@ -379,13 +383,13 @@ class _Resolver(Generic[E, T]):
         name = self.options.count_by
         if name is not None and name not in self.analyser.source:
             raise RecordLayoutError(
-                f"table {self.table.full_name}: count_by={name!r}: the source has no such column; it "
+                f"table {self.table.full_name}: count_by={name!r}: the source has no such column. It "
                 f"has {', '.join(self.analyser.source)}"
             )
         return set() if name is None else {name}
 
     def _carried(self, values: Sequence[Mapping[str, object]]) -> set[str]:
-        """Columns of old rows that updates keep, that they are compared with, or that may move the row."""
+        """Return the columns of old rows that updates keep, compare, or need to move the row."""
         carried: set[str] = set()
         for clause, assigned in zip(self.clauses, values, strict=True):
             if clause.action is Action.UPDATE:
@@ -395,7 +399,7 @@ class _Resolver(Generic[E, T]):
         return carried
 
     def _kept(self, values: Sequence[Mapping[str, object]]) -> set[str]:
-        """Columns of which an update of matched rows keeps the old values."""
+        """Return the columns that some update of matched rows leaves unchanged."""
         updates = [
             set(assigned)
             for clause, assigned in zip(self.clauses, values, strict=True)

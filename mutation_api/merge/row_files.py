@@ -2,21 +2,22 @@
 
 RowFiles: files of rows, read with the types of a table.
 
-CSV and JSON are read with the table's types. A text that is no value of its column's type is refused, naming
-the column and the row; it never becomes NULL. An empty CSV field is NULL, a quoted empty one ("") the empty
-text. ORC and Parquet have types of their own, which the writer converts.
+CSV and JSON are read with the table's types. A string that is not a valid value of its column's type is
+refused; it never becomes NULL. The message names the column and the row. An empty CSV field is NULL, and a
+quoted empty field ("") is the empty string. ORC and Parquet have types of their own, which the writer
+converts.
 
-Spark reads the files, and Python in its tasks makes values of CSV's texts and parses JSON's lines, by the
-rules of the local engine: Spark's own parsers cut times off dates, round decimals, read 1e400 as Infinity,
-and 128 for a tinyint as -128.
+Spark reads the files. In its tasks, Python converts CSV strings and parses JSON lines by the rules of the
+local engine, because Spark's own parsers cut times off dates, round decimals, and read 1e400 as Infinity and
+128 for a tinyint as -128.
 
-Spark reads them, so what is not on a local disk is reached as Spark is configured to. It always gets the
-whole location: it would look for a plain path in ``fs.defaultFS``.
+Spark's configuration determines how files that are not on a local disk are accessed. Spark always gets the
+whole location, since it would look for a plain path in ``fs.defaultFS``.
 
-Change sets in files: ``diff`` makes one to save, ``apply_changes`` takes one that was read.
+Change sets in files: save those that ``diff`` returns, and read those to pass to ``apply_changes``.
 
-A file has the operation, the table's columns and ROW__ID: a struct, in CSV the columns ``ROW__ID.writeid``
-and so on. Values are written such that each is read again as it was.
+A file has the operation, ROW__ID and the table's columns. ROW__ID is a struct; in CSV it is the columns
+``ROW__ID.writeid`` and so on. Every value is read back exactly as it was.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ __all__ = ["RowFiles", "read_changes", "save_changes"]
 
 
 QUOTED_EMPTY = "\x01"
-"""Stands for "" while CSV is parsed, since Spark reads that as it reads an empty field."""
+"""Stands for "" while CSV is parsed, since Spark does not distinguish that from an empty field."""
 
 
 @dataclass(frozen=True)
 class RowFiles:
-    """Reads files that hold rows of a table.
+    """A reader of files that hold rows of a table.
 
-    The fields after ``spark`` are those of :class:`~mutation_api.merge.file_rules.RowColumns`.
+    For the fields after ``spark`` see :class:`~mutation_api.merge.file_rules.RowColumns`.
     """
 
     spark: SparkSession
@@ -79,29 +80,34 @@ class RowFiles:
     keeps_unknown: bool = False
 
     def read_all(self, files: Sequence[Location], format_name: str | None = None) -> DataFrame:
-        """The rows of several files; the format as of :func:`~mutation_api.read.export.file_format`.
+        """Read the rows of several files.
+
+        If ``format_name`` is None, it is taken from the file extension.
 
         Raises:
-            RecordLayoutError: see :meth:`read`; or the files differ in columns or types.
-            RecordValueError, ConfigurationError: see :meth:`read`.
+            RecordLayoutError: If the files differ in columns or types, or see :meth:`read`.
+            RecordValueError, ConfigurationError: See :meth:`read`.
         """
         frames = [self.read(file, format_name) for file in files]
         wanted = _layout(frames[0])
         for file, frame in zip(files, frames, strict=True):
             if _layout(frame) != wanted:
                 raise RecordLayoutError(
-                    f"{file.shown} has the columns {_described(_layout(frame))}, {files[0].shown} has "
-                    f"{_described(wanted)}; files of one source must have the same"
+                    f"{file.shown} has the columns {_described(_layout(frame))}, but {files[0].shown} has "
+                    f"{_described(wanted)}. All files of a source must have the same columns"
                 )
         return reduce(lambda one, other: one.unionByName(other), frames)
 
     def read(self, file: Location, format_name: str | None = None) -> DataFrame:
-        """The rows of a file, or of a folder of files of one format; None for the one that its name tells.
+        """Read the rows of a file, or of a directory of files with the same format.
+
+        If ``format_name`` is None, it is taken from the file extension.
 
         Raises:
-            RecordLayoutError: columns are unknown, or of a type the format cannot hold.
-            RecordValueError: values that are no values of their column's type; the message names some.
-            ConfigurationError, WorkerError: the file cannot be read as this format, or its name tells none.
+            RecordLayoutError: If columns are unknown or have a type that the format cannot hold.
+            RecordValueError: If values are not valid for their column's type. The message shows some.
+            ConfigurationError, WorkerError: If the file cannot be read in this format, or has an extension
+                that is not a known format.
         """
         format_name = file_format(file, format_name)
         try:
@@ -119,7 +125,7 @@ class RowFiles:
     def _read_csv(self, file: Location) -> DataFrame:
         texts = (
             self.spark.read.option("header", True)
-            .option("enforceSchema", False)  # the files of a folder must have the same header
+            .option("enforceSchema", False)  # the files of a directory must have the same header
             .option("emptyValue", QUOTED_EMPTY)
             .option("multiLine", True)
             .option("escape", '"')
@@ -156,7 +162,7 @@ class RowFiles:
         return texts.select(struct.alias(ROW_ID_COLUMN), *typed)
 
     def _read_json(self, file: Location) -> DataFrame:
-        # A pass tells the names: Spark's own drops columns of empty objects.
+        # An extra pass finds the names, since Spark's own schema drops the columns of empty objects.
         lines = self.spark.read.text(str(file))
         found = lines.mapInArrow(JsonNames(file).__call__, "name string").distinct().collect()
         names = sorted(row["name"] for row in found)
@@ -168,7 +174,7 @@ class RowFiles:
         schema = StructType(
             [StructField(name, data_type(known.get(name.lower(), "string"))) for name in names]
         )
-        # Spark's own parser cuts times, rounds decimals, and makes -128 of 128 for a tinyint.
+        # Spark's own parser cuts times, rounds decimals, and reads 128 for a tinyint as -128.
         parse = JsonRows(self._columns, file, to_arrow_schema(schema))
         return lines.mapInArrow(parse.__call__, schema)
 
@@ -178,12 +184,12 @@ class RowFiles:
 
 
 def _check_values(columns: RowColumns, file: Location, texts: DataFrame, types: Mapping[str, str]) -> None:
-    """Refuse texts that are no values of their column's type, before anything is written."""
+    """Raise RecordValueError if strings are not valid for their column's type, before anything is written."""
     kinds = columns.hive_types()
     checked = [name for name, kind in types.items() if kind != "string"]
     if not checked:
         return
-    # Spark's own casts cut times, round decimals, and make an infinity of 1e400.
+    # Spark's own casts cut times, round decimals, and turn 1e400 into Infinity.
     refused = {
         f"\x01{number}": ArrowColumn(_RefusedTexts(kinds[name.lower()]), "boolean", (_field(name),))
         for number, name in enumerate(checked)
@@ -213,13 +219,13 @@ def _check_values(columns: RowColumns, file: Location, texts: DataFrame, types: 
             for name in row["\x01wrong"]
         ]
         raise RecordValueError(
-            f"{file.shown}, table {columns.table.full_name}: values that do not fit: {'; '.join(samples)}"
+            f"{file.shown}, table {columns.table.full_name}: invalid values: {'; '.join(samples)}"
         )
 
 
 @dataclass(frozen=True)
 class _RefusedTexts:
-    """The function that runs in tasks: which texts are no values of a type, at least the first ones."""
+    """The function that runs in tasks and marks invalid strings of a type, at least the first ones."""
 
     hive_type: HiveType
 
@@ -239,7 +245,7 @@ class _RefusedTexts:
 
 @dataclass(frozen=True)
 class _ParsedCells:
-    """The function that runs in tasks: the values of texts that Spark's cast does not know."""
+    """The function that runs in tasks and converts strings that Spark's cast cannot convert."""
 
     hive_type: HiveType
     spark: DataType
@@ -249,12 +255,12 @@ class _ParsedCells:
 
 
 def _is_cast(hive_type: HiveType) -> bool:
-    """Whether Spark makes a value of its text; otherwise Python does."""
+    """Return True if Spark casts strings to this type; otherwise Python converts them."""
     return hive_type.kind not in COMPLEX_KINDS
 
 
 def _reason(text: str, kind: HiveType) -> str:
-    """Why a text does not fit. Spark alone refuses some texts, and then it is not known."""
+    """Return why a string is invalid. If only Spark refuses it, the reason is unknown and the result ''."""
     try:
         from_cells(pa.array([text], pa.string()), kind)
     except MisfitError as misfit:
@@ -289,7 +295,7 @@ _WRITING: Mapping[str, Mapping[str, bool | str]] = {
     "orc": {},
     "parquet": {},
 }
-"""Options of Spark's writers, so that every value can be read again as it was."""
+"""The options for Spark's writers with which every value is read back exactly."""
 
 
 def read_changes(
@@ -303,16 +309,17 @@ def read_changes(
 
     Args:
         spark: the session.
-        table: whose changes they are.
-        file: a file, or a folder of files of one format.
-        format_name: one of :data:`~mutation_api.read.export.FORMATS`; None for what the name ends in.
-        operation_column: name of the operation's column.
+        table: the table that the changes are for.
+        file: a file, or a directory of files with the same format.
+        format_name: one of :data:`~mutation_api.read.export.FORMATS`. If None, taken from the file
+            extension.
+        operation_column: name of the operation column.
 
     Returns:
-        A DataFrame as ``apply_changes`` takes it.
+        A DataFrame for ``apply_changes``.
 
     Raises:
-        RecordLayoutError, RecordValueError, ConfigurationError: see :meth:`RowFiles.read`.
+        RecordLayoutError, RecordValueError, ConfigurationError: See :meth:`RowFiles.read`.
     """
     return RowFiles(spark, table, {operation_column: "string"}, has_row_ids=True).read(file, format_name)
 
@@ -320,20 +327,21 @@ def read_changes(
 def save_changes(
     changes: DataFrame, file: Location, format_name: str | None = None, *, order: Sequence[str]
 ) -> None:
-    """Write changes into one file, sorted; it is there when it is complete, and replaces an older one.
+    """Write sorted changes into one file. It appears only when it is complete, and replaces an existing file.
 
     Args:
-        changes: operation, ROW__ID, columns.
-        file: its folder exists, where storages have folders.
-        format_name: one of :data:`~mutation_api.read.export.FORMATS`; None for what the name ends in.
+        changes: operation, ROW__ID and the table's columns.
+        file: the file to write. Its directory must exist if the storage has directories.
+        format_name: one of :data:`~mutation_api.read.export.FORMATS`. If None, taken from the file
+            extension.
         order: names of the columns to sort by.
 
     Raises:
-        ConfigurationError: the format is not known.
-        ClientError: the file cannot be written.
+        ConfigurationError: If the format is unknown.
+        ClientError: If the file cannot be written.
     """
     name = file_format(file, format_name)
-    # One task sorts and writes; the comparison before it keeps its own tasks, which coalesce would take.
+    # One task sorts and writes. Unlike coalesce, repartition leaves the comparison before it its own tasks.
     rows = changes.repartition(1).sortWithinPartitions(*[quoted(column) for column in order])
     if name == "csv":
         rows = _as_texts(rows)
@@ -345,14 +353,14 @@ def save_changes(
         (part,) = (entry for entry in storage.list(folder) if entry.name.startswith("part-"))
         move_to(part.location, file)
     except OSError as error:
-        raise ClientError(f"{file.shown}: the file cannot be written: {error}") from error
+        raise ClientError(f"{file.shown}: cannot write the file: {error}") from error
     finally:
         with contextlib.suppress(OSError):
             storage.delete_directory(folder)
 
 
 def _as_texts(changes: DataFrame) -> DataFrame:
-    """Everything as Spark's text of it, which loses no digits, and ROW__ID as one column a field."""
+    """Cast every column to string as Spark does, which is lossless, and split ROW__ID into its fields."""
     row_id = changes.schema[ROW_ID_COLUMN].dataType
     assert isinstance(row_id, StructType)
     fields = [

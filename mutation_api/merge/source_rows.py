@@ -1,10 +1,10 @@
 """Source rows by key, each key once, within bounded memory.
 
-Several source rows for one row or key: reduced to the first by a rule, or refused.
+Handle several source rows for one row or key: keep the first by a rule, or find them for the error.
 
-How much the local engine takes on; Spark does what is more.
+Limits of the local engine, beyond which Spark does the work.
 
-The source of a merge in memory: plain arrays under lower-case names.
+Read the source of a merge into memory, as plain arrays under lower-case names.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ _ORDERS = ("ascending", "descending")
 def sort_keys(
     table_name: str, source: pa.Schema, columns: Sequence[str | tuple[str, str]]
 ) -> tuple[tuple[str, bool], ...]:
-    """Columns of the source to order by, in lower case, and whether each descends.
+    """Return the source columns to order by, in lower case, and True for each that descends.
 
     Args:
-        table_name: for messages.
-        source: types of the source's columns.
+        table_name: ``database.table``, for messages.
+        source: types of the source columns.
         columns: names, or pairs of a name and ``"ascending"`` or ``"descending"``.
 
     Raises:
-        ConfigurationError: a column is missing or cannot be sorted, or an order is unknown.
+        ConfigurationError: If a column is missing or cannot be sorted, or if an order is unknown.
     """
     pairs = []
     for given in columns:
@@ -72,18 +72,18 @@ def sort_keys(
             dense_ranks(pa.nulls(0, source.field(name).type), is_descending=False)
         except pa.ArrowNotImplementedError as error:
             raise ConfigurationError(
-                f"table {table_name}: first_by {name!r}: a {source.field(name).type} has no order"
+                f"table {table_name}: first_by {name!r}: {source.field(name).type} values cannot be sorted"
             ) from error
     return tuple((name, order == "descending") for name, order in pairs)
 
 
 def order_of_rows(source: pa.RecordBatch, keys: Sequence[tuple[str, bool]]) -> Indices:
-    """The rank of each source row; ties by the row's content, so that every run decides alike.
+    """Return the rank of each source row. Ties are broken by the row's content, so every run decides alike.
 
     Args:
         source: n rows.
-        keys: see :func:`sort_keys`. As in Spark's SQL NULLs come first in ascending and last in descending
-            order.
+        keys: see :func:`sort_keys`. As in Spark SQL, NULLs come first in ascending order and last in
+            descending order.
     """
     texts = pa.array(json_texts(source.to_struct_array()), pa.string())
     parts: list[Indices] = [dense_ranks(texts, is_descending=False)]
@@ -97,7 +97,7 @@ def order_of_rows(source: pa.RecordBatch, keys: Sequence[tuple[str, bool]]) -> I
 
 
 def dense_ranks(values: pa.Array, *, is_descending: bool) -> Indices:
-    """Dense ranks of n values: NULL is the least, NaN the greatest."""
+    """Return dense ranks of n values. NULL is the least value, NaN the greatest."""
     ranks = np.zeros(len(values), np.int64)
     if pa.types.is_null(values.type):
         return ranks
@@ -107,12 +107,12 @@ def dense_ranks(values: pa.Array, *, is_descending: bool) -> Indices:
 
 
 def first_of_each(groups: Indices, order: Indices, judged: Mask) -> Indices:
-    """Indices of the rows to keep, ascending: of each group of judged rows the first, and all others.
+    """Return the indices of the rows to keep, ascending: the first judged row of each group, and all others.
 
     Args:
-        groups: number of the group of n rows.
+        groups: the group number of each of n rows.
         order: rank of each row.
-        judged: which rows are in a group.
+        judged: mask of the rows that are in a group.
     """
     rows = np.flatnonzero(judged)
     sorted_rows = rows[np.lexsort([order[rows], groups[rows]])]
@@ -132,15 +132,15 @@ def duplicated(
     keys: Sequence[str],
     shown: int,
 ) -> tuple[int, list[DuplicatedKey]]:
-    """The number of groups with several rows, and some of them by key.
+    """Return the number of groups with several rows, and samples of their keys.
 
     Args:
-        groups: number of the group of n rows, from 0.
-        judged: which rows are in a group.
+        groups: the group number of each of n rows, from 0.
+        judged: mask of the rows that are in a group.
         source: the source's rows.
-        source_rows: the source row of each.
+        source_rows: the source row of each of the n rows.
         keys: names of the key columns.
-        shown: number of keys to describe.
+        shown: maximum number of samples.
     """
     if not judged.any():
         return 0, []
@@ -157,25 +157,25 @@ def duplicated(
 
 
 READ_BYTES_MAX = 256 << 20
-"""Size of a table's files up to which one process reads them where Spark could."""
+"""The maximum size of a table's files that one process reads when Spark could read them instead."""
 
 
 def check_memory(table_name: str, what: str, byte_count: int, local: LocalOptions) -> None:
-    """Raise LocalEngineError if ``byte_count`` is more than the engine may hold."""
+    """Raise LocalEngineError if ``byte_count`` exceeds the engine's memory limit."""
     if byte_count > local.memory_bytes:
         raise LocalEngineError(
-            f"table {table_name}: {what} would take more than the {local.memory_bytes:,} bytes that the "
-            "local engine may hold: take several parts, allow more with LocalOptions(memory_bytes=…), or use "
-            "Spark"
+            f"table {table_name}: {what} would need more than the {local.memory_bytes:,} bytes that the "
+            "local engine may use. Merge in several parts, raise the limit with "
+            "LocalOptions(memory_bytes=…), or use Spark"
         )
 
 
 def check_read_bytes(table_name: str, byte_count: int, most: int) -> None:
-    """Raise LocalEngineError if more than ``most`` bytes of files would be read."""
+    """Raise LocalEngineError if the size of the files to read exceeds ``most`` bytes."""
     if byte_count > most:
         raise LocalEngineError(
-            f"table {table_name}: {byte_count:,} bytes of its files would be read, and more than {most:,} "
-            "are left to Spark"
+            f"table {table_name}: {byte_count:,} bytes of its files would be read. Spark is required for "
+            f"more than {most:,}"
         )
 
 
@@ -183,21 +183,21 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
     """Read the source.
 
     Args:
-        table_name: for messages.
-        source: anything with the Arrow C stream interface.
-        local: its ``memory_bytes`` bound the source.
+        table_name: ``database.table``, for messages.
+        source: any object with the Arrow C stream interface.
+        local: options of the local engine. ``memory_bytes`` limits the source.
 
     Raises:
-        RecordLayoutError: two columns differ at most in case, values of a column have no type of Hive, or it
-            is no Arrow data.
-        LocalEngineError: it needs more memory than allowed.
+        RecordLayoutError: If column names are equal ignoring case, if Hive has no type for a column's values,
+            or if the source is not Arrow data.
+        LocalEngineError: If the source needs more memory than allowed.
     """
     reader = arrow_reader(source, f"table {table_name}: the source")
     names = [name.lower() for name in reader.schema.names]
     doubled = repeated(names)
     if doubled:
         raise RecordLayoutError(
-            f"table {table_name}: the source has columns twice (case does not count): {', '.join(doubled)}"
+            f"table {table_name}: the source has duplicate columns (ignoring case): {', '.join(doubled)}"
         )
     for field in reader.schema:
         refused = refusal(field.type)
@@ -215,17 +215,20 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
 
 
 def plain_batch(rows: pa.Table) -> pa.RecordBatch:
-    """The rows in one batch of plain arrays, without a copy if they are that already."""
+    """Return the rows in one batch of plain arrays, without a copy if possible."""
     return pa.record_batch([plain_array(column) for column in rows.columns], names=rows.column_names)
 
 
 def check_wall_clocks(table_name: str, what: str, types: Mapping[str, pa.DataType]) -> None:
-    """Raise LocalEngineError if columns hold instants: their wall clock depends on a session of Spark."""
+    """Raise LocalEngineError if columns hold timestamps with time zone.
+
+    Their local time depends on the time zone of a Spark session.
+    """
     instants = [name for name, kind in types.items() if _has_zone(kind)]
     if instants:
         raise LocalEngineError(
-            f"table {table_name}: {', '.join(instants)} of {what} holds instants, which only Spark shows in "
-            "the zone of its session; write them as wall clocks"
+            f"table {table_name}: columns of {what} hold timestamps with time zone: {', '.join(instants)}. "
+            "Only Spark can convert them, in the session's time zone. Write them as local timestamps"
         )
 
 

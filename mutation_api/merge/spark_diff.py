@@ -1,11 +1,11 @@
 """Diff of DataFrames, and pruning of buckets.
 
-diff: the difference of two states of a table, as a change set for ``apply_changes``.
+diff: compare two states of a table and return a change set for ``apply_changes``.
 
-A key identifies rows. Both states are read once: one shuffle brings the rows of a key together, which also
-finds keys that occur twice.
+A key identifies rows. Both states are read once. A single shuffle brings the rows of each key together, which
+also finds keys that occur twice.
 
-Partitions that a merge has to read, according to conditions on partition columns only.
+Find the partitions that a merge has to read, by conditions on partition columns only.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["count_operations", "diff", "partitions_where"]
 _ROW, _IS_OLD = "__row", "__is_old"
 _OLD, _NEW, _OLD_COUNT, _NEW_COUNT = "__old", "__new", "__old_count", "__new_count"
 _DOUBLED = "doubled"
-"""Replaces the operation if a key occurs twice in a state. Such rows never leave this module."""
+"""The value of the operation column if a key occurs twice in a state. Such rows never leave this module."""
 
 
 def diff(
@@ -58,32 +58,32 @@ def diff(
     *,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
 ) -> DataFrame:
-    """The changes that turn ``old`` into ``new``.
+    """Return the changes that turn ``old`` into ``new``.
 
-    Rows with equal keys are the same row; NULLs in keys are equal. Rows without a difference cause no change.
+    Rows with equal keys are the same row. NULLs in keys are equal. Rows without a difference cause no change.
     A row whose partition or bucket columns change becomes a delete and an insert.
 
-    This call evaluates both states once and caches the changes: ``unpersist()`` the result when done.
+    This call evaluates both states once and caches the changes. Call ``unpersist()`` on the result when done.
 
     Args:
         table: the table of ``old``.
-        old: a snapshot of the table, all columns, with ROW__ID.
-        new: the table's columns, in any order and case; a ROW__ID is ignored. Values are compared as the
+        old: a snapshot of the table, with all columns and ROW__ID.
+        new: the table's columns, in any order and case. A ROW__ID is ignored. Values are compared as the
             table would store them.
         key: names of the columns that identify a row.
         operation_column: name of the operation column.
 
     Returns:
-        ``operation`` ('insert', 'update', 'delete'), ``ROW__ID`` as in ``old`` (null for inserts), and the
-        table's columns with the new values, for deletes with the old ones.
+        ``operation`` ('insert', 'update', 'delete'), ``ROW__ID`` from ``old`` (null for inserts), and the
+        table's columns. They hold the new values, or the old values for deletes.
 
     Raises:
-        ConfigurationError: no keys, one twice, or one that the table does not have; or the table has a column
-            named like the operation's.
-        RecordLayoutError: ``new`` lacks columns or has others, or types cannot fit; or ``old`` has no
-            ROW__ID.
-        RecordValueError: a value of ``new`` does not fit its column.
-        DuplicateKeyError: a key occurs more than once in one of the two; the message names keys.
+        ConfigurationError: If there are no keys, a key occurs twice or is not a column of the table, or if
+            the table has a column with the name of the operation column.
+        RecordLayoutError: If ``new`` lacks columns or has extra ones, if types do not fit, or if ``old`` has
+            no ROW__ID.
+        RecordValueError: If a value of ``new`` does not fit its column.
+        DuplicateKeyError: If a key occurs more than once in one of the states. The message shows keys.
     """
     wanted = checked_key(table, key, operation_column)
     check_states(table, old.columns, new.columns)
@@ -101,13 +101,13 @@ def diff(
 
 
 def count_operations(changes: DataFrame, operation_column: str = OPERATION_COLUMN_DEFAULT) -> dict[str, int]:
-    """How many changes of each of OPERATIONS a change set holds."""
+    """Return the number of changes in a change set for each of OPERATIONS."""
     found = {row[0]: row[1] for row in changes.groupBy(quoted(operation_column)).count().collect()}
     return {operation: found.get(operation, 0) for operation in OPERATIONS}
 
 
 def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """The table's columns, in its order and its types."""
+    """Return the table's columns, in the table's order and types."""
     names = [f.name for f in new.schema.fields if f.name.lower() != ROW_ID_COLUMN.lower()]
     found = {name.lower(): (sf.col(quoted(name)), new.schema[name].dataType) for name in names}
     key = json_text(sf.struct(*[found[k][0].alias(k) for k in keys]))
@@ -118,7 +118,7 @@ def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFra
 
 
 def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """A row for each key: _OLD and _NEW (structs, null if that state lacks the key), and their counts."""
+    """Return a row per key: _OLD and _NEW (structs, null if the state lacks the key), and their counts."""
     row_id = old.schema[ROW_ID_COLUMN].dataType
     columns = [sf.col(quoted(c.name)).cast(column_type(c)).alias(c.name) for c in table.all_columns]
     tagged = [
@@ -133,7 +133,7 @@ def _by_key(table: AcidTable, old: DataFrame, new: DataFrame, keys: Sequence[str
         )
     ]
     is_old = sf.col(_IS_OLD)
-    # Spark's grouping is what we want: NULL with NULL, NaN with NaN, -0.0 with 0.0.
+    # Spark groups as required: NULL with NULL, NaN with NaN, -0.0 with 0.0.
     return (
         tagged[0]
         .union(tagged[1])
@@ -176,7 +176,7 @@ def _operations(*names: str) -> Column:
 def _check_doubled(
     table: AcidTable, states: Mapping[str, DataFrame], keys: Sequence[str], doubled: DataFrame
 ) -> None:
-    """Raise DuplicateKeyError with keys that occur twice, of the first state that has such keys."""
+    """Raise DuplicateKeyError with keys that occur twice in the first state that has such keys."""
     if not doubled.limit(1).count():
         return
     for where, frame in states.items():
@@ -187,7 +187,7 @@ def _check_doubled(
             raise not_unique(table, keys, where, [(row[0], row[1]) for row in shown])
     raise DuplicateKeyError(
         f"table {table.full_name}: a key occurred twice, but only once when it was looked up, so one of the "
-        "states gives different rows each time it is evaluated: materialise it first"
+        "states returns different rows each time it is evaluated. Materialise it first"
     )
 
 
@@ -197,13 +197,13 @@ _NAME = "__partition"
 def partitions_where(
     spark: SparkSession, table: AcidTable, names: Sequence[str], alternatives: Alternatives[Expression]
 ) -> list[str] | None:
-    """Names of the partitions whose rows may fulfil one of the alternatives; None for all of them.
+    """Return the names of the partitions whose rows may fulfil one of the alternatives. None means all.
 
     Args:
         spark: the session that evaluates the conditions.
         table: a partitioned table.
         names: names of the existing partitions.
-        alternatives: conditions on partition columns only; one without parts always holds.
+        alternatives: conditions on partition columns only. An alternative without parts always holds.
     """
     if not alternatives:
         return []
@@ -228,5 +228,5 @@ def partitions_where(
         holds = [reduce(lambda a, b: a & b, map(column_of, parts)) for parts in alternatives]
         chosen = known.where(reduce(lambda a, b: a | b, holds)).select(_NAME)
     except (AnalysisException, ParseException):
-        return None  # Spark cannot always parse its own text of a condition
+        return None  # Spark cannot always parse the SQL that it generates
     return [row[0] for row in chosen.collect()]

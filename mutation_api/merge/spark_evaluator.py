@@ -1,14 +1,14 @@
 """Merges of few rows, whose expressions Spark evaluates.
 
-SparkEvaluator: Spark's expressions over rows in the driver's memory, for merges of few rows.
+SparkEvaluator: Spark expressions over rows in the driver's memory, for merges of few rows.
 
-A query over few rows costs some ten milliseconds, whatever it computes. So clauses, values and order of all
-rows of a kind are one query each, and none is run where no expression is given.
+A query over few rows takes some ten milliseconds, regardless of what it computes. So the clauses, the values
+and the order of all rows of a kind take one query each. No query runs where there are no expressions.
 
-Merges of few rows: the driver itself reads, joins and writes; Spark evaluates source and expressions.
+Merges of few rows: the driver reads, joins and writes; Spark evaluates the source and the expressions.
 
-Jobs over many tasks take two seconds, however few the rows. The result is the same: keys are compared by the
-rules of Spark's join, and where they might not be, or rows may be many, there is no such plan.
+Jobs with many tasks take two seconds, however few the rows are. The result is the same. Keys are compared by
+the rules of Spark's join; if they might not be, or if there may be many rows, this module returns no plan.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ _ROW = "__row"
 
 @dataclass(frozen=True)
 class SparkEvaluator:
-    """An :class:`~mutation_api.merge.evaluator.Evaluator` of Spark's expressions.
+    """An :class:`~mutation_api.merge.evaluator.Evaluator` for Spark expressions.
 
     Attributes:
         spark: the session.
         table: the table to change.
         plan: the checked merge.
         source: the source's rows, collected.
-        source_schema: their types in Spark.
-        target_schema: Spark's types of the table's columns.
-        options: of the merge.
+        source_schema: Spark types of the source's columns.
+        target_schema: Spark types of the table's columns.
+        options: options of the merge.
     """
 
     spark: SparkSession
@@ -70,11 +70,11 @@ class SparkEvaluator:
     options: MergeOptions
 
     def check_type(self, column: AcidColumn, found: DataType) -> None:
-        """Raise RecordLayoutError if no value of a type of Spark's can be stored in the column."""
+        """Raise RecordLayoutError if the column cannot store any value of a Spark type."""
         check_spark_type(self.table.full_name, column, wall_clock_type(found))
 
     def clauses(self, rows: Candidates) -> list[tuple[int, Indices]]:
-        """The rows of each clause: of those for which it is the first that holds."""
+        """Return the rows of each clause. A row belongs to the first clause whose condition holds."""
         everything: Indices = np.arange(len(rows))
         own = [(number, c) for number, c in enumerate(self.plan.clauses) if c.match is rows.match]
         if not own or not len(rows):
@@ -86,7 +86,7 @@ class SparkEvaluator:
         return [(number, held) for number, _ in own if len(held := np.flatnonzero(found == number))]
 
     def assigned(self, number: int, rows: Candidates) -> dict[str, pa.Array]:
-        """The values that a clause assigns, by column, before they are converted."""
+        """Return the values that a clause assigns, by column, before conversion."""
         clause, values = self.plan.clauses[number], self.plan.values[number]
         if clause.takes_all:
             return rows.taken(values, clause.defaults)
@@ -94,7 +94,7 @@ class SparkEvaluator:
         return dict(zip(values, self._evaluated(rows, columns), strict=True))
 
     def order(self) -> Indices:
-        """The rank of each source row by ``on_duplicate``; ties by a hash of the row's content."""
+        """Return the rank of each source row by ``on_duplicate``. A hash of the row's content breaks ties."""
         rule = self.options.on_duplicate
         assert rule is not None
         everything = np.arange(self.source.num_rows)
@@ -105,19 +105,19 @@ class SparkEvaluator:
         return found
 
     def partitions(self, names: Sequence[str], alternatives: Alternatives[Expression]) -> list[str]:
-        """Names of the partitions whose rows may fulfil one of the alternatives."""
+        """Return the names of the partitions whose rows may fulfil one of the alternatives."""
         chosen = partitions_where(self.spark, self.table, names, alternatives)
         return list(names) if chosen is None else chosen
 
     def _evaluated(self, rows: Candidates, columns: Sequence[Column]) -> list[pa.Array]:
-        """The values of Columns over ``source`` and ``target``, in the order of the rows."""
+        """Return the values of Columns over ``source`` and ``target``, in the order of the rows."""
         named = [column.alias(f"v{number}") for number, column in enumerate(columns)]
         found = collected(self._frame(rows).select(_ROW, *named))
         found = found.take(pc.sort_indices(found[_ROW])).combine_chunks()
         return [found.column(f"v{number}").combine_chunks() for number in range(len(columns))]
 
     def _frame(self, rows: Candidates) -> DataFrame:
-        """The rows as DataFrame: a struct for each side, null without one."""
+        """Return the rows as a DataFrame with a struct per side, which is null if the side does not exist."""
         frame = rows.frame()
         fields, columns = [StructField(_ROW, LongType())], [pa.array(np.arange(len(rows)))]
         schemas = {SOURCE: self.source_schema, TARGET: self.target_schema}
@@ -149,23 +149,23 @@ def few_rows_plan(
     *,
     shows_rows: bool,
 ) -> LocalMergePlan | None:
-    """The plan of a merge of few rows.
+    """Return the plan for a merge of few rows.
 
     Args:
-        transaction: begun; the table is one of its sinks.
+        transaction: an open transaction; the table is one of its sinks.
         table_name: ``database.table``.
         source: the rows to merge.
-        keys: key columns; None if the merge has another condition.
-        clauses: in their order.
-        options: of the merge.
-        shows_rows: as of :class:`LocalMergePlan`.
+        keys: key columns. None if the merge has another condition.
+        clauses: the clauses in order of precedence.
+        options: options of the merge.
+        shows_rows: see :class:`LocalMergePlan`.
 
     Returns:
-        None if rows may be many, the condition is more than equal keys, or keys have types for which only
-        Spark's own join is sure.
+        The plan. None if there may be many rows, if the condition is not just equal keys, or if only Spark's
+        own join compares the keys' types correctly.
 
     Raises:
-        RecordLayoutError, TableNotMutableError: see :func:`mutation_api.merge.resolve.resolve`.
+        RecordLayoutError, TableNotMutableError: See :func:`mutation_api.merge.resolve.resolve`.
     """
     if keys is None or not is_few(source):
         return None
@@ -188,7 +188,7 @@ def few_rows_plan(
 
 
 def _is_sure(found: DataType, wanted: DataType) -> bool:
-    """Whether equal values are those that Spark's join finds equal; nested ones are left to it."""
+    """Return True if the same values are equal here and in Spark's join. Nested types are left to Spark."""
     if isinstance(wanted, ArrayType | MapType | StructType):
         return False
     return found == wanted or (isinstance(found, IntegralType) and isinstance(wanted, IntegralType))

@@ -1,10 +1,10 @@
 """Expressions and names of columns in a merge by Spark.
 
-Analyses conditions and assignments of a merge before anything runs: the columns they read, their types.
+Find the types and columns of a merge's conditions and assignments before anything runs.
 
-Completes column names without ``source.`` or ``target.`` in conditions that users type.
+Add ``source.`` or ``target.`` to column names without it, in conditions that users type.
 
-Sides: the source as a merge sees it, and the schemas of source and table.
+Sides: the source as a merge reads it, and the schemas of source and table.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ __all__ = [
 
 
 Expression = Column | str
-"""A Column, or SQL text; both name columns as ``source.x`` and ``target.x``."""
+"""A Column or an SQL string. Both name columns as ``source.x`` and ``target.x``."""
 
 SparkMerge = ResolvedMerge[Expression, DataType]
 
 
 @dataclass(frozen=True)
 class ExpressionAnalyser:
-    """Resolves expressions over empty frames with the schemas of the two sides; runs no job.
+    """A resolver of expressions over empty frames with the schemas of the two sides. It runs no job.
 
     ``table_name`` is for messages.
     """
@@ -64,24 +64,24 @@ class ExpressionAnalyser:
 
     @property
     def source(self) -> Mapping[str, DataType]:
-        """Types of the source's columns by name."""
+        """The types of the source columns by name."""
         return {field.name: field.dataType for field in self.source_schema.fields}
 
     @property
     def target(self) -> Mapping[str, DataType]:
-        """Types of the table's columns by name."""
+        """The types of the table's columns by name."""
         return {field.name: field.dataType for field in self.target_schema.fields}
 
     def source_column(self, name: str) -> Expression:
-        """The Column of the source."""
+        """Return the Column for a source column."""
         return sf.col(quoted(SOURCE, name))
 
     def literal(self, value: pa.Scalar) -> Expression:
-        """The Column of a value."""
+        """Return the Column for a constant."""
         return spark_literal(value)
 
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> Expression:
-        """The condition that the key columns of both sides are equal."""
+        """Return the condition that the key columns of both sides are equal."""
         pairs = [(sf.col(quoted(SOURCE, key)), sf.col(quoted(TARGET, key))) for key in keys]
         return reduce(lambda a, b: a & b, (s.eqNullSafe(t) if null_safe else s == t for s, t in pairs))
 
@@ -91,48 +91,48 @@ class ExpressionAnalyser:
         return {side: self.spark.createDataFrame([], schemas[side]).alias(side) for side in schemas}
 
     def analyse(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis[DataType]:
-        """Resolve ``expression`` over the columns of ``sides``; ``what`` names it in messages.
+        """Resolve ``expression`` over the columns of ``sides``. ``what`` names it in messages.
 
         Raises:
-            RecordLayoutError: it cannot be resolved, or is not deterministic (a repeated task would then
-                write different rows).
+            RecordLayoutError: If it cannot be resolved or is not deterministic. A repeated task would then
+                write different rows.
         """
         resolved = self._resolved(expression, sides, what)
         data_type = resolved.schema.fields[0].dataType
         plan = analyzed_plan(resolved)
         if not plan.deterministic():
             raise RecordLayoutError(
-                f"table {self.table_name}: {what} {text_of(expression)!r} gives another value each time it "
-                "is evaluated, so a repeated task would write different rows. Make it a column of the "
-                "source, and materialise the source"
+                f"table {self.table_name}: {what} {text_of(expression)!r} is not deterministic, so a "
+                "repeated task would write different rows. Make it a column of the source, and materialise "
+                "the source"
             )
         self._refuse_lenient(plan, expression, what)
         read = _referenced_columns(plan.references())
         return Analysis(data_type, *(frozenset(n for s, n in read if s == side) for side in (SOURCE, TARGET)))
 
     def _refuse_lenient(self, plan: Any, expression: Expression, what: str) -> None:
-        """Refuse a Column that would give NULL where other versions of Spark raise an error."""
+        """Raise ConfigurationError for a Column that is NULL where other Spark versions raise an error."""
         part = lenient_part(self.spark, plan.projectList().apply(0))
         if part is not None:
             raise ConfigurationError(
                 f"table {self.table_name}: {what} {text_of(expression)!r}: {part} was made while Spark's "
-                "ANSI rules were off, so it gives NULL or another number where they raise an error. Give the "
-                f"expression as SQL text, or set {ANSI} in the session before the Column is made: true for "
-                "ANSI rules, false if NULL is meant"
+                "ANSI rules were off, so it returns NULL or a wrong number where ANSI rules raise an error. "
+                f"Pass the expression as an SQL string, or set {ANSI} in the session before making the "
+                "Column: true for ANSI rules, false if NULL is intended"
             )
 
     def condition(self, expression: Expression, sides: Sequence[str], what: str) -> Analysis[DataType]:
-        """Like :meth:`analyse`; the expression must be boolean."""
+        """Resolve a boolean expression. See :meth:`analyse`."""
         found = self.analyse(expression, sides, what)
         if not isinstance(found.data_type, BooleanType):
             raise RecordLayoutError(
-                f"table {self.table_name}: {what} {text_of(expression)!r} must be boolean, found "
+                f"table {self.table_name}: {what} {text_of(expression)!r} must be boolean, got "
                 f"{found.data_type.simpleString()}"
             )
         return found
 
     def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct[Expression]]:
-        """The parts of a condition that are joined by AND, as Spark resolves them."""
+        """Split a condition into the parts that AND joins, as Spark resolves them."""
         plan = analyzed_plan(self._resolved(condition, sides, what))
         child = plan.projectList().apply(0)
         jvm = jvm_of(spark_context(self.spark))
@@ -143,7 +143,7 @@ class ExpressionAnalyser:
     def _resolved(self, expression: Expression, sides: Sequence[str], what: str) -> DataFrame:
         try:
             with unlogged_errors():
-                # In brackets no name may stand behind the expression, for which a slip would be taken.
+                # In brackets, no alias can follow the expression, so a typing error is not taken for one.
                 column = sf.expr(f"({expression}\n)") if isinstance(expression, str) else expression
                 resolved = self._frame(sides).select(column)
                 resolved.schema  # noqa: B018  (reading the type resolves the Column)
@@ -156,7 +156,7 @@ class ExpressionAnalyser:
         return resolved
 
     def _check_sides(self, column: Column, sides: Sequence[str], what: str) -> None:
-        """Where it is evaluated the sides are structs: a column without its side is unknown there."""
+        """Check that columns name their side: when they are evaluated, the sides are structs."""
         try:
             with unlogged_errors():
                 self._structs.select(column).schema  # noqa: B018  (reading the type resolves the Column)
@@ -182,7 +182,7 @@ class ExpressionAnalyser:
 
 
 def column_of(expression: Expression) -> Column:
-    """The expression as a Column."""
+    """Return the expression as a Column."""
     return sf.expr(expression) if isinstance(expression, str) else expression
 
 
@@ -211,7 +211,7 @@ def _conjunct(expression: Any, by_user: Any) -> Conjunct[Expression]:
 
 
 def _compared(expression: Any, by_user: Any) -> tuple[str, str] | None:
-    """(side, column) of a column, even inside a cast that Spark adds to compare it."""
+    """Return (side, column) of a column, even inside a cast that Spark adds for a comparison."""
     while _kind(expression) == "Cast" and expression.getTagValue(by_user).isEmpty():
         expression = expression.child()
     if _kind(expression) != "AttributeReference":
@@ -224,7 +224,7 @@ def _kind(expression: Any) -> str:
 
 
 def _referenced_columns(references: Any) -> list[tuple[str, str]]:
-    """(side, column) of Spark's AttributeSet."""
+    """Return (side, column) for each attribute of Spark's AttributeSet."""
     found = []
     attributes = references.toSeq()
     for i in range(attributes.size()):
@@ -234,18 +234,18 @@ def _referenced_columns(references: Any) -> list[tuple[str, str]]:
 
 
 def with_sides(spark: SparkSession, condition: str, sides: Mapping[str, str]) -> str:
-    """The condition with ``source.`` or ``target.`` before the columns that have neither.
+    """Return the condition with ``source.`` or ``target.`` before the columns that have neither.
 
-    ``op = 'D'`` becomes ``source.op = 'D'``. Literals, functions and the bodies of lambdas stay, because
-    Spark's own parser finds the columns.
+    ``op = 'D'`` becomes ``source.op = 'D'``. Literals, functions and the bodies of lambdas stay unchanged,
+    because Spark's own parser finds the columns.
 
     Args:
         spark: the session.
-        condition: SQL.
+        condition: the SQL condition.
         sides: the side of each column, by its name in lower case.
 
     Raises:
-        ConfigurationError: the condition is not a SQL expression.
+        ConfigurationError: If the condition is not an SQL expression.
     """
     positions = {at: sides[name] for name, at in _names(spark, condition) if name in sides}
     for at, side in sorted(positions.items(), reverse=True):
@@ -255,7 +255,7 @@ def with_sides(spark: SparkSession, condition: str, sides: Mapping[str, str]) ->
 
 
 def sides_of(columns: Mapping[str, frozenset[str]], sides: Sequence[str]) -> dict[str, str]:
-    """The side of each column that one of ``sides`` alone has; ``columns`` are those of each side."""
+    """Return the side of each column that only one of ``sides`` has. ``columns`` are those of each side."""
     return {
         name: side
         for side in sides
@@ -264,17 +264,21 @@ def sides_of(columns: Mapping[str, frozenset[str]], sides: Sequence[str]) -> dic
 
 
 def names_side(spark: SparkSession, condition: str, side: str) -> bool:
-    """Whether the condition names a column with ``side``. Raises ConfigurationError as :func:`with_sides`."""
+    """Return True if the condition names a column with ``side``.
+
+    Raises:
+        ConfigurationError: See :func:`with_sides`.
+    """
     return any(name == side for name, _ in _names(spark, condition))
 
 
 def _names(spark: SparkSession, condition: str) -> list[tuple[str, int]]:
-    """(first part in lower case, its position) of each column name in the text."""
+    """Return the first part, in lower case, and the position of each column name in the condition."""
     try:
         return list(_unresolved_names(sql_parser(spark).parseExpression(condition)))
     except ParseException as error:
         reason = " ".join(str(error).split("\n\n")[0].split())
-        raise ConfigurationError(f"{condition!r} is not a SQL condition: {reason}") from error
+        raise ConfigurationError(f"{condition!r} is not an SQL condition: {reason}") from error
 
 
 def _unresolved_names(expression: Any) -> Iterator[tuple[str, int]]:
@@ -287,7 +291,7 @@ def _unresolved_names(expression: Any) -> Iterator[tuple[str, int]]:
 
 @dataclass(frozen=True)
 class Sides:
-    """The source with lower-case names and wall-clock timestamps, and the schemas of both sides."""
+    """The source with lower-case names and local timestamps, and the schemas of both sides."""
 
     source: DataFrame
     source_schema: StructType
@@ -295,12 +299,16 @@ class Sides:
 
     @classmethod
     def of(cls, table: AcidTable, source: DataFrame) -> Sides:
-        """Describe both sides. Raises RecordLayoutError: two columns of the source differ at most in case."""
+        """Describe both sides.
+
+        Raises:
+            RecordLayoutError: If two columns of the source have the same name, ignoring case.
+        """
         names = [f.name.lower() for f in source.schema.fields]
         doubled = repeated(names)
         if doubled:
             raise RecordLayoutError(
-                f"table {table.full_name}: the source has columns twice (case does not count): "
+                f"table {table.full_name}: the source has duplicate columns (ignoring case): "
                 f"{', '.join(doubled)}"
             )
         columns = [
@@ -315,5 +323,5 @@ class Sides:
 
 
 def column_type(column: AcidColumn) -> DataType:
-    """Spark's type of a column of the table."""
+    """Return the Spark type of a table column."""
     return data_type(spark_type(parse_hive_type(column.type)))

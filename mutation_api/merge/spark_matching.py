@@ -1,9 +1,9 @@
 """Pairs of source and target rows.
 
-If the source has few keys, the driver collects them and the table is read by them: only rows that may match
-leave the reader, and Spark joins these few with the source. Many keys are shuffled to the buckets to which
-they hash, if they determine the bucket, and searched there. Otherwise Spark joins the whole table. The result
-is the same each way, since keys only leave out rows that match nothing.
+If the source has few keys, the driver collects them and the table is read by them: the reader returns only
+rows that may match, and Spark joins these few rows with the source. Many keys are shuffled to the buckets to
+which they hash, if they determine the bucket, and searched there. Otherwise Spark joins the whole table. The
+result is always the same, since keys only exclude rows that match nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from mutation_api.table.row_type import quoted
 __all__ = ["ScatteredKeys", "SourceKeys", "TargetReader", "match_rows", "source_keys"]
 
 BROADCAST_BYTES = 64 << 20
-"""Rows of the table up to this size are sent to every task; the size is that in Spark's memory."""
+"""The maximum size, in Spark's memory, of table rows that are sent to every task."""
 
 SMALL_SOURCE_BYTES = 64 << 20
-"""Keys of a source up to this estimated size are collected without a limit, since a limit costs a stage."""
+"""The maximum estimated size of a source whose keys are collected without a limit. A limit costs a stage."""
 
 _JOINS = {
     frozenset({Match.MATCHED}): "inner",
@@ -55,11 +55,11 @@ _JOINS = {
 
 @dataclass(frozen=True)
 class SourceKeys:
-    """The keys of the source's rows, by which the table is read.
+    """The keys of the source's rows, which are used to read the table.
 
-    ``table`` has distinct rows, under the table's column names and in its types. ``null_safe``: NULL is a key
-    like any other. ``is_exact``: all rows of the table with one of these keys match; otherwise only some may.
-    ``is_unique``: no two rows of the source share a key.
+    ``table`` has distinct rows, in the table's column names and types. If ``null_safe``, NULL is a key like
+    any other. If ``is_exact``, all table rows with one of these keys match; otherwise only some may. If
+    ``is_unique``, no two rows of the source share a key.
     """
 
     table: pa.Table
@@ -70,7 +70,7 @@ class SourceKeys:
 
 @dataclass(frozen=True)
 class ScatteredKeys:
-    """:class:`SourceKeys` of a source that is too large to collect: ``rows`` are not distinct."""
+    """The keys of a source that is too large to collect. Unlike in :class:`SourceKeys`, they may repeat."""
 
     rows: DataFrame
     null_safe: bool
@@ -80,7 +80,7 @@ class ScatteredKeys:
 
 
 class TargetReader(Protocol):
-    """Reads rows of the table, as one struct column ``target``."""
+    """A reader of table rows, as one struct column ``target``."""
 
     def __call__(
         self,
@@ -89,10 +89,10 @@ class TargetReader(Protocol):
         *,
         without_keys: bool = False,
     ) -> DataFrame:
-        """Rows that may belong to one of ``matches``.
+        """Return rows that may belong to one of ``matches``.
 
-        With ``keys`` only rows that have one of them; with ScatteredKeys some others, too. With
-        ``without_keys`` only rows that have none of them.
+        With ``keys``, these are only rows that have one of them; with ScatteredKeys, there may be others.
+        With ``without_keys``, these are only rows that have none of the keys.
         """
         ...
 
@@ -106,19 +106,19 @@ def source_keys(
     prune_buckets: bool,
     is_whole_condition: bool,
 ) -> SourceKeys | ScatteredKeys | None:
-    """The source's keys, if the table can be read by them.
+    """Return the source's keys if the table can be read by them.
 
-    They are collected. If the source has more rows than ``limit``, the keys stay in Spark if they determine a
-    row's bucket. Otherwise only the values of partition columns are collected, if at most ``limit`` are
-    distinct.
+    The keys are collected. If the source has more rows than ``limit``, the keys stay in Spark, provided that
+    they determine a row's bucket. Otherwise only the values of partition columns are collected, provided that
+    at most ``limit`` are distinct.
 
     Args:
         sides: the source, and the types of both sides.
         equalities: columns that are equal in matching rows.
         limit: maximum number of keys to collect.
         table: the table to read.
-        prune_buckets: whether rows can be assumed to lie in the bucket of their hash.
-        is_whole_condition: whether the equalities are the whole condition, so that equal rows match.
+        prune_buckets: True if rows can be assumed to lie in the bucket of their hash.
+        is_whole_condition: True if the equalities are the whole condition, so that equal rows match.
     """
     keys = _KeyColumns.of(sides, equalities)
     if keys is None:
@@ -133,10 +133,10 @@ def source_keys(
 
 @dataclass(frozen=True)
 class _KeyColumns:
-    """Columns of the source by which the table can be read.
+    """The source columns by which the table can be read.
 
-    ``found``: the equality and the source's value in the table's type, by column of the table. ``count``: the
-    number of equalities, including those that cannot be used.
+    ``found`` maps a column of the table to its equality and the source's value in the table's type. ``count``
+    is the number of equalities, including those that cannot be used.
     """
 
     sides: Sides
@@ -145,7 +145,7 @@ class _KeyColumns:
 
     @classmethod
     def of(cls, sides: Sides, equalities: Collection[Equality]) -> _KeyColumns | None:
-        """The usable columns; None if there are none."""
+        """Return the usable columns, or None if there are none."""
         found: dict[str, tuple[Equality, Column]] = {}
         for each in equalities:
             column = _in_type_of(
@@ -159,22 +159,25 @@ class _KeyColumns:
 
     @property
     def null_safe(self) -> bool:
-        """Whether NULL is a key, if it is for at least one column.
+        """True if NULL is a key for at least one column.
 
-        The reader treats all columns alike, and NULL as a key leaves out fewer rows.
+        The reader treats all columns alike, and NULL as a key excludes fewer rows.
         """
         return any(each.null_safe for each, _ in self.found.values())
 
     @property
     def selected(self) -> DataFrame:
-        """The keys, under the table's column names and in its types."""
+        """The keys, in the table's column names and types."""
         columns = [column.alias(name) for name, (_, column) in self.found.items()]
         return self.sides.source.select(*columns)
 
     def collected(
         self, limit: int, *, is_distinct: bool = False, is_whole_condition: bool = False
     ) -> SourceKeys | None:
-        """The keys on the driver; None if there are more rows (``is_distinct``: keys) than ``limit``."""
+        """Collect the keys on the driver. Return None if there are more rows than ``limit``.
+
+        If ``is_distinct``, distinct keys are counted instead of rows.
+        """
         selected, null_safe = self.selected, self.null_safe
         if is_distinct or estimated_bytes(self.sides.source) > SMALL_SOURCE_BYTES:
             selected = (selected.distinct() if is_distinct else selected).limit(limit + 1)
@@ -205,14 +208,14 @@ def match_rows(
 
     Args:
         source: one struct column ``source``, never null.
-        read: reads the table.
-        condition: boolean over both sides.
-        wanted: the kinds of rows needed; others may be missing.
-        keys: the source's keys; None if the table cannot be read by them.
-        cached: collects the DataFrames that are cached on the way; the caller drops them.
+        read: reader of the table.
+        condition: boolean condition over both sides.
+        wanted: the kinds of rows needed. Others may be missing.
+        keys: the source's keys. None if the table cannot be read by them.
+        cached: list to which DataFrames that are cached on the way are added. The caller drops them.
 
     Returns:
-        columns ``source`` and ``target``: a row for each pair, null on the side that does not exist.
+        The columns ``source`` and ``target``, with a row for each pair. A side that does not exist is null.
     """
     is_by_source = Match.NOT_MATCHED_BY_SOURCE in wanted
     if keys is None or (is_by_source and not keys.is_exact):
@@ -230,7 +233,7 @@ def match_rows(
 def _read_and_joined(
     source: DataFrame, target: DataFrame, condition: Column, wanted: Set[Match], cached: list[DataFrame]
 ) -> DataFrame:
-    """A table, or partitions, without rows need no search."""
+    """Join with rows read by key. A table, or partitions, without rows need no search."""
     if is_surely_empty(target):
         return _joined(source, target, condition, wanted)
     cached.append(target.persist())
@@ -254,10 +257,10 @@ def _broadcast_if_small(cached: DataFrame) -> DataFrame:
 
 
 def _in_type_of(name: str, found: DataType, wanted: DataType) -> Column | None:
-    """The source's column in the table's type; None if equal values might then be missed.
+    """Return the source column in the table's type, or None if equal values might then be missed.
 
     Spark compares both sides in a type that holds both. If the column's type can hold the value, the cast
-    keeps it. If it cannot, no row equals the value: whatever the cast gives, at worst needless rows are read.
+    keeps it. If not, no row equals the value, and any result of the cast only causes needless reads.
     """
     if isinstance(wanted, StructType | ArrayType | MapType):
         return None

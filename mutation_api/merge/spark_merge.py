@@ -1,9 +1,9 @@
 """merge_into: merge a set of rows into a table by key, in one open transaction.
 
-The API follows PySpark's ``DataFrame.mergeInto``. A row is matched (``matching``) and given to the first
-clause that holds. Its values are converted (``assignment``), duplicates are refused (``duplicates``), and it
-becomes one change for :func:`mutation_api.apply_changes`. The rows are cached, so the report, the check
-for duplicates and the writing see the same rows, and the join runs once.
+The API follows PySpark's ``DataFrame.mergeInto``. A row is matched (``matching``) and assigned to the first
+clause whose condition holds. Its values are converted (``assignment``), duplicates are refused
+(``duplicates``), and it becomes one change for :func:`mutation_api.apply_changes`. The rows are cached, so
+the report, the check for duplicates and the writing use the same rows, and the join runs once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 
 ROWS_PER_TASK = 20_000
-"""Rows per writing task. Starting a task costs about as much as writing this number of rows."""
+"""The number of rows per writing task. Starting a task costs about as much as writing this many rows."""
 
 
 def merge_into(
@@ -75,41 +75,43 @@ def merge_into(
     prune_buckets: bool = True,
     count_by: str | None = None,
 ) -> MergeInto:
-    """Begin a merge: add clauses to the result, then call ``merge()`` or ``dry_run()``.
+    """Begin a merge. Add clauses to the result, then call ``merge()`` or ``dry_run()``.
 
-    Clauses are tried in their order, and the first that holds decides a row. A row for which none holds stays
-    unchanged. Conditions and assignments are SQL text or Columns over ``source`` and ``target``
-    (``"source.op = 'D'"``); they must be deterministic. Columns are matched by name, ignoring case. A
-    TIMESTAMP is the wall clock that it shows in the session's time zone.
+    Clauses are tried in order, and the first whose condition holds acts on a row. Rows for which none holds
+    stay unchanged. Conditions and assignments are SQL strings or Columns over ``source`` and ``target``
+    (``"source.op = 'D'"``) and must be deterministic. Columns are matched by name, ignoring case. A TIMESTAMP
+    is taken as the local time that it shows in the session's time zone.
 
     ``source`` is evaluated more than once. Materialise a non-deterministic source first (cache, checkpoint, a
     table).
 
     Args:
-        transaction: begun; the table is one of its sinks.
+        transaction: an open transaction; the table is one of its sinks.
         table_name: ``database.table``.
         source: the rows to merge.
         on: key columns that both sides have, or a condition.
-        null_safe: with key columns, whether NULL equals NULL; in SQL it does not.
+        null_safe: True if NULL keys equal NULL keys, which in SQL they do not. Only for key columns.
         on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
             or :func:`~mutation_api.merge.clauses.first_by`. Rows for which no clause holds do not count.
             Repeated matches do not count if the only clause for matched rows is an unconditional delete.
         missing_columns: what to do if the source lacks columns for ``updateAll`` or ``insertAll``: ``"null"``
-            inserts NULL and keeps their values on update; ``"error"`` refuses the merge.
-        write_unchanged: do not compare updates with the rows that they replace. Updates without a difference
-            are written, too, and counted as updated.
-        duplicates_shown: number of keys that the error names.
-        collected_keys: maximum number of source rows whose keys the driver collects, to read the table by
-            them. More keys are shuffled to their buckets; if they do not determine buckets, Spark joins
-            source and table. The option bounds the driver's memory and does not change the result.
-        prune_buckets: if the keys determine a row's bucket, read only the buckets of the source's keys. If a
-            row lies in a bucket other than its hash says, the merge is refused. Buckets that are not read are
-            not checked. False reads all buckets, and so does a table that Hive's ALTER TABLE changed.
-        count_by: a column of the source. The report also counts rows by its values. It need not be a column
-            of the table.
+            inserts NULL and leaves the columns unchanged on update; ``"error"`` refuses the merge.
+        write_unchanged: True to write updates without comparing them with the rows that they replace. Updates
+            without a difference are then written too, and counted as updated.
+        duplicates_shown: number of keys that the error shows.
+        collected_keys: maximum number of source rows for which the driver collects the keys, to read only
+            matching rows of the table. More keys are shuffled to their buckets. If they do not determine
+            buckets, Spark joins source and table. The option limits the driver's memory and does not change
+            the result.
+        prune_buckets: True to read only the buckets of the source's keys, if the keys determine a row's
+            bucket. If a row lies in a different bucket than its hash, the merge is refused; buckets that are
+            not read are not checked. If False, all buckets are read, as are those of a table that Hive's
+            ALTER TABLE changed.
+        count_by: a source column, which the table need not have. If given, the report also counts rows by its
+            values.
 
     Raises:
-        ConfigurationError: an option is invalid.
+        ConfigurationError: If an option is invalid.
     """
     keys = None if isinstance(on, str | Column) else tuple(name.lower() for name in on)
     options = checked_options(
@@ -129,7 +131,7 @@ def merge_into(
 
 @dataclass
 class MergeInto:
-    """A merge under construction; made by :func:`merge_into`."""
+    """A merge under construction, made by :func:`merge_into`."""
 
     transaction: LookingTransaction
     table_name: str
@@ -140,15 +142,15 @@ class MergeInto:
     clauses: list[Clause[Expression]] = field(default_factory=list)
 
     def whenMatched(self, condition: Expression | None = None) -> WhenMatched:  # noqa: N802
-        """Begin a clause for rows on both sides."""
+        """Begin a clause for matched rows."""
         return WhenMatched(self, Match.MATCHED, condition)
 
     def whenNotMatched(self, condition: Expression | None = None) -> WhenNotMatched:  # noqa: N802
-        """Begin a clause for rows that only the source has; it sees ``source`` only."""
+        """Begin a clause for source rows that match no table row. It can only read ``source``."""
         return WhenNotMatched(self, Match.NOT_MATCHED, condition)
 
     def whenNotMatchedBySource(self, condition: Expression | None = None) -> WhenNotMatchedBySource:  # noqa: N802
-        """Begin a clause for rows that only the table has; it sees ``target`` only."""
+        """Begin a clause for table rows that match no source row. It can only read ``target``."""
         return WhenNotMatchedBySource(self, Match.NOT_MATCHED_BY_SOURCE, condition)
 
     def merge(
@@ -159,26 +161,27 @@ class MergeInto:
         options: WriterOptions | None = None,
         before_writing: Callable[[MergeReport], None] | None = None,
     ) -> MergeReport:
-        """Write the changes; they become visible when the transaction commits.
+        """Write the changes. They become visible when the transaction commits.
 
         Args:
-            num_partitions: number of writing tasks, as for :func:`mutation_api.apply_changes`. By
-                default at most one for each ROWS_PER_TASK rows.
-            insert_files: as for :func:`mutation_api.apply_changes`.
-            options: as of :func:`mutation_api.apply_changes`.
-            before_writing: called with the report before anything is written; an exception ends the merge.
+            num_partitions: number of writing tasks, see :func:`mutation_api.apply_changes`. By default, at
+                most one per ROWS_PER_TASK rows.
+            insert_files: see :func:`mutation_api.apply_changes`.
+            options: see :func:`mutation_api.apply_changes`.
+            before_writing: called with the report before anything is written. An exception ends the merge.
 
         Raises:
-            DuplicateKeyError: several source rows would act on one row, or insert one key.
-            RecordLayoutError: columns are missing, extra or unknown, their types cannot fit, a condition
-                cannot be resolved, or the merge has no clause.
-            RecordValueError: a value does not fit its column, or a key to insert would be stored as another
-                one (rounded, cut); the message names the row's key. Or an expression has no value for a row
-                (an overflow, a cast that fails).
-            TableNotMutableError: the table is insert-only, and a clause does more than insert.
-            PartitionCreationError: rows are of missing partitions, which may not be created.
-            DirectoryStateError: rows lie in wrong buckets, see ``prune_buckets``.
-            Others: as :func:`mutation_api.apply_changes`. After all those above nothing is written.
+            DuplicateKeyError: If several source rows would act on one row or insert one key.
+            RecordLayoutError: If columns are missing, extra or unknown, if types do not fit, if a condition
+                cannot be resolved, or if the merge has no clause.
+            RecordValueError: If a value does not fit its column, or if a key to insert would be stored as a
+                different key (rounded, cut). The message shows the row's key. Also if an expression fails for
+                a row (an overflow, an invalid cast).
+            TableNotMutableError: If the table is insert-only and a clause does not just insert.
+            PartitionCreationError: If rows belong to missing partitions that must not be created.
+            DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
+            Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
+            above.
         """
         with ansi_rules(self.source.sparkSession):
             return self._with_sides()._merged(num_partitions, insert_files, options, before_writing)
@@ -220,13 +223,13 @@ class MergeInto:
         """Report what :meth:`merge` would do, without writing.
 
         Args:
-            samples: number of rows of each kind that are shown before and after.
-            num_partitions: as for :meth:`merge`; the files of unbucketed tables depend on it.
-            insert_files: as for :meth:`merge`.
+            samples: number of rows of each kind that are shown before and after the merge.
+            num_partitions: see :meth:`merge`. The files of unbucketed tables depend on it.
+            insert_files: see :meth:`merge`.
 
         Raises:
-            ConnectionFailedError: the metastore could not be asked for locks of others.
-            Others: what :meth:`merge` would raise before it writes.
+            ConnectionFailedError: If the metastore cannot be asked for the locks of other clients.
+            Other errors: Those that :meth:`merge` raises before it writes.
         """
         with ansi_rules(self.source.sparkSession):
             return self._with_sides()._previewed(samples, num_partitions, insert_files)
@@ -253,7 +256,7 @@ class MergeInto:
     def _few_rows_plan(
         self, num_partitions: int | None, *, shows_rows: bool = False
     ) -> LocalMergePlan | None:
-        if num_partitions is not None:  # the user asks for tasks
+        if num_partitions is not None:  # the user asked for tasks
             return None
         with translated_worker_errors(self._what):
             return few_rows_plan(
@@ -267,7 +270,7 @@ class MergeInto:
             )
 
     def _with_sides(self) -> MergeInto:
-        """The same; a column in SQL that one side alone has gets its name, as by PySpark's mergeInto."""
+        """Return the merge with the side added to SQL columns that only one side has, as in PySpark."""
         inserts = any(clause.action is Action.INSERT for clause in self.clauses)
         self.transaction.merging(self.table_name, self.keys, inserts=inserts)
         spark = self.source.sparkSession
@@ -279,7 +282,7 @@ class MergeInto:
         def named(expression: Expression, sides: Sequence[str]) -> Expression:
             if not isinstance(expression, str):
                 return expression
-            with suppress(ConfigurationError):  # told with table and clause when it is resolved
+            with suppress(ConfigurationError):  # resolving it raises the error with table and clause
                 return with_sides(spark, expression, sides_of(columns, sides))
             return expression
 
@@ -340,7 +343,7 @@ class _When:
 
 class _MayDelete(_When):
     def update(self, assignments: Mapping[str, Expression]) -> MergeInto:
-        """Give columns new values; other columns keep theirs."""
+        """Update some columns. Other columns keep their values."""
         return self._then(Action.UPDATE, assignments)
 
     def delete(self) -> MergeInto:
@@ -349,24 +352,24 @@ class _MayDelete(_When):
 
 
 class WhenMatched(_MayDelete):
-    """The action for rows on both sides."""
+    """The actions for matched rows."""
 
     def updateAll(self) -> MergeInto:  # noqa: N802
-        """Give every column the source's value."""
+        """Update every column to the source's value."""
         return self._then(Action.UPDATE)
 
 
 class WhenNotMatchedBySource(_MayDelete):
-    """The action for rows that only the table has."""
+    """The actions for table rows that match no source row."""
 
 
 class WhenNotMatched(_When):
-    """The action for rows that only the source has."""
+    """The actions for source rows that match no table row."""
 
     def insert(self, assignments: Mapping[str, Expression]) -> MergeInto:
-        """Insert a row of these values; other columns become NULL."""
+        """Insert a row with these values. Other columns become NULL."""
         return self._then(Action.INSERT, assignments)
 
     def insertAll(self) -> MergeInto:  # noqa: N802
-        """Insert a row of the source's values."""
+        """Insert a row with the source's values."""
         return self._then(Action.INSERT)

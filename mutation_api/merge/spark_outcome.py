@@ -1,10 +1,10 @@
-"""What happens to each row in a merge by Spark.
+"""The outcome of each row in a merge by Spark.
 
-Assignment of values to columns: converted as Hive stores them, or refused with row key and column.
+Assign values to columns: convert them as Hive stores them. Errors name the row's key and the column.
 
-The outcome of a matched row, as Spark columns: its clause, new values, kind and partition.
+The outcome of a row, as Spark columns: its clause, new values, kind and partition.
 
-Reduces several source rows that act on one row to one of them.
+Reduce several source rows that act on one row to a single one.
 """
 
 from __future__ import annotations
@@ -70,14 +70,15 @@ __all__ = [
 
 
 _CUT = ("char", "varchar")
-"""Spark uses strings for these types, so values may need a conversion although the Spark types are equal."""
+"""The types that are strings in Spark, so values may need a conversion although the Spark types are equal."""
 
 
 @dataclass(frozen=True)
 class ColumnConverter:
-    """The function that converts values to the column's type in tasks.
+    """The function that runs in tasks and converts values to the column's type.
 
-    ``null_text`` is that of a partition column, see :func:`~mutation_api.table.partition.null_text_of`.
+    ``null_text`` is the string that stands for NULL in a partition column, see
+    :func:`~mutation_api.table.partition.null_text_of`.
     """
 
     table_name: str
@@ -85,9 +86,10 @@ class ColumnConverter:
     null_text: str | None = None
 
     def __call__(self, values: pa.Array, keys: pa.Array) -> pa.Array:
-        """Convert n values; ``keys`` names their n source rows.
+        """Convert n values. ``keys`` holds the keys of their source rows, for messages.
 
-        Raises RecordValueError: a value does not fit.
+        Raises:
+            RecordValueError: If a value does not fit.
         """
         return converted(
             self.table_name,
@@ -108,20 +110,20 @@ def stored(
     key: Column,
     keeps_empty: bool = False,
 ) -> Column | ArrowColumn:
-    """``value`` as the column will store it, null where ``where`` is not true.
+    """Return ``value`` as the column will store it, and null where ``where`` is not true.
 
     Args:
-        table: the column's.
-        column: the column that gets the value.
+        table: the table of the column.
+        column: the column that the value is for.
         value: the assigned value.
-        found: its type.
-        where: the rows that need it. Values of other rows are ignored, so they cannot be refused.
-        key: text that names a row in messages.
-        keeps_empty: keep '' in a string partition column, which stores NULL for it.
+        found: type of the value.
+        where: condition that selects the rows. Values of other rows are ignored, so they are never refused.
+        key: string that names a row in messages.
+        keeps_empty: True to keep '' in a string partition column, which stores NULL for it.
 
     Raises:
-        RecordLayoutError: values of this type can never be stored in the column. A value that does not fit
-            raises RecordValueError in the job.
+        RecordLayoutError: If the column cannot store any value of this type. If a single value does not fit,
+            the job raises RecordValueError.
     """
     wall_clock = wall_clock_type(found)
     check_spark_type(table.full_name, column, wall_clock)
@@ -135,37 +137,37 @@ def stored(
 
 
 def is_stored_unchanged(column: AcidColumn, found: DataType) -> bool:
-    """Whether the column stores every value of Spark's type ``found`` unchanged; '' of a partition apart."""
+    """Return True if the column stores every value of the Spark type unchanged, except '' in a partition."""
     return column_type(column) == wall_clock_type(found) and not any(kind in column.type for kind in _CUT)
 
 
 def check_spark_type(table_name: str, column: AcidColumn, found: DataType) -> None:
-    """Raise RecordLayoutError if no value of a type of Spark's can be stored in the column."""
+    """Raise RecordLayoutError if the column cannot store any value of a Spark type."""
     shown = found.simpleString()
     try:
         arrow = arrow_type_of(found)
     except TypeError as error:
         raise RecordLayoutError(
-            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold a {shown}; "
+            f"table {table_name}: column {column.name!r} ({column.type}) cannot hold {shown} values; "
             f"cast it in the source ({error})"
         ) from error
     check_type(table_name, column, arrow, shown)
 
 
 def differs(column: AcidColumn, old: str, new: str) -> Column:
-    """Whether the structs named ``old`` and ``new`` differ in a column; NULL equals NULL."""
+    """Return True if the structs ``old`` and ``new`` differ in a column. NULL equals NULL."""
     kind = column_type(column)
     before, after = (comparable(sf.col(quoted(side, column.name)), kind) for side in (old, new))
     return ~after.eqNullSafe(before)
 
 
 def any_of(conditions: Iterable[Column]) -> Column:
-    """Whether at least one of the conditions is true; false without conditions."""
+    """Return True if at least one of the conditions is true. Without conditions it is false."""
     return reduce(lambda a, b: a | b, conditions, sf.lit(False))
 
 
 def comparable(value: Column, data_type: DataType) -> Column:
-    """The value in a form that Spark can compare: maps, nested ones included, become sorted entries."""
+    """Return the value in a form that Spark can compare: maps at any depth become sorted entries."""
     if "map<" not in data_type.simpleString():
         return value
     match data_type:
@@ -187,14 +189,14 @@ def comparable(value: Column, data_type: DataType) -> Column:
 
 
 CLAUSE, NEW = "__clause", "__new"
-"""Columns that these functions read: the number of the row's clause, and the struct of its new values."""
+"""Columns that these functions read: the number of the row's clause and the struct of its new values."""
 
 INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = "inserted", "updated", "deleted", "moved", "unchanged"
-"""Outcomes of a row: fields of MergeCounts."""
+"""The outcomes of a row, which are fields of MergeCounts."""
 
 
 def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
-    """Number of the first clause that holds for the row; null if none does."""
+    """Return the number of the first clause that holds for the row, or null if none does."""
     has_source, has_target = sf.col(SOURCE).isNotNull(), sf.col(TARGET).isNotNull()
     is_match = {
         Match.MATCHED: has_source & has_target,
@@ -208,12 +210,12 @@ def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
         )
         for number, c in enumerate(clauses)
     ]
-    # coalesce stops at the first: a condition is not evaluated for rows of an earlier clause.
+    # coalesce stops at the first value, so a condition is not evaluated for rows of an earlier clause.
     return sf.coalesce(*chain)
 
 
 def with_new_row(rows: DataFrame, table: AcidTable, resolved: SparkMerge) -> DataFrame:
-    """Add NEW, a struct of the row as it will be stored; all columns of a delete are null."""
+    """Add NEW, a struct of the row as it will be stored. All columns of a delete are null."""
     key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET))
     converted: dict[str, ArrowColumn] = {}
     columns = []
@@ -240,10 +242,10 @@ def _first_of(column: AcidColumn, branches: Sequence[Column]) -> Column:
 def _branches(
     table: AcidTable, column: AcidColumn, resolved: SparkMerge, key: Column
 ) -> Iterator[Column | ArrowColumn]:
-    """The new values of a column, each null where another clause decides."""
-    # An empty text as key is refused where partitions get their names: see partition_of.
+    """Yield the new values of a column by clause. Each is null where another clause decides."""
+    # An empty string as a key is refused where partitions get their names: see partition_of.
     keeps_empty = column.name in (resolved.keys or ())
-    shared: list[int] = []  # clauses that take the source's column unchanged: one conversion for all
+    shared: list[int] = []  # clauses that use the source column unchanged share one conversion
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
         here = sf.col(CLAUSE) == number
         if clause.action is Action.UPDATE and column.name not in values:
@@ -260,7 +262,7 @@ def _branches(
 
 
 def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Column:
-    """The outcome of the row: a field of MergeCounts."""
+    """Return the outcome of the row: a field of MergeCounts."""
     numbers: dict[Action, list[int]] = {action: [] for action in Action}
     for number, clause in enumerate(resolved.clauses):
         numbers[clause.action].append(number)
@@ -280,7 +282,7 @@ def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Co
 
 
 def inserted_key(resolved: SparkMerge, options: MergeOptions) -> Column:
-    """JSON text of an inserted key as it will be stored; null if a NULL in it makes it equal to no other."""
+    """Return the JSON string of an inserted key as it will be stored, or null if a NULL makes it unique."""
     nothing = sf.lit(None).cast("string")
     if resolved.keys is None:
         return nothing
@@ -295,10 +297,10 @@ def inserted_key(resolved: SparkMerge, options: MergeOptions) -> Column:
 
 
 def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
-    """JSON text of an inserted key that is stored as another one (rounded, cut), before and after.
+    """Return the JSON string of an inserted key that is stored as a different key (rounded, cut).
 
-    Such a key was matched unconverted, and its stored form may be the key of an existing row. None: no key of
-    the merge can change.
+    It holds the key before and after. Such a key was matched unconverted, and its stored form may be the key
+    of an existing row. If None, no key of the merge can change.
     """
     types = {c.name: c for c in table.all_columns}
     keys = set(resolved.keys or ())
@@ -318,7 +320,7 @@ def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
 
 
 def partition_of(table: AcidTable, where: Column, keys: Collection[str]) -> Column | ArrowColumn:
-    """Name of the partition of a new row; null for other rows. An empty text as key is refused."""
+    """Return the partition name of a new row, null for other rows. '' as a key is refused."""
     if not table.partition_keys:
         return sf.when(where, sf.lit(""))
     values = sf.struct(*[sf.col(quoted(NEW, k)).alias(k) for k in table.partition_key_names])
@@ -328,7 +330,7 @@ def partition_of(table: AcidTable, where: Column, keys: Collection[str]) -> Colu
 
 @dataclass(frozen=True)
 class _PartitionNames:
-    """The function that runs in tasks: structs of partition values in, names of partitions out."""
+    """The function that runs in tasks and turns structs of partition values into partition names."""
 
     table: AcidTable
     text_keys: tuple[str, ...]
@@ -346,7 +348,7 @@ class _PartitionNames:
 
 
 def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Column:
-    """JSON text that names a row in messages: its key columns, or the whole row of the side that exists."""
+    """Return the JSON string that names a row in messages: its key columns, or the whole row without keys."""
     if keys is None:
         return sf.coalesce(json_text(source), json_text(target))
     of_source = sf.struct(*[source[k].alias(k) for k in keys])
@@ -354,20 +356,20 @@ def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Co
 
 
 def json_text(value: Column) -> Column:
-    """JSON text of a struct, including its nulls."""
+    """Return the JSON string of a struct, including its nulls."""
     return sf.to_json(value, {"ignoreNullFields": "false"})
 
 
 def keep_first(
     rows: DataFrame, group: Sequence[str | Column], order: Sequence[Column], where: Column
 ) -> DataFrame:
-    """Among the rows for which ``where`` is true, keep the first of each group. All others stay."""
-    # The others are spread by their content; as one group they would all go to one task.
+    """Keep the first row of each group among the rows for which ``where`` is true, and all other rows."""
+    # The other rows are spread by their content. As a single group they would all go to one task.
     spread = sf.when(~where, sf.xxhash64(sf.to_json(SOURCE)))
     rank = sf.row_number().over(Window.partitionBy(where, spread, *group).orderBy(*order))
     return rows.withColumn("__rank", rank).where(~where | (sf.col("__rank") == 1)).drop("__rank")
 
 
 def order_of(first: FirstBy) -> list[Column]:
-    """The order's columns and, for ties, a hash of the source row's content."""
+    """Return the columns of the order and a hash of the source row's content, which breaks ties."""
     return [*map(column_of, first.columns), sf.xxhash64(sf.to_json(SOURCE))]

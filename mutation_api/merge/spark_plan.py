@@ -1,7 +1,7 @@
-"""MergePlan: turns two sides and clauses into one change a row.
+"""MergePlan: turn two sides and clauses into one change per row.
 
 Making the plan runs only the jobs that find which rows to read. It checks names, types and conditions against
-the schemas. The job that fills the cache checks values and duplicates, before anything is written.
+the schemas. The job that fills the cache checks values and duplicates before anything is written.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ _COUNTED = "__counted"
 @dataclass(frozen=True)
 class MergePlan:
     """The rows on which a clause acts. ``acting`` includes the source's row; the steps share ``cached``.
-    ``is_first_load``: the table has no rows to search, so rows are inserted only, and nothing is cached.
 
-    ``is_unique``: no two of them can act on one row or insert one key. ``may_alter_keys``: an inserted key
-    may be stored as another one.
+    If ``is_first_load``, the table has no rows to search, so rows are only inserted and nothing is cached. If
+    ``is_unique``, no two rows can act on one row or insert one key. If ``may_alter_keys``, an inserted key
+    may be stored as a different key.
     """
 
     transaction: OpenTransaction
@@ -103,7 +103,7 @@ class MergePlan:
     ) -> MergePlan:
         """Check everything that can be checked without a job, collect the keys, and plan the rest.
 
-        ``keeps_old_rows`` is needed for :meth:`shown_rows` and makes the cache larger.
+        ``keeps_old_rows`` is required for :meth:`shown_rows` and makes the cache larger.
         """
         transaction.check()
         table = transaction.table(table_name)
@@ -131,10 +131,11 @@ class MergePlan:
             if not is_unique:
                 acting = _without_repetition(acting, table, resolved, options)
             kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
-            # Rows of the table are cached. Names of partitions, which Python gives, are only counted.
+            # Table rows are cached. Partition names, which Python computes, are only counted.
             is_first_load = is_unique and not cached and is_read_alone(kept.drop(_PARTITION, _NEW_PARTITION))
             if not is_first_load:
-                # A join gives the session's number of partitions, mostly 200; each goes through Python later.
+                # A join has the session's number of partitions, mostly 200; Python then processes each of
+                # them.
                 kept = kept.coalesce(default_num_partitions(source.sparkSession)).persist()
             cached.append(kept)
         except BaseException:
@@ -146,11 +147,11 @@ class MergePlan:
 
     @property
     def cached(self) -> DataFrame:
-        """The acting rows without the source's columns."""
+        """The acting rows without the source columns."""
         return self.caches[-1]
 
     def check_keys(self) -> None:
-        """Raise RecordValueError if an inserted key would be stored as another one."""
+        """Raise RecordValueError if an inserted key would be stored as a different key."""
         if not self.may_alter_keys:
             return
         altered = self.cached.where(sf.col(_ALTERED).isNotNull())
@@ -159,7 +160,7 @@ class MergePlan:
             raise altered_keys_error(self.table.full_name, [row[0] for row in found])
 
     def check_duplicates(self) -> None:
-        """Raise DuplicateKeyError if several source rows act on one row, or insert one key."""
+        """Raise DuplicateKeyError if several source rows act on one row or insert one key."""
         if self.options.on_duplicate or self.is_unique:
             return
         group = [_ROW_ID, _KEY]
@@ -188,7 +189,8 @@ class MergePlan:
     def report(self, *, is_dry_run: bool) -> MergeReport:
         """Count the rows. The first step that evaluates the rows fills the cache.
 
-        Raises PartitionCreationError: rows are of missing partitions, which may not be created.
+        Raises:
+            PartitionCreationError: If rows belong to missing partitions that must not be created.
         """
         by = [_COUNTED] if self.options.count_by else []
         groups = self.cached.groupBy(_PARTITION, _NEW_PARTITION, _KIND, *by).count().collect()
@@ -205,10 +207,10 @@ class MergePlan:
         return with_compactions_due(report, self.table)
 
     def changes(self) -> DataFrame:
-        """The change set for :func:`mutation_api.apply_changes`."""
+        """Return the change set for :func:`mutation_api.apply_changes`."""
         names = (*self.table.column_names, *self.table.partition_key_names)
         columns = [sf.col(quoted(NEW, name)).alias(name) for name in names]
-        if self.is_first_load:  # a constant operation lets Spark leave out its conditions
+        if self.is_first_load:  # with a constant operation, Spark drops its conditions
             return self.cached.select(sf.lit("insert").alias(CHANGE_COLUMN), *columns)
         kind = sf.col(_KIND)
         operations = (
@@ -223,9 +225,10 @@ class MergePlan:
         return rows.select(sf.explode(operations).alias(CHANGE_COLUMN), *columns)
 
     def shown_rows(self) -> DataFrame:
-        """Every row before and after, for :func:`mutation_api.merge.spark_preview.sample_rows`.
+        """Return every row before and after, for
+        :func:`mutation_api.merge.spark_preview.sample_rows`.
 
-        Requires a plan that keeps old rows. Those have only the columns that the merge reads.
+        Requires a plan that keeps old rows. These have only the columns that the merge reads.
         """
         target = self.cached.schema[TARGET].dataType
         assert isinstance(target, StructType)
@@ -255,7 +258,7 @@ def _drop(cached: Iterable[DataFrame]) -> None:
 
 
 def _refuse_padded_keys(table: AcidTable, sides: Sides, resolved: SparkMerge) -> None:
-    """Raise RecordValueError if a key that is compared with a char ends with a blank. It may run a job."""
+    """Raise RecordValueError if a key that is compared with a char ends with a blank. May run a job."""
     chars = {column.name for column in table.all_columns if column.type.startswith("char")}
     texts = {field.name for field in sides.source_schema if isinstance(field.dataType, StringType)}
     for each in resolved.equalities:
@@ -275,10 +278,10 @@ def _acting_rows(
     *,
     is_unique: bool,
 ) -> DataFrame:
-    """The rows on which a clause acts.
+    """Return the rows on which a clause acts.
 
-    Columns: ``source``, ``target``, _ROW_ID, _KEY (JSON text of an inserted key; null if all are known to be
-    different), _ALTERED, _KIND, NEW, the partitions, and with ``count_by`` _COUNTED.
+    Columns: ``source``, ``target``, _ROW_ID, _KEY (JSON string of an inserted key, null if all keys are known
+    to be different), _ALTERED, _KIND, NEW, the partitions, and _COUNTED if ``count_by`` is set.
     """
     table, sides, resolved = reader.table, reader.sides, reader.resolved
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
@@ -372,7 +375,7 @@ class _Reader:
 
 
 def _first_of_each(rows: DataFrame, row_id: Column, options: MergeOptions) -> DataFrame:
-    """Of the source rows for one row of the table, the one that counts; the values of others need not fit."""
+    """Keep the first source row for each table row. The values of the others need not fit."""
     assert options.on_duplicate is not None
     is_match = row_id.isNotNull() & sf.col(SOURCE).isNotNull()
     return keep_first(rows, [row_id], order_of(options.on_duplicate), is_match)
@@ -381,9 +384,9 @@ def _first_of_each(rows: DataFrame, row_id: Column, options: MergeOptions) -> Da
 def _without_repetition(
     acting: DataFrame, table: AcidTable, resolved: SparkMerge, options: MergeOptions
 ) -> DataFrame:
-    """If a rule says which of several source rows for one row or key counts, keep only that one.
+    """Keep a single row if a rule chooses one of several source rows for one row or key.
 
-    Rows that insert one key are told by the key as it is stored; matched ones were left out before.
+    Rows that insert one key are recognised by the key as it is stored. Matched rows were reduced before.
     """
     if options.on_duplicate:
         if all(clause.action is not Action.INSERT for clause in resolved.clauses):

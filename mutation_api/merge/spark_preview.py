@@ -1,4 +1,4 @@
-"""The preview of a merge of DataFrames; see :mod:`mutation_api.merge.preview`."""
+"""The preview of a merge of DataFrames. See :mod:`mutation_api.merge.preview`."""
 
 from __future__ import annotations
 
@@ -37,20 +37,21 @@ def preview_changes(
     num_partitions: int | None = None,
     insert_files: int | None = None,
 ) -> Preview:
-    """Forecast, locks and samples of a change set, without writing it.
+    """Return the forecast, locks and samples of a change set, without writing it.
 
     Args:
-        transaction: begun; the table is one of its sinks.
+        transaction: an open transaction; the table is one of its sinks.
         table_name: ``database.table``.
         changes: the change set for apply_changes. It is evaluated twice, so cache it.
-        rows: see :func:`sample_rows`; None for no samples.
+        rows: see :func:`sample_rows`. If None, there are no samples.
         operation_column: name of the operation column of ``changes``.
         samples: number of rows of each kind.
-        num_partitions: as for apply_changes; the files of unbucketed tables depend on it.
-        insert_files: as for apply_changes.
+        num_partitions: see apply_changes. The files of unbucketed tables depend on it.
+        insert_files: see apply_changes.
 
-    Raises: as :func:`mutation_api.apply_changes` before it writes. The caller translates workers'
-        errors.
+    Raises:
+        Errors: Those that :func:`mutation_api.apply_changes` raises before it writes. The caller translates
+            the errors of workers.
     """
     table = transaction.table(table_name)
     forecast = forecast_changes(
@@ -70,28 +71,29 @@ def preview_changes(
 
 
 def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
-    """Some rows of each kind: those with the least partition and key. One job.
+    """Return some rows of each kind: those with the least partition and key. Runs one job.
 
-    The result is the same each time, whatever the distribution over tasks.
+    The result is the same each time, however the rows are distributed over tasks.
 
     Args:
-        rows: columns ``kind`` (field of MergeCounts), ``partition``, ``key`` (text), ``before`` and ``after``
-            (structs, null if the row does not exist; or a column of nulls of another type).
-        per_kind: the maximum number of rows of a kind; 0 for none.
+        rows: columns ``kind`` (field of MergeCounts), ``partition``, ``key`` (string), ``before`` and
+            ``after`` (structs, null if the row does not exist, or a column of nulls of another type).
+        per_kind: the maximum number of rows of a kind. 0 returns none.
 
     Returns:
-        The rows by kind (inserted, updated, deleted, moved), then by partition and key; no unchanged ones.
+        The rows by kind (inserted, updated, deleted, moved), then by partition and key. Unchanged rows are
+        not included.
     """
     if per_kind < 1:
         return ()
     order = sf.struct(
         sf.col("partition"),
         sf.col("key"),
-        sf.xxhash64(*_hashable(rows.schema)).alias("content"),  # several rows may have a key of NULLs
+        sf.xxhash64(*_hashable(rows.schema)).alias("content"),  # several rows may have NULL keys
     )
     sides = [sf.col(side).cast(_nullable(rows.schema[side].dataType)).alias(side) for side in _SIDES]
     shown = rows.select("kind", "partition", "key", *sides, order.alias("order"))
-    # Spark keeps the least rows of each task only, since a limit follows the order.
+    # Spark keeps only the least rows of each task, since a limit follows the order.
     least = [shown.where(sf.col("kind") == kind).orderBy("order").limit(per_kind) for kind in SHOWN_KINDS]
     found = collected(reduce(DataFrame.unionAll, least).drop("order"))
     return tuple(
@@ -101,7 +103,7 @@ def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
 
 
 def _hashable(schema: StructType) -> list[Column]:
-    """Fields of both structs that Spark can hash: those without maps."""
+    """Return the fields of both structs that Spark can hash: those without maps."""
     fields: list[Column] = [sf.lit(0)]
     for side in _SIDES:
         kind = schema[side].dataType
@@ -112,7 +114,7 @@ def _hashable(schema: StructType) -> list[Column]:
 
 
 def _nullable(kind: DataType) -> DataType:
-    """The type with all fields nullable: toArrow refuses a null struct whose fields may not be null."""
+    """Return the type with all fields nullable. toArrow refuses a null struct with fields that are not."""
     match kind:
         case StructType():
             return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind.fields])

@@ -1,4 +1,4 @@
-"""merge_by_rules: a merge described by rules; Spark reads their conditions."""
+"""merge_by_rules: a merge described by rules, whose conditions Spark parses."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ def merge_by_rules(
     write_unchanged: bool = False,
     prune_buckets: bool = True,
 ) -> MergeInto:
-    """Describe a merge by rules; ``merge()`` or ``dry_run()`` of what this returns ends it.
+    """Describe a merge by rules. Call ``merge()`` or ``dry_run()`` on the result.
 
     Args:
-        transaction: begun; the table is one of its sinks.
+        transaction: an open transaction; the table is one of its sinks.
         table_name: ``database.table``.
         source: the rows to merge.
-        on: key columns, which both sides have.
-        rules: what happens to rows.
+        on: key columns that both sides have.
+        rules: the rules for what happens to rows.
         null_safe: see :func:`~mutation_api.merge.spark_merge.merge_into`.
-        missing_columns: likewise.
-        write_unchanged: likewise.
-        prune_buckets: likewise.
+        missing_columns: see the same function.
+        write_unchanged: see the same function.
+        prune_buckets: see the same function.
 
     Raises:
-        ConfigurationError: a condition or an order is no SQL, rules contradict one another, or an option
-            makes no sense.
+        ConfigurationError: If a condition or an order is not SQL, if rules contradict each other, or if an
+            option is invalid.
     """
     table = transaction.table(table_name)
     target = (*table.column_names, *table.partition_key_names)
@@ -66,7 +66,7 @@ def merge_by_rules(
 
 @dataclass(frozen=True)
 class _SqlConditions:
-    """Conditions as SQL with the side before each column; what both sides have is the source's.
+    """Conditions as SQL with the side before each column. Columns of both sides are taken from the source.
 
     A :class:`~mutation_api.merge.clauses.RuleConditions`.
     """
@@ -93,7 +93,10 @@ class _SqlConditions:
         return stays if wanted is None else f"({wanted}) AND {stays}"
 
     def order(self, text: str) -> Column:
-        """``updated DESC NULLS LAST`` as a Column; Spark's parser would take DESC for a name."""
+        """Return an order such as ``updated DESC NULLS LAST`` as a Column.
+
+        Spark's parser would take DESC for a name.
+        """
         found = parsed_order(text)
         column = sf.expr(with_sides(self.spark, found.value, self._all(SOURCE)))
         order, nulls = "desc" if found.is_descending else "asc", "last" if found.nulls_last else "first"

@@ -1,14 +1,14 @@
 """Target rows of a merge, and columns that are read late.
 
-Reads the rows of the table that a merge needs, several splits side by side.
+Read the table's rows that a merge needs, with several splits in parallel.
 
-Columns that are read only of rows in which no other column differs. Pure, but for the given reader.
+Columns that are read only for rows in which no other column differs. Pure, except for the given reader.
 
 An update that changes nothing is not written, so every column that it assigns is compared with the row's old
-value. Most updates change a number, and texts cost most of the time to read. So numbers are compared first,
-and the other columns are read in a second pass, of the rows that are still undecided.
+value. Most updates change a number, but most of the time is spent on reading strings. So numbers are compared
+first. The other columns are read in a second pass, only for the rows that are still undecided.
 
-TableSide: what a merge reads of the table, in as few passes as its clauses allow.
+TableSide: the part of the table that a merge reads, in as few passes as its clauses allow.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class KeyedSplits:
-    """Splits that may hold wanted rows, and the keys that say which rows are, with their columns' names."""
+    """Splits that may hold rows to read, the keys that select the rows, and the names of the key columns."""
 
     splits: Sequence[SnapshotSplit]
     groups: KeyGroups
@@ -59,20 +59,20 @@ class KeyedSplits:
 
     @property
     def byte_count(self) -> int:
-        """Size of the files, which are read in part."""
+        """The size of the files, which are only read in part."""
         return sum(split.byte_count for split in self.splits)
 
 
 @dataclass(frozen=True)
 class TargetRows:
-    """Reads rows of one table in a transaction's snapshot.
+    """A reader of one table's rows in a transaction's snapshot.
 
     Attributes:
-        transaction: begun; the table is one of its sinks.
-        table: its descriptor.
+        transaction: an open transaction; the table is one of its sinks.
+        table: the table's descriptor.
         columns: names of the columns to read, in table order.
-        prune_buckets: leave out buckets to which no key hashes.
-        threads: number of splits that are decoded at a time.
+        prune_buckets: True to skip buckets to which no key hashes.
+        threads: number of splits to decode at a time.
     """
 
     transaction: OpenTransaction
@@ -84,13 +84,13 @@ class TargetRows:
     def keyed(
         self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool, excludes: bool = False
     ) -> KeyedSplits:
-        """Find the splits that may hold rows with one of the keys, or with none.
+        """Find the splits that may hold rows with one of the keys, or without any of them.
 
         Args:
-            keys: a column for each key column, in the types of the table.
-            partitions: names of the partitions that count; '' for an unpartitioned table.
-            null_safe: whether NULL equals NULL.
-            excludes: whether the rows that have none of the keys are wanted.
+            keys: the key columns, in the types of the table.
+            partitions: names of the partitions to read; '' if the table is not partitioned.
+            null_safe: True if NULL equals NULL.
+            excludes: True to read the rows that have none of the keys.
         """
         table = self.table
         groups = group_keys(
@@ -104,10 +104,10 @@ class TargetRows:
         return self._planned(partitions, groups, keys.column_names)
 
     def all_rows(self, partitions: Sequence[str]) -> KeyedSplits:
-        """All splits of some partitions, and all of their rows.
+        """Return all splits of some partitions, with all of their rows.
 
         Args:
-            partitions: as of :meth:`keyed`.
+            partitions: see :meth:`keyed`.
         """
         groups = KeyGroups(None, False, dict.fromkeys(partitions, (0, 0)), False, {}, self.table.num_buckets)
         return self._planned(partitions, groups, ())
@@ -129,9 +129,9 @@ class TargetRows:
         return KeyedSplits(wanted, groups, key_names)
 
     def read(self, keyed: KeyedSplits) -> Iterator[pa.RecordBatch]:
-        """The wanted rows, split by split; their columns include ROW__ID, see :func:`split_rows`.
+        """Yield the selected rows split by split. For the columns, including ROW__ID, see :func:`split_rows`.
 
-        A column of timestamps has nanoseconds in some batches if values there need it.
+        A timestamp column has nanoseconds in batches whose values need them.
         """
         table, groups = self.table, keyed.groups
         valid_ids = self.transaction.valid_ids(table.full_name)
@@ -160,9 +160,10 @@ Indices = NDArray[np.int64]
 
 
 def late_columns(table: AcidTable, plan: AnyMerge) -> frozenset[str]:
-    """Names of the columns that can wait.
+    """Return the names of the columns that can be read late.
 
-    None if no other column may tell that a row changes, or rows without a source row are updated, too.
+    The result is empty if no other column can show that a row changes, or if rows without a source row are
+    updated too.
     """
     if any((c.match, c.action) == (Match.NOT_MATCHED_BY_SOURCE, Action.UPDATE) for c in plan.clauses):
         return frozenset()
@@ -178,17 +179,17 @@ def settled(
     keys: Sequence[str],
     read: Callable[[pa.Table], pa.RecordBatch],
 ) -> list[Acting]:
-    """Compare the late columns of the updates that seem to change nothing.
+    """Compare the late columns of updates that seem to change nothing.
 
     Args:
         table_name: ``database.table``, for messages.
-        found: rows on which clauses act; those of updates were compared without ``late``.
-        late: as :func:`late_columns` gives them.
+        found: rows on which clauses act. Updates were compared without the columns ``late``.
+        late: the result of :func:`late_columns`.
         keys: names of the key columns.
-        read: returns ROW__ID and the late columns of all rows that have one of some distinct keys.
+        read: a function that returns ROW__ID and the late columns of all rows with one of some distinct keys.
 
     Raises:
-        DirectoryStateError: a row that was read is not found again.
+        DirectoryStateError: If a row that was read is not found again.
     """
     undecided = [np.flatnonzero(each.kinds == UNCHANGED) if late else np.zeros(0, np.int64) for each in found]
     parts = [each.take(rows) for each, rows in zip(found, undecided, strict=True) if len(rows)]
@@ -211,7 +212,7 @@ def _distinct_keys(parts: Sequence[Acting], keys: Sequence[str]) -> pa.Table:
 
 
 def _positions(table_name: str, wanted: pa.StructArray, stored: pa.StructArray) -> Indices:
-    """Where each wanted ROW__ID is among the stored ones."""
+    """Return the position of each ROW__ID to find among the stored ones."""
     names = [field.name for field in wanted.type]
     rows = pa.RecordBatch.from_arrays(wanted.flatten(), names)
     ids = SourceKeys(rows, np.zeros(len(wanted), np.bool_), null_safe=True)
@@ -219,8 +220,8 @@ def _positions(table_name: str, wanted: pa.StructArray, stored: pa.StructArray) 
     found = len(np.unique(pairs.source))
     if found != len(wanted):
         raise DirectoryStateError(
-            f"table {table_name}: of {len(wanted):,} rows that were read, {found:,} are found again: "
-            "files of the table were removed or replaced meanwhile; merge again"
+            f"table {table_name}: only {found:,} of {len(wanted):,} rows that were read were found again: "
+            "files of the table were removed or replaced in the meantime. Run the merge again"
         )
     positions = np.zeros(len(wanted), np.int64)
     positions[pairs.source] = pairs.target
@@ -240,24 +241,25 @@ def _compared(each: Acting, rows: Indices, old: pa.RecordBatch, late: frozenset[
 
 _SMALL_SPLIT_BYTES = 1 << 18
 _BYTES_PER_SOUGHT_ROW = 1 << 16
-"""With a row to find in so many bytes, :meth:`~mutation_api.orc.read.orc_input.OrcInput.read_rows` seeks."""
+"""If there is at most one row to find per so many bytes,
+:meth:`~mutation_api.orc.read.orc_input.OrcInput.read_rows` seeks."""
 
 
 @dataclass(frozen=True)
 class TableSide:
-    """Rows with a key of the source, and rows without.
+    """The table rows with a key of the source, and those without one.
 
     Attributes:
-        transaction: begun; the table is one of its sinks.
-        table: its descriptor.
-        source_bytes: size of the source's rows, which are in memory, too.
+        transaction: an open transaction; the table is one of its sinks.
+        table: the table's descriptor.
+        source_bytes: size of the source's rows, which are in memory too.
         keys: the source's keys.
         plan: the checked clauses.
-        evaluator: evaluates their conditions on partitions.
-        options: of the merge.
-        local: memory and threads.
-        shows_rows: whether old values of all compared columns are wanted.
-        act: gives the acting ones among rows of the table that the source lacks.
+        evaluator: the evaluator of the clauses' conditions on partitions.
+        options: options of the merge.
+        local: memory limit and number of threads.
+        shows_rows: True to read the old values of all compared columns.
+        act: a function that returns the acting rows among table rows without a source row.
     """
 
     transaction: LookingTransaction
@@ -273,22 +275,23 @@ class TableSide:
 
     @property
     def bytes_to_read(self) -> int:
-        """Size of the table's files that are read, in part."""
+        """The size of the table's files to read, which are only read in part."""
         passes = (self._matching, self._rest) if self._whole is None else (self._whole,)
         return sum(keyed.byte_count for keyed in passes if keyed is not None)
 
     @cached_property
     def late(self) -> frozenset[str]:
-        """Names of the columns that :meth:`matching` lacks; see :mod:`.table_side`."""
+        """The names of the columns that :meth:`matching` lacks. See :mod:`.table_side`."""
         keyed = self._matching if self._whole is None else self._whole
         if self.shows_rows or keyed is None or self._is_read_once(keyed):
             return frozenset()
         return late_columns(self.table, self.plan)
 
     def _is_read_once(self, keyed: KeyedSplits) -> bool:
-        """Whether looking for the keys a second time takes longer than all columns of their rows.
+        """Return True if reading all columns once is faster than searching for the keys twice.
 
-        So it is if the keys are so few that their rows are sought, and with many small files.
+        This is the case if there are so few keys that their rows are sought, or if there are many small
+        files.
         """
         are_sought = keyed is self._matching and (
             self.keys.distinct.num_rows * _BYTES_PER_SOUGHT_ROW <= keyed.byte_count
@@ -296,31 +299,33 @@ class TableSide:
         return are_sought or keyed.byte_count <= len(keyed.splits) * _SMALL_SPLIT_BYTES
 
     def matching(self) -> pa.RecordBatch | None:
-        """The rows that have a key of the source; None if there are none.
+        """Return the rows that have a key of the source, or None if there are none.
 
         Raises:
-            ConfigurationError: they need more memory than allowed.
-            Others: see :func:`mutation_api.read.snapshot_reader.split_rows`.
+            LocalEngineError: If they need more memory than allowed.
+            Other errors: See :func:`mutation_api.read.snapshot_reader.split_rows`.
         """
         if self._whole is not None:
             return self._both.matching
         return None if self._matching is None else self._held(self._early_reader, self._matching)
 
     def late_rows(self, keys: pa.Table) -> pa.RecordBatch:
-        """ROW__ID and the late columns of the rows that have one of the keys.
+        """Return ROW__ID and the late columns of the rows that have one of the keys.
 
-        Raises: as :meth:`matching`.
+        Raises:
+            Errors: See :meth:`matching`.
         """
         reader = replace(self._reader, columns=(*keys.column_names, *self.late))
         keyed = self._keyed(reader, keys, self.plan.matched_where, excludes=False)
         rows = None if keyed is None else self._held(reader, keyed)
-        assert rows is not None  # they were read before
+        assert rows is not None  # the rows were read before
         return rows
 
     def others(self) -> Iterator[Acting]:
-        """The acting ones of the rows that have no key of the source.
+        """Yield the acting rows among those without a key of the source.
 
-        Raises: as :meth:`matching`.
+        Raises:
+            Errors: See :meth:`matching`.
         """
         if self._whole is not None:
             yield from self._both.others
@@ -329,14 +334,14 @@ class TableSide:
             for batch in self._reader.read(self._rest):
                 acting = self.act(batch)
                 byte_count += _held_bytes(acting)
-                self._check_memory("the rows of the table that the source lacks", byte_count)
+                self._check_memory("the table rows without a source row", byte_count)
                 yield from acting
 
     # ---- passes
 
     @cached_property
     def _whole(self) -> KeyedSplits | None:
-        """All splits, if clauses act on both kinds of rows of the same partitions."""
+        """All splits, if clauses act on both kinds of rows in the same partitions."""
         matches = self.plan.matches
         if Match.NOT_MATCHED_BY_SOURCE not in matches or len(matches) == 1 or not self.keys.distinct.num_rows:
             return None
@@ -347,21 +352,21 @@ class TableSide:
 
     @cached_property
     def _matching(self) -> KeyedSplits | None:
-        """Splits that may hold rows with a key of the source."""
+        """The splits that may hold rows with a key of the source."""
         if self.plan.matches == {Match.NOT_MATCHED_BY_SOURCE} or not self.keys.distinct.num_rows:
             return None
         return self._keyed(self._reader, self.keys.distinct, self.plan.matched_where, excludes=False)
 
     @cached_property
     def _rest(self) -> KeyedSplits | None:
-        """Splits that may hold other rows, if a clause acts on them."""
+        """The splits that may hold other rows, if a clause acts on them."""
         if Match.NOT_MATCHED_BY_SOURCE not in self.plan.matches:
             return None
         return self._keyed(self._reader, self.keys.distinct, self.plan.by_source_where, excludes=True)
 
     @cached_property
     def _both(self) -> _Both:
-        """Both kinds of rows, in one pass."""
+        """Both kinds of rows, read in one pass."""
         assert self._whole is not None
         keys = KeyFilter(self.keys.distinct, self.options.null_safe)
         matching, others, byte_count = [], list[Acting](), self.source_bytes
@@ -379,11 +384,11 @@ class TableSide:
         return _Both(self._joined(matching), others)
 
     def _held(self, reader: TargetRows, keyed: KeyedSplits) -> pa.RecordBatch | None:
-        """All rows of some splits, in memory; None if there are none."""
+        """Read all rows of some splits into memory. Return None if there are none."""
         batches, byte_count = [], self.source_bytes
         for batch in reader.read(keyed):
             byte_count += batch.nbytes
-            self._check_memory("the source and the rows of the table that it matches", byte_count)
+            self._check_memory("the source and the table rows that it matches", byte_count)
             batches.append(batch)
         return self._joined(batches)
 
@@ -405,7 +410,7 @@ class TableSide:
 
     @property
     def _reader(self) -> TargetRows:
-        """Of all columns."""
+        """The reader of all columns."""
         return TargetRows(
             self.transaction,
             self.table,
@@ -420,7 +425,7 @@ class TableSide:
         return replace(self._reader, columns=columns)
 
     def _partitions(self, alternatives: Alternatives[Any]) -> list[str]:
-        """Names of the partitions whose rows may count; '' for an unpartitioned table."""
+        """Return the names of the partitions to read; '' if the table is not partitioned."""
         table = self.table
         if not table.partition_keys:
             return [""]
@@ -432,7 +437,7 @@ class TableSide:
 
 @dataclass(frozen=True)
 class _Both:
-    """Rows of the table with a key of the source (None: none), and the acting ones of those without."""
+    """The table rows with a key of the source, or None, and the acting rows among the others."""
 
     matching: pa.RecordBatch | None
     others: list[Acting]

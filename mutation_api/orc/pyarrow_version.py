@@ -1,8 +1,8 @@
-"""The oldest pyarrow that reads and writes ORC rightly; older ones are refused when this package is imported.
+"""The oldest pyarrow that reads and writes ORC correctly. Older ones are rejected on import of this package.
 
-An older one gives no error where it is wrong. Measured with files of real Hive: up to 23 a timestamp that
-nanoseconds cannot hold (9999-12-31, a common "no end") is read as another one, and up to 23 values of unions
-below lists are lost; 24 ends the process. So a worker that brings its own old pyarrow must not start.
+An older one does not report an error where it is wrong. Measured with files of real Hive: up to 23, a
+timestamp that nanoseconds cannot hold (9999-12-31, a common "no end") is read as another one, and values of
+unions below lists are lost; 24 ends the process. So a worker that has its own old pyarrow must not start.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from mutation_api.errors import ConfigurationError
 __all__ = ["OLDEST", "check_version"]
 
 OLDEST = 25
-"""The major version; the requirements of the package say the same."""
+"""The oldest accepted major version. The package requires the same version."""
 
 
 def check_version(version: str) -> None:
-    """Refuse a pyarrow that is too old.
+    """Raise ConfigurationError if a pyarrow is too old.
 
     Args:
-        version: as ``pyarrow.__version__`` has it.
+        version: the version, as in ``pyarrow.__version__``.
 
     Raises:
-        ConfigurationError: it is too old; names both versions.
+        ConfigurationError: If it is too old. The message names both versions.
     """
     major = re.match(r"[0-9]+", version)
     if major is not None and int(major[0]) < OLDEST:
         raise ConfigurationError(
-            f"pyarrow {version} is too old: it reads some timestamps of ORC files as others, without an "
-            f"error; install pyarrow {OLDEST} or newer, on all machines that run tasks"
+            f"pyarrow {version} is too old: it silently reads some timestamps of ORC files as other "
+            f"values; install pyarrow {OLDEST} or newer on all machines that run tasks"
         )
 
 

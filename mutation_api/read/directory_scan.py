@@ -1,8 +1,8 @@
 """open_directory: the view of a table that no metastore describes, such as a copy of its directory.
 
-Directories named ``key=value`` are partitions and name their keys. Names and footers of files show which Hive
-wrote them. The caller must give the columns: a file has those of the day on which it was written, which may
-differ from the table's.
+Directories named ``key=value`` are partitions and give the names of their keys. Names and footers of files
+show which Hive wrote them. The caller must pass the columns, because a file has the columns of the day on
+which it was written, which may differ from the table's.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["ACID_VERSIONS", "ACID_VERSION_AUTO", "TABLE_KINDS", "open_directory"
 
 ACID_VERSION_AUTO = "auto"
 ACID_VERSIONS = ("1", "2", ACID_VERSION_AUTO)
-"""1: written by Hive 2; 2: by a later release; auto: as the files show."""
+"""1: written by Hive 2. 2: written by a later release. auto: determined from the files."""
 
 _LEGACY, _DEFAULT, _INSERT_ONLY = "legacy", "default", "insert_only"
 TABLE_KINDS = (_LEGACY, _DEFAULT, _INSERT_ONLY)
-"""Values of the table property ``transactional_properties``."""
+"""The values of the table property ``transactional_properties``."""
 
 _ANY_BUCKET = 2**31 - 1
-"""Bucket count of a directory whose table is unknown: every bucket found is accepted."""
+"""The bucket count of a directory whose table is unknown: all buckets that are found are accepted."""
 
 
 def open_directory(
@@ -43,30 +43,33 @@ def open_directory(
     valid_write_ids: str | ValidWriteIdList | None = None,
     num_buckets: int | None = None,
 ) -> TableView:
-    """The view of a table's directory, from its files alone.
+    """Return the view of a table's directory, from its files alone.
 
-    No lock protects the files while they are read: give a copy, or a table that nothing changes meanwhile.
+    No lock protects the files while they are read. Use a copy, or a table that nothing changes in the
+    meantime.
 
     Args:
         location: the table's directory, or a copy of it: a path, ``hdfs://…``, ``s3a://…``.
         schema: its data columns: ``"id bigint, msg string"``.
-        partition_schema: its partition columns: ``"ds string"``. None: the keys of the directories found, as
-            strings.
-        transactional_properties: one of TABLE_KINDS. None: ``legacy`` if Hive 2 wrote the files, else
-            ``default``. Give ``insert_only`` for an insert-only table: its files do not show it.
+        partition_schema: its partition columns: ``"ds string"``. If None, the keys of the directories found,
+            as strings.
+        transactional_properties: one of TABLE_KINDS. If None, ``legacy`` if Hive 2 wrote the files, otherwise
+            ``default``. ``insert_only`` must be given for an insert-only table, because its files do not show
+            it.
         acid_version: one of ACID_VERSIONS.
-        valid_txns: visible transactions, in the format of ``hive.txn.valid.txns``
-            (``10:9223372036854775807:3:5``). In version 2 they determine which compactions have committed.
-            None: all.
-        valid_write_ids: visible write ids, in the format of ``hive.txn.valid.writeids``
-            (``db.table:10:9223372036854775807::3,5``); version 2 only. None: all.
-        num_buckets: the table's bucket count; a bucket beyond it is an error. None: any bucket is accepted.
+        valid_txns: the visible transactions, in the format of ``hive.txn.valid.txns``
+            (``10:9223372036854775807:3:5``). In version 2 they determine which compactions have committed. If
+            None, all.
+        valid_write_ids: the visible write ids, in the format of ``hive.txn.valid.writeids``
+            (``db.table:10:9223372036854775807::3,5``). Only for version 2. If None, all.
+        num_buckets: the table's bucket count. Files of buckets beyond it are an error. If None, all buckets
+            are accepted.
 
     Raises:
-        ConfigurationError: an argument is invalid, or does not fit the files' version.
-        DirectoryStateError: the directory does not exist, its partitions have different keys, their keys
+        ConfigurationError: If an argument is invalid, or does not fit the files' version.
+        DirectoryStateError: If the directory does not exist, its partitions have different keys, their keys
             differ from ``partition_schema``, or data lies beside partitions.
-        ReadError: the directory cannot be read.
+        ReadError: If the directory cannot be read.
     """
     columns = parse_columns(schema)
     root = _location(location)
@@ -128,7 +131,7 @@ def _partition_keys(text: str | None, name: str, location: Location) -> tuple[Ac
     keys = parse_columns(text)
     if [key.name for key in keys] != found:
         raise DirectoryStateError(
-            f"{location}: its directories have the partition keys {', '.join(found) or '(none)'}, "
+            f"{location}: its directories have the partition keys {', '.join(found) or '(none)'}, but "
             f"partition_schema has {', '.join(key.name for key in keys)}"
         )
     return keys
@@ -139,7 +142,7 @@ def _valid_ids(table: AcidTable, txns: ValidTxnList, write_ids: str | ValidWrite
         return _valid_write_ids(write_ids)
     if write_ids is not None:
         raise ConfigurationError(
-            f"valid_write_ids: {table.location} is of version 1, whose files hold transaction ids: give "
+            f"valid_write_ids: {table.location} is of version 1, whose files hold transaction ids; give "
             "valid_txns, or acid_version 2"
         )
     return txns

@@ -1,16 +1,16 @@
 """Exports of rows to a file.
 
-Formats of files that hold rows for people, and how a file's name shows its format.
+The file formats for exported rows, and how they follow from a file's name.
 
 Rows of a scan as JSON objects, for export and printing.
 
 :mod:`mutation_api.format.json_values` formats the values.
 
-export_rows: writes the rows of a scan to a file for people, which appears only when it is complete.
+export_rows: writes the rows of a scan to a file in a common format. The file appears only when complete.
 
-CSV and JSON are exact: values are formatted as in :mod:`mutation_api.format.json_values`; nested values in
-CSV are JSON. Parquet and ORC use their own types, with timestamps in microseconds. ROW__ID has the form that
-``hive-mutate apply`` reads: a struct, in CSV the columns ``ROW__ID.writeid`` and so on.
+CSV and JSON are exact: values are formatted as in :mod:`mutation_api.format.json_values`, and nested values
+in CSV are JSON. Parquet and ORC use their own types, with timestamps in microseconds. ROW__ID has the form
+that ``hive-mutate apply`` reads: a struct, or in CSV the columns ``ROW__ID.writeid`` and so on.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = ["FORMATS", "export_rows", "extension", "file_format", "row_objects"]
 
 
 FORMATS = ("csv", "json", "orc", "parquet")
-"""CSV with a header, JSON with one object a line, ORC, Parquet. The extensions of files are the same."""
+"""CSV with a header, JSON with one object per line, ORC, Parquet. The file extensions are the same."""
 
 
 def file_format(file: Location, given: str | None = None) -> str:
-    """The given format, else the file's extension.
+    """Return the given format; if None, the file's extension.
 
     Raises:
-        ConfigurationError: it is not one of FORMATS.
+        ConfigurationError: If it is not one of FORMATS.
     """
     found = given or extension(file)
     if found not in FORMATS:
@@ -60,20 +60,20 @@ def file_format(file: Location, given: str | None = None) -> str:
 
 
 def extension(file: Location) -> str:
-    """The part of the name after its last dot, in lower case; '' if it has no dot."""
+    """Return the part of the name after its last dot, in lower case; '' if there is no dot."""
     return PurePosixPath(file.name).suffix.lower().removeprefix(".")
 
 
 def row_objects(scan: TableScan, rows: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Rows as objects for ``json.dumps``.
+    """Yield rows as objects for ``json.dumps``.
 
     Args:
         scan: the scan that returned the rows.
-        rows: one of its batches. Its rows are of one partition, so partition values are converted once.
+        rows: one of its batches. All rows belong to one partition, so partition values are converted once.
 
     Yields:
         ``{"ROW__ID": {"writeid": 7, "bucketid": 0, "rowid": 1}, "id": 1, "ds": "x"}``: ROW__ID if the scan
-        has it, then the columns in the order of the scan.
+        has it, followed by the columns in the order of the scan.
     """
     columns: dict[str, list[Any]] = {}
     if scan.row_ids:
@@ -93,15 +93,17 @@ def export_rows(scan: TableScan, file: LocationLike, format_name: str | None = N
     """Write the rows of a scan to a file, which appears only when complete and replaces an existing one.
 
     Args:
-        scan: what is read. Its ``timestamps`` are ignored: each format has its own form.
+        scan: the scan to read. Its ``timestamps`` are ignored, because each format has its own form.
         file: a path, ``hdfs://…``, ``s3a://…``. Its directory must exist if the storage has directories.
-        format_name: one of :data:`~FORMATS`. None: the file's extension.
+        format_name: one of :data:`~FORMATS`. If None, inferred from the file
+            extension.
 
     Raises:
-        ConfigurationError: the file's format or location is unknown.
-        ClientError: the file cannot be written.
-        RecordLayoutError: a column has a type that the format lacks.
-        Others: see :meth:`TableScan.by_partition`. After an error an existing file is unchanged.
+        ConfigurationError: If the file's format or location is unknown.
+        ClientError: If the file cannot be written.
+        RecordLayoutError: If the format does not support the type of a column.
+
+    Errors of :meth:`TableScan.by_partition` are passed on. After an error, an existing file is unchanged.
     """
     try:
         location = Location.given(file)
@@ -116,7 +118,7 @@ def export_rows(scan: TableScan, file: LocationLike, format_name: str | None = N
             form.write(read, batches, stream)
     except pa.ArrowNotImplementedError as error:
         raise RecordLayoutError(
-            f"table {scan.view.table.full_name}: {name} has no type for one of its columns: {error}"
+            f"table {scan.view.table.full_name}: {name} does not support the type of a column: {error}"
         ) from error
 
 
@@ -145,7 +147,7 @@ def _write_csv(scan: TableScan, batches: Iterator[PartitionRows], file: pa.Nativ
 
 
 def _csv_names(schema: pa.Schema) -> list[str]:
-    """The header, in which each field of ROW__ID is a column."""
+    """Return the header, in which each field of ROW__ID is a column."""
     row_id = schema.field(ROW_ID_COLUMN).type if ROW_ID_COLUMN in schema.names else ()
     names = [name for name in schema.names if name != ROW_ID_COLUMN]
     return [*(f"{ROW_ID_COLUMN}.{field.name}" for field in row_id), *names]
@@ -165,16 +167,16 @@ def _write_parquet(scan: TableScan, batches: Iterator[PartitionRows], file: pa.N
 def _write_orc(scan: TableScan, batches: Iterator[PartitionRows], file: pa.NativeFile) -> None:
     sink = TailHoldingSink(file)
     with pa.orc.ORCWriter(pa.PythonFile(sink, mode="w")) as writer:
-        writer.write(scan.schema.empty_table())  # so that a file without rows has columns too
+        writer.write(scan.schema.empty_table())  # gives a file without rows its columns
         for _, rows in batches:
             writer.write(pa.Table.from_batches([rows]))
         sink.hold()
-    file.write(with_type_attributes(sink.held(), {}))  # which says what calendar the days are of
+    file.write(with_type_attributes(sink.held(), {}))  # records which calendar the days belong to
 
 
 @dataclass(frozen=True)
 class _Form:
-    """The form of a format's timestamps, and the function that writes it."""
+    """A format's form of timestamps, and the function that writes the format."""
 
     timestamps: TimestampForm
     write: Callable[[TableScan, Iterator[PartitionRows], pa.NativeFile], None]

@@ -1,11 +1,10 @@
 """The merged rows of the files of a split, stripe by stripe.
 
-At most one stripe of each file is in memory, and of inserts mostly that of one file, or those of some small
-ones. Files are sorted by ROW__ID. So the stripes in memory decide all
-rows up to the smallest key at which one of them ends. The rules on keys:
-:mod:`mutation_api.format.merge_events`.
+At most one stripe of each file is in memory. Mostly, only one of the files with inserts has a stripe in
+memory, or some small ones do. Files are sorted by ROW__ID. So the stripes in memory decide all rows up to the
+smallest key at which one of them ends. The rules on keys are in :mod:`mutation_api.format.merge_events`.
 
-If Hive's two readers would disagree, the file is refused: deletes older than their rows.
+A file on which Hive's two readers would disagree is rejected: one with deletes older than their rows.
 
 Source: Hive's OrcRawRecordMerger and VectorizedOrcAcidRowBatchReader (2.3, 3.1, 4.x).
 """
@@ -47,7 +46,7 @@ __all__ = ["key_rounds", "merge_files"]
 
 _SMALL_BYTES = 64 * 1024
 _SMALL_TOGETHER = 64
-"""So many files of at most so many bytes are read at once; each round takes time for every other file."""
+"""The number and size of small files that are read at once. Each round costs time for every other file."""
 
 _LOWEST = RecordIdentifier(-(2**63), -(2**31), -(2**63))
 _HIGHEST = RecordIdentifier(2**63 - 1, 2**31 - 1, 2**63 - 1)
@@ -62,22 +61,23 @@ def merge_files(
     *,
     any_bucket: bool,
 ) -> Iterator[EventChunk]:
-    """The rows that remain after all events in some files, by ROW__ID, with all wanted columns.
+    """Return the rows that remain after all events in some files, by ROW__ID, with all requested columns.
 
-    Their keys are complete only if ROW__IDs are wanted.
+    Their keys are complete only if ROW__IDs are requested.
 
     Args:
-        storage: storage of the files.
+        storage: the storage of the files.
         files: all files with events of the rows.
-        valid: the ids the snapshot sees.
-        wanted: columns and rows to read.
-        version: layout of the files; one with ROW__IDs.
-        any_bucket: delete deltas may hold events of other buckets than their own.
+        valid: the ids that the snapshot sees.
+        wanted: the columns and rows to read.
+        version: the layout of the files, which must have ROW__IDs.
+        any_bucket: True if delete deltas may hold events of buckets other than their own.
 
     Raises:
-        Those of :func:`~mutation_api.orc.read.event_reader.read_events`.
-        DirectoryStateError: a file holds rows outside its directory's range of ids, or a delete that one of
-            Hive's readers applies and the other does not.
+        DirectoryStateError: If a file holds rows outside its directory's range of ids, or a delete that only
+            one of Hive's readers applies.
+
+    Errors of :func:`~mutation_api.orc.read.event_reader.read_events` are passed on.
     """
     sources = [
         _Source(each, _read_in_turn(storage, each, wanted, version, any_bucket), version)
@@ -90,11 +90,10 @@ def merge_files(
 def key_rounds(
     storage: Storage, files: Sequence[EventFile], version: AcidVersion, *, any_bucket: bool
 ) -> Iterator[list[tuple[EventFile, EventKeys]]]:
-    """The keys of all events in some files, in rounds: each holds every event of its rows, and rounds ascend.
+    """Return the keys of all events in some files, in rounds.
 
-    Keys of files whose rows are numbered across files come with the first of them.
-
-    Args and errors: as for :func:`merge_files`.
+    Each round holds every event of its rows, and rounds ascend. If rows are numbered across files, the keys
+    of these files are returned with the first of them. Arguments and errors are those of :func:`merge_files`.
     """
     wanted = Wanted((), (), ReadOptions(), None, None, True)
     sources = [
@@ -106,7 +105,7 @@ def key_rounds(
 
 
 def _sequences(files: Sequence[EventFile], version: AcidVersion) -> list[list[EventFile]]:
-    """Files in groups: those whose rows are numbered across files, in that order; each other file alone."""
+    """Group the files: files whose rows are numbered across them, in that order; every other file alone."""
     sequences: list[list[EventFile]] = []
     for file in files:
         last = sequences[-1][-1] if sequences else None
@@ -136,7 +135,7 @@ def _read_in_turn(
 
 
 class _Source:
-    """One file (or several in turn) in a merge: at most one stripe of its events, and how far they reach.
+    """One file, or several in turn, in a merge: at most one stripe of its events, and how far they reach.
 
     All events up to the key ``known_through`` have been read into ``chunks``. The events of a stripe's last
     key may be incomplete until the next stripe is read.
@@ -155,7 +154,7 @@ class _Source:
             self.known_through = _HIGHEST._replace(original_txn=self.file.first - 1)
 
     def load(self) -> None:
-        """Read on until ``known_through`` grows."""
+        """Read stripes until ``known_through`` grows."""
         before = self.known_through
         while self.known_through == before:
             stripe = next(self._stripes, None)
@@ -199,7 +198,7 @@ class _Piece:
 
 
 def _load(sources: Sequence[_Source], threads: int) -> None:
-    """Let each source read one or more stripes."""
+    """Read one or more stripes of each source."""
     if threads == 1 or len(sources) == 1:
         for source in sources:
             source.load()
@@ -208,7 +207,7 @@ def _load(sources: Sequence[_Source], threads: int) -> None:
 
 
 def _rounds(sources: Sequence[_Source], threads: int) -> Iterator[list[_Piece]]:
-    """Slices of all sources. Each round holds every event of its rows, and rounds ascend."""
+    """Yield slices of all sources in rounds. Each round holds every event of its rows, and rounds ascend."""
     remaining = list(sources)
     while remaining:
         limit = min(source.known_through for source in remaining)
@@ -222,7 +221,7 @@ def _rounds(sources: Sequence[_Source], threads: int) -> Iterator[list[_Piece]]:
 
 
 def _next(sources: Sequence[_Source], limit: RecordIdentifier) -> list[_Source]:
-    """The sources that hold up the merge; if these are small, with the small ones that come after them."""
+    """Return the sources that delay the merge. If these are small, add the next small ones after them."""
     found = [source for source in sources if source.known_through == limit]
     if limit == _LOWEST or not all(source.is_small for source in found):
         return found
@@ -234,7 +233,7 @@ def _next(sources: Sequence[_Source], limit: RecordIdentifier) -> list[_Source]:
 def _merge(
     pieces: Sequence[_Piece], valid: ValidIdList, wanted: Wanted, version: AcidVersion
 ) -> Iterator[EventChunk]:
-    """The rows that remain of one round, by key."""
+    """Return the rows that remain of one round, by key."""
     if version.encodes_buckets:
         _check_deletes(pieces, valid, version)
     if version.splits_updates:
@@ -244,14 +243,17 @@ def _merge(
     indices = merge_legacy(concatenate_keys([chunk.keys for chunk in chunks]), valid)
     late_rows = [chunk.late_rows for chunk in chunks if chunk.late_rows is not None]
     if late_rows:
-        # Not earlier: an unwanted row may have replaced an older one that is wanted.
+        # Filter only now: a row that was not requested may have replaced an older one that was.
         indices = indices[np.concatenate(late_rows)[indices] >= 0]
     if len(indices):
         yield from _gather(chunks, indices)
 
 
 def _merge_split(pieces: Sequence[_Piece], valid: ValidIdList, *, row_ids: bool) -> Iterator[EventChunk]:
-    """Rows and deletes lie in different files: which rows remain can be said of each file alone."""
+    """Return the rows that remain of one round, if rows and deletes lie in different files.
+
+    Each file can then be decided on its own.
+    """
     deletes = visible_deletes([piece.chunk.keys for piece in pieces if piece.is_delete], valid)
     found = []
     for piece in pieces:
@@ -271,10 +273,10 @@ def _merge_split(pieces: Sequence[_Piece], valid: ValidIdList, *, row_ids: bool)
 
 
 def _check_deletes(pieces: Sequence[_Piece], valid: ValidIdList, version: AcidVersion) -> None:
-    """Refuse deletes that one of Hive's readers applies and the other does not.
+    """Reject deletes that one of Hive's readers applies and the other does not.
 
-    The write id of such a delete is lower than its row's. With Hive 4 it may also be the same, unless the
-    row's statement comes before that of the delete's directory.
+    The write id of such a delete is lower than that of its row. With Hive 4 it may also be the same, unless
+    the row's statement comes before the statement of the delete's directory.
     """
     for piece in pieces:
         if not piece.is_delete:
@@ -285,16 +287,16 @@ def _check_deletes(pieces: Sequence[_Piece], valid: ValidIdList, version: AcidVe
         if at is not None:
             raise DirectoryStateError(
                 f"{file.location} deletes row {tuple(keys.key(at))} under write id "
-                f"{int(keys.current_txn[at])}, which does not come after the one that inserted it; "
-                "one of Hive's readers shows the row and the other does not: let Hive compact the table "
-                "(major), and check whether it kept the row"
+                f"{int(keys.current_txn[at])}, which does not come after the one that inserted it; one of "
+                "Hive's readers shows the row and the other does not. Let Hive compact the table (major), "
+                "and check whether it kept the row"
             )
 
 
 def _gather(chunks: list[EventChunk], indices: NDArray[np.int64]) -> Iterator[EventChunk]:
-    """The events at these indices of the concatenated chunks, with all their columns.
+    """Return the events at these indices of the concatenated chunks, with all their columns.
 
-    Indices mostly ascend (a base, few updates in this range); then the chunks need not be joined.
+    Indices mostly ascend (a base and few updates in this range). The chunks are then not joined.
     """
     if bool((indices[1:] > indices[:-1]).all()):
         yield from _gather_ascending(chunks, indices)

@@ -1,12 +1,12 @@
 """Files grouped by the keys that they may hold, and numbers of rows.
 
-KeyGroups: the keys of a keyed snapshot, by the partition in which their rows can lie. Pure.
+KeyGroups: the keys of a keyed snapshot, grouped by the partition in which their rows can lie. Pure.
 
-If the key determines the bucket, buckets to which no key hashes are not read. A merge would insert an
-overlooked row a second time. So if a bucket of a partition is not read, the rows of its other buckets must
-lie in the bucket of their hash (:mod:`mutation_api.table.bucket_resolver`).
+If the key determines the bucket, buckets to which no key hashes are not read. A merge would insert a row that
+was overlooked a second time. Therefore, if a bucket of a partition is not read, the rows of its other buckets
+must lie in the bucket of their hash (:mod:`mutation_api.table.bucket_resolver`).
 
-Numbers of rows by the footers of files; nothing else of them is read.
+Row counts from the footers of files. Nothing else of the files is read.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ _FILTERS_KEPT = 4
 
 
 class KeyGroups:
-    """Keys ordered by partition; made by :func:`group_keys` on the driver, used in workers.
+    """Keys ordered by partition. :func:`group_keys` makes them on the driver, and workers use them.
 
     Args:
-        keys: the data columns among the key columns, a row for each key. None if there are no such columns;
-            then all rows of the partitions in ``ranges`` are wanted.
-        null_safe: whether NULL equals NULL.
-        ranges: the indices start..stop-1 of a partition's keys, by its name; partitions without keys are
+        keys: the data columns among the key columns, one row per key. If None, there are no such columns, and
+            all rows of the partitions in ``ranges`` are selected.
+        null_safe: True if NULL equals NULL.
+        ranges: the indices start..stop-1 of a partition's keys, by its name. Partitions without keys are
             missing.
-        excludes: whether the rows that have none of the keys are wanted.
-        buckets: the buckets that can hold a key, by partition; partitions in which all can are missing.
+        excludes: True if the rows that have none of the keys are selected.
+        buckets: the buckets that can hold a key, by partition. Partitions in which all buckets can are
+            missing.
         num_buckets: the table's number of buckets.
     """
 
@@ -82,24 +83,28 @@ class KeyGroups:
         )
 
     def has_partition(self, partition_name: str) -> bool:
-        """Whether a row of the partition can be wanted."""
+        """Return True if rows of the partition can be selected."""
         if self._excludes:
             return self._keys is not None or partition_name not in self._ranges
         return partition_name in self._ranges
 
     def has_split(self, split: SnapshotSplit) -> bool:
-        """Whether a row of the split can be wanted; its partition must pass :meth:`has_partition`."""
+        """Return True if rows of the split can be selected. Its partition must pass :meth:`has_partition`."""
         return not self.checks_placement(split) or split.bucket_id in self._buckets[split.partition_name]
 
     def checks_placement(self, split: SnapshotSplit) -> bool:
-        """Whether the split's rows must lie in the bucket of their hash, since other buckets are not read.
+        """Return True if the split's rows must lie in the bucket of their hash.
 
-        Files that may hold rows of any bucket are always read.
+        This is the case if other buckets are not read. Files that may hold rows of any bucket are always
+        read.
         """
         return split.partition_name in self._buckets and split.is_of_bucket(self._num_buckets)
 
     def filter_for(self, partition_name: str) -> KeyFilter | None:
-        """The filter for a partition that passes :meth:`has_partition`; None if all its rows are wanted."""
+        """Return the filter for a partition; None if all its rows are selected.
+
+        The partition must pass :meth:`has_partition`.
+        """
         if self._keys is None or partition_name not in self._ranges:
             return None
         return self._filter_of_range(*self._ranges[partition_name])
@@ -122,17 +127,17 @@ def group_keys(
 
     Args:
         table: the table that is read.
-        keys: a column for each key column, in any case and order, in the types of ``arrow_type`` with
-            timestamps in microseconds.
-        partition_names: (escaped) names of the partitions to read; '' for an unpartitioned table.
-        null_safe: whether NULL equals NULL.
-        excludes: whether the rows that have none of the keys are wanted.
-        prunes_buckets: whether to leave out buckets to which no key hashes.
+        keys: one column per key column, in any case and order, in the types of ``arrow_type`` with timestamps
+            in microseconds.
+        partition_names: the (escaped) names of the partitions to read; '' for an unpartitioned table.
+        null_safe: True if NULL equals NULL.
+        excludes: True to select the rows that have none of the keys.
+        prunes_buckets: True to leave out buckets to which no key hashes.
 
     Raises:
-        RecordLayoutError: there is no key column, or one is not in the table, comes twice or has another
-            type.
-        RecordValueError: a key column cannot hold its value in a partition's name.
+        RecordLayoutError: If the key has no columns, or one is not in the table, occurs twice or has
+            another type.
+        RecordValueError: If a key column cannot hold its value in a partition's name.
     """
     keys = KeyFilter(_checked(table, keys).combine_chunks(), null_safe).keys
     data = [name for name in keys.column_names if name not in table.partition_key_names]
@@ -169,7 +174,7 @@ def group_keys(
 def _buckets(
     table: AcidTable, keys: pa.Table, ranges: Mapping[str, tuple[int, int]]
 ) -> dict[str, frozenset[int]]:
-    """Buckets of the keys by partition, without partitions in which these are all buckets."""
+    """Return the buckets of the keys by partition, without partitions in which these are all buckets."""
     try:
         bucket_ids = np.asarray(BucketIdResolver(table).resolve(keys))
     except RecordValueError:
@@ -185,33 +190,33 @@ def _buckets(
 
 
 def _partition_values(table: AcidTable, names: Sequence[str], keys: KeyFilter) -> list[pa.Array]:
-    """Values of the partitions, an array for each key column."""
+    """Return the values of the partitions, one array per key column."""
     scalars = [partition_scalars(table, name) for name in names]
     types = {field.name: field.type for field in keys.keys.schema}
     return [pa.array([each[name].as_py() for each in scalars], types[name]) for name in keys.names]
 
 
 def _checked(table: AcidTable, keys: pa.Table) -> pa.Table:
-    """The keys with names in lower case."""
+    """Return the keys with names in lower case. Raises RecordLayoutError if they do not fit the table."""
     names = [name.lower() for name in keys.column_names]
     columns = {c.name: c for c in table.all_columns}
     unknown = [name for name in names if name not in columns]
     if unknown or not names or len(set(names)) < len(names):
         raise RecordLayoutError(
-            f"table {table.full_name}: keys {unknown or names}: each must be a column of the table, named "
-            f"once; the columns are {', '.join(columns)}"
+            f"table {table.full_name}: keys {unknown or names}: each must be a column of the table and "
+            f"occur once; the columns are {', '.join(columns)}"
         )
     for name, found in zip(names, keys.schema.types, strict=True):
         if found != key_type(columns[name]):
             raise RecordLayoutError(
-                f"table {table.full_name}: keys of {name} {columns[name].type} have the Arrow type {found}: "
-                f"convert them to {key_type(columns[name])}"
+                f"table {table.full_name}: keys of {name} {columns[name].type} have the Arrow type "
+                f"{found}: convert them to {key_type(columns[name])}"
             )
     return keys.rename_columns(names)
 
 
 def key_type(column: AcidColumn) -> pa.DataType:
-    """Arrow type that the keys of a column must have."""
+    """Return the Arrow type that the keys of a column must have."""
     return arrow_type(parse_hive_type(column.type), timestamp_unit="us")
 
 
@@ -227,13 +232,17 @@ def count_rows(
     valid: ValidIdList,
     valid_txns: ValidTxnList | None,
 ) -> int:
-    """Rows of a partition that a snapshot sees: those in bases and deltas, less the deletes.
+    """Count the rows of a partition that a snapshot sees: those in bases and deltas, less the deletes.
 
-    Every delete is of one row that is still in a file: writers lock what they delete, and a compaction that
-    drops a row drops its delete. Not for tables of Hive 2, whose deltas mix inserts and deletes.
+    Every delete applies to one row that is still in a file: writers lock what they delete, and a compaction
+    that drops a row also drops its delete. It must not be used for tables of Hive 2, whose deltas mix inserts
+    and deletes.
 
-    Raises: see :func:`~mutation_api.read.partition_files.list_partition_files`;
-        CorruptFileError: a file is not an ORC file; OSError: it cannot be read.
+    Raises:
+        CorruptFileError: If a file is not an ORC file.
+        OSError: If a file cannot be read.
+
+    Errors of :func:`~mutation_api.read.partition_files.list_partition_files` are passed on.
     """
     files = list_partition_files(directories, table, location, valid, valid_txns)
     deletes = [file for file in files if file.kind is EventFileKind.DELETE_DELTA]
@@ -241,7 +250,7 @@ def count_rows(
 
 
 def count_events(files: Iterable[EventFile]) -> int:
-    """Events of some files, or rows of plain ones: one request a file."""
+    """Return the number of events of some files, or of rows of plain ones, with one request per file."""
     return sum(
         read_tail(storage_at(file.location), file.location).row_count if file.byte_count else 0
         for file in files

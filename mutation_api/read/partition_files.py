@@ -2,14 +2,13 @@
 
 The files of one partition that a snapshot reads, found by listing its directories.
 
-Only side files are opened: the markers of bases and the lengths of files that are being written.
-
-If Hive would silently lose or double rows, files are refused: names in a delta that are not bucket files, two
-files of one bucket in a delta, plain files whose rows cannot have a ROW__ID.
+Only side files are opened: the markers of bases and the lengths of files that are being written. Files are
+rejected if Hive would silently lose or duplicate rows: names in a delta that are not bucket files, two files
+of one bucket in a delta, plain files whose rows cannot have a ROW__ID.
 
 Source: Hive's AcidUtils and OrcInputFormat (2.3, 3.1, 4.x).
 
-Partitions and ACID version of a table without a metastore, from its directories alone.
+Partitions and ACID version of a table without a metastore, derived from its directories alone.
 """
 
 from __future__ import annotations
@@ -58,18 +57,19 @@ def list_partition_files(
     valid: ValidIdList,
     valid_txns: ValidTxnList | None,
 ) -> list[EventFile]:
-    """Files of a partition that a snapshot reads; none if the directory is missing.
+    """Return the files of a partition that a snapshot reads; empty if the directory is missing.
 
     Args:
         storage: the partition's storage.
-        table: its version is used.
+        table: the table, whose version is used.
         location: the partition's location.
-        valid: the ids the snapshot sees.
-        valid_txns: see :func:`~mutation_api.format.directory_state.choose_directories`.
+        valid: the ids that the snapshot sees.
+        valid_txns: the transactions that it sees. See
+            :func:`~mutation_api.format.directory_state.choose_directories`.
 
     Raises:
-        DirectoryStateError: Hive would fail on the directory, or lose or double rows.
-        CorruptFileError: a side file is damaged.
+        DirectoryStateError: If Hive would fail on the directory, or would lose or duplicate rows.
+        CorruptFileError: If a side file is damaged.
     """
     try:
         entries = storage.list(location)
@@ -94,7 +94,7 @@ def list_partition_files(
 def _base_formats(
     storage: Directories, location: Location, directories: Sequence[str], version: AcidVersion
 ) -> dict[str, str]:
-    """``dataFormat`` of each base that has a marker."""
+    """Return the ``dataFormat`` of each base that has a marker."""
     if not version.marks_bases:
         return {}
     formats: dict[str, str] = {}
@@ -157,15 +157,15 @@ def _list_chosen(storage: Directories, directory: Location) -> list[FileEntry]:
         return storage.list(directory)
     except FileNotFoundError as error:
         raise DirectoryStateError(
-            f"{directory} was removed while its partition was being listed; a reader needs a lock, else "
-            "Hive's cleaner may remove its files: take a new snapshot within a transaction"
+            f"{directory} was removed while its partition was being listed. Without a lock, Hive's cleaner "
+            "may remove the files of a reader; take a new snapshot within a transaction"
         ) from error
 
 
 def _is_loaded(
     entries: Sequence[FileEntry], directory: BaseDirectory | DeltaDirectory, version: AcidVersion
 ) -> bool:
-    """Whether LOAD DATA put plain files into a directory."""
+    """Return True if LOAD DATA put plain files into a directory."""
     plain = [e for e in entries if parse_original_file_name(e.name, version).bucket_id is not None]
     if not plain:
         return False
@@ -174,9 +174,9 @@ def _is_loaded(
     )
     if len(plain) < len(entries) or is_wrong_delta:
         raise DirectoryStateError(
-            f"{plain[0].location} is a plain file. LOAD DATA writes such files, alone, into a base or a "
-            f"delta of one write id; here {len(entries) - len(plain)} others lie beside it: move away the "
-            "files that do not belong there"
+            f"{plain[0].location} is a plain file. LOAD DATA writes such files into a base or a delta of "
+            f"one write id, without other files, but {len(entries) - len(plain)} other files lie beside "
+            "it. Move away the files that do not belong there"
         )
     return True
 
@@ -191,8 +191,9 @@ def _acid_file(
     bucket_id = parse_bucket_file_name(entry.name, version)
     if bucket_id is None or entry.is_directory:
         raise DirectoryStateError(
-            f"{entry.location} is not a file of the form bucket_00000; Hive ignores it in some tables and "
-            "fails in others: rename it so that it starts with an underscore, or remove it"
+            f"{entry.location} does not have a name of the form bucket_00000; Hive ignores such files in "
+            "some tables and fails on them in others. Remove the file, or rename it so that it starts "
+            "with an underscore"
         )
     side_file = entry.location.parent / f"{entry.name}{FLUSH_LENGTH_SUFFIX}"
     length = _flush_length(storage, side_file) if has_side_file else None
@@ -206,44 +207,47 @@ def _acid_file(
 
 
 def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
-    """Refuse two files of one bucket: Hive 4 names files by attempt (bucket_00000_0, bucket_00000_1)."""
+    """Reject two files of one bucket. Hive 4 names files by attempt (bucket_00000_0, bucket_00000_1)."""
     found: dict[int, EventFile] = {}
     for file in files:
         other = found.setdefault(file.bucket_id, file)
         if other is not file:
             raise DirectoryStateError(
                 f"{other.location} and {file.location} both belong to bucket {file.bucket_id}; Hive shows "
-                "rows of such files twice, fails on their deletes, and loses one of them when it compacts: "
-                "find out which attempt was committed, and move the other one away"
+                "rows of such files twice, fails on their deletes, and loses one of the files when it "
+                "compacts. Find out which attempt was committed, and move the other file away"
             )
 
 
 def _flush_length(storage: Directories, side_file: Location) -> int:
-    """Committed bytes of a file that is being written: the last complete number in its side file, or 0."""
+    """Return the committed bytes of a file that is being written.
+
+    This is the last complete number in its side file, or 0.
+    """
     try:
         with storage.open_input(side_file) as stream:
             content: bytes = stream.read()
     except FileNotFoundError:
-        raise DirectoryStateError(f"{side_file}: its writer finished just now; take a new snapshot") from None
+        raise DirectoryStateError(f"{side_file}: its writer has just finished; take a new snapshot") from None
     whole = len(content) // _FLUSH_LENGTH_BYTES * _FLUSH_LENGTH_BYTES
     if whole == 0:
         return 0
     length = int.from_bytes(content[whole - _FLUSH_LENGTH_BYTES : whole], "big", signed=True)
     if length < 0:
-        raise CorruptFileError(f"{side_file} says that {length} bytes are committed")
+        raise CorruptFileError(f"{side_file}: invalid number of committed bytes: {length}")
     return length
 
 
 def _plain_file(
     entry: FileEntry, version: AcidVersion, directory: BaseDirectory | DeltaDirectory | None = None
 ) -> EventFile:
-    """A file of rows without events; its rows were inserted by the id of its directory, 0 if it has none."""
+    """Return a file of rows without events, inserted under its directory's id (0 if there is none)."""
     file = entry.location
     bucket_id = parse_original_file_name(file.name, version).bucket_id
     if bucket_id is None and version.encodes_buckets:
         raise DirectoryStateError(
-            f"{file} has no bucket in its name, so its rows cannot have ROW__IDs; its name must be of the "
-            "form 000000_0 or 000000_0_copy_1"
+            f"{file} does not have a bucket in its name, so its rows cannot have ROW__IDs; its name must "
+            "have the form 000000_0 or 000000_0_copy_1"
         )
     first = directory.first if isinstance(directory, DeltaDirectory) else 0
     last = directory.last if directory else 0
@@ -267,18 +271,18 @@ def _plain_files_below(storage: Directories, directory: Location) -> list[FileEn
 def _insert_only_files(
     storage: Directories, location: Location, state: DirectoryState, version: AcidVersion
 ) -> Iterator[EventFile]:
-    """Files of any name in the chosen directories, for UNION ALL also in directories below them."""
+    """Return files of any name in the chosen directories and, as UNION ALL writes them, in those below."""
     stray = [*state.original_files, *state.original_directories]
     if stray:
         raise DirectoryStateError(
             f"{location}/{stray[0]} lies outside every base and delta directory of an insert-only table; "
-            "Hive ignores it unless hive.mm.allow.originals is set: load it, or move it away"
+            "Hive ignores it unless hive.mm.allow.originals is set. Load it, or move it away"
         )
     deletes = [d.name for d in state.deltas if d.is_delete]
     if deletes:
         raise DirectoryStateError(
-            f"{location}/{deletes[0]}: an insert-only table has no deletes; check the table property "
-            "transactional_properties"
+            f"{location}/{deletes[0]}: an insert-only table must not have deletes; check the table "
+            "property transactional_properties"
         )
     chosen: list[BaseDirectory | DeltaDirectory] = [state.base] if state.base else []
     chosen += state.deltas
@@ -288,7 +292,7 @@ def _insert_only_files(
 
 
 AT_A_TIME = 100
-"""Number of partitions to examine; the first one usually suffices."""
+"""The number of partitions that are examined at a time. The first one usually suffices."""
 
 _ACID_DIRECTORY = re.compile(r"(base|delta|delete_delta)_.*")
 _NAMED_BY_HIVE_4 = re.compile(r"(base|delta|delete_delta)_.*_v[0-9]+|bucket_[0-9]+_[0-9]+")
@@ -296,14 +300,14 @@ _DATA_FILE = re.compile(r"(bucket_)?[0-9]+(_[0-9]+)?(_copy_[0-9]+)?")
 
 
 def find_partitions(location: Location) -> dict[str, Location]:
-    """Locations of the partitions below a table's location, by escaped name (``ds=x/hr=1``).
+    """Return the locations of the partitions below a table's location, by escaped name (``ds=x/hr=1``).
 
-    Directories named ``key=value`` are partitions, nested for several keys. '' alone means that the table is
-    not partitioned.
+    Directories named ``key=value`` are partitions, nested if there are several keys. If '' is the only name,
+    the table is not partitioned.
 
     Raises:
-        DirectoryStateError: the directory is missing, partitions have different keys, or data lies beside
-        them.
+        DirectoryStateError: If the directory is missing, partitions have different keys, or data lies beside
+            them.
     """
     try:
         found = dict(_partitions(location))
@@ -317,7 +321,10 @@ def find_partitions(location: Location) -> dict[str, Location]:
 
 
 def uses_write_ids(locations: Iterable[Location]) -> bool:
-    """Whether partitions have the version 2 layout: Hive 3 and later mark each directory, or each file."""
+    """Return True if partitions have the version 2 layout.
+
+    Hive 3 and later mark each directory, or each file.
+    """
     for names, tail in _acid_directories(locations):
         if ACID_VERSION_FILE in names or any(map(_NAMED_BY_HIVE_4.fullmatch, names)):
             return True
@@ -327,7 +334,7 @@ def uses_write_ids(locations: Iterable[Location]) -> bool:
 
 
 def is_written_by_hive_4(locations: Iterable[Location]) -> bool:
-    """Whether Hive 4, or a writer for it, wrote files of version 2: their names or calendars show it."""
+    """Return True if Hive 4, or a writer for it, wrote files of version 2. Names or calendars show this."""
     for names, tail in _acid_directories(locations):
         if any(map(_NAMED_BY_HIVE_4.fullmatch, names)) or (tail and tail.is_proleptic is not None):
             return True
@@ -335,7 +342,7 @@ def is_written_by_hive_4(locations: Iterable[Location]) -> bool:
 
 
 def _acid_directories(locations: Iterable[Location]) -> Iterator[tuple[list[str], OrcTail | None]]:
-    """For each base and delta: its name and those of its files, and the tail of one of its files, if any."""
+    """Yield, for each base and delta, its name and those of its files, and the tail of one file, if any."""
     rest = iter(locations)
     while some := list(itertools.islice(rest, AT_A_TIME)):
         for found in side_by_side(_acid_directories_in, some, storage_at(some[0]).threads):
@@ -373,7 +380,7 @@ def _partitions(location: Location) -> Iterator[tuple[str, Location]]:
 
 
 def _partitions_in(directories: Directories, name: str, location: Location) -> list[tuple[str, Location]]:
-    """Partitions in the directory of the table or of a partition."""
+    """Return the partitions in the directory of the table or of a partition."""
     entries = [e for e in directories.list(location) if not is_hidden(e.name)]
     below = [e for e in entries if _is_partition(e)]
     if below and len(below) < len(entries):

@@ -1,14 +1,15 @@
 """Plans of a read: the partitions and the splits of a snapshot.
 
-SnapshotSplit: the files that one reader merges, and their text form for sending them to it.
+SnapshotSplit: the files that one reader merges, and their JSON form for sending them to it.
 
-Plan what a snapshot reads of a table's partitions: which files make up each bucket.
+Plan what a snapshot reads from a table's partitions: which files make up each bucket.
 
-:func:`plan_splits` plans one partition, :func:`plan_partitions` many, listing their directories in parallel.
-A split is a small value with a text form: another process may read it (:mod:`.snapshot_reader`).
-Insert-only tables have neither events nor ROW__IDs: each of their files is a split.
+:func:`plan_splits` plans one partition; :func:`plan_partitions` plans many and lists their directories in
+parallel. A split is a small value that can be converted to a string, so another process may read it
+(:mod:`.snapshot_reader`). Insert-only tables have neither events nor ROW__IDs: each of their files is a
+split.
 
-If Hive would silently lose or double rows, the plan is refused: delta buckets beyond the table's bucket
+The plan is rejected if Hive would silently lose or duplicate rows: delta buckets beyond the table's bucket
 count, original files whose rows events would match twice.
 
 Source: Hive's OrcInputFormat (split generation; 2.3, 3.1, 4.x).
@@ -39,7 +40,7 @@ __all__ = ["SnapshotSplit", "plan_partitions", "plan_splits", "takes_deletes_of_
 class SnapshotSplit:
     """The files of one (partition, bucket) that one reader merges.
 
-    ``partition_name`` is the escaped name, '' for an unpartitioned table; ``bucket_id`` is -1 for plain files
+    ``partition_name`` is the escaped name, '' for an unpartitioned table. ``bucket_id`` is -1 for plain files
     without a bucket in their name.
     """
 
@@ -50,20 +51,20 @@ class SnapshotSplit:
 
     @property
     def byte_count(self) -> int:
-        """Total size of its files."""
+        """The total size of the split's files."""
         return sum(file.byte_count for file in self.files)
 
     def is_of_bucket(self, num_buckets: int) -> bool:
-        """Whether the split should hold rows of exactly one of the table's buckets.
+        """Return True if the split should hold rows of exactly one of the table's buckets.
 
-        Plain files may hold any rows: they were loaded, or written before the table was transactional. So may
-        a bucket that the table no longer has.
+        Plain files may hold any rows, because they were loaded, or written before the table was
+        transactional. The same applies to a bucket that the table no longer has.
         """
         has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in self.files)
         return 0 <= self.bucket_id < num_buckets and not has_plain_files
 
     def to_json(self) -> str:
-        """The split as one line of JSON."""
+        """Return the split as one line of JSON."""
         value = {
             "partition_name": self.partition_name,
             "location": str(self.location),
@@ -74,7 +75,10 @@ class SnapshotSplit:
 
     @classmethod
     def from_json(cls, text: str) -> SnapshotSplit:
-        """Inverse of :meth:`to_json`. Raises DirectoryStateError, naming the text."""
+        """Parse the result of :meth:`to_json`.
+
+        Raises DirectoryStateError, with the string, if it is invalid.
+        """
         try:
             value = json.loads(text)
             location = Location.parse(value.pop("location"))
@@ -85,7 +89,7 @@ class SnapshotSplit:
 
 
 def _file_to_json(file: EventFile, root: Location) -> dict[str, object]:
-    """A file as JSON, with its path below the partition: full locations would make the text long."""
+    """Return a file as JSON, with its path relative to the partition, which keeps the string short."""
     name = file.location.relative_to(root)
     ids = [file.first, file.last, file.statement_id]
     return {
@@ -114,7 +118,7 @@ def _file_from_json(value: Mapping[str, Any], root: Location) -> EventFile:
 
 
 def takes_deletes_of_all_buckets(table: AcidTable) -> bool:
-    """Whether the deletes of a split's rows may lie in files of any bucket."""
+    """Return True if the deletes of a split's rows may lie in files of any bucket."""
     return table.version.scatters_deletes and not table.is_bucketed
 
 
@@ -126,20 +130,21 @@ def plan_splits(
     valid_txns: ValidTxnList | None = None,
     directories: Directories | None = None,
 ) -> list[SnapshotSplit]:
-    """What a snapshot reads of one partition: one split for each bucket with files, by bucket id.
+    """Return what a snapshot reads of one partition: one split for each bucket with files, by bucket id.
 
-    Lists directories; opens no files other than side files.
+    It lists directories, and opens only side files.
 
     Args:
-        table: its version and bucket count are used.
-        partition_name: escaped name, '' for an unpartitioned table.
-        location: the partition's location; a missing directory is a partition without rows.
-        valid: the ids the snapshot sees: the table's write ids, in v1 transactions.
-        valid_txns: the transactions it sees; needed with Hive 4, whose compacted directories name theirs.
-        directories: lists directories; None for the storage itself.
+        table: the table, whose version and bucket count are used.
+        partition_name: the escaped name, '' for an unpartitioned table.
+        location: the partition's location. A partition whose directory is missing has no rows.
+        valid: the ids that the snapshot sees: the table's write ids, in v1 transactions.
+        valid_txns: the transactions that it sees. Required with Hive 4, whose compacted directories name
+            theirs.
+        directories: lists directories. If None, the storage itself does.
 
     Raises:
-        DirectoryStateError: Hive would fail on the directory, or lose or double rows.
+        DirectoryStateError: If Hive would fail on the directory, or would lose or duplicate rows.
     """
     directories = directories or storage_at(location)
     files = list_partition_files(directories, table, location, valid, valid_txns)
@@ -169,17 +174,21 @@ def plan_partitions(
     *,
     is_whole_table: bool,
 ) -> list[SnapshotSplit]:
-    """What a snapshot reads of several partitions; errors as for :func:`plan_splits`.
+    """Return what a snapshot reads of several partitions.
 
     Args:
         table: the partitions' table.
-        locations: locations of the partitions by name; '' for an unpartitioned table.
-        valid: as for :func:`plan_splits`.
-        valid_txns: as for :func:`plan_splits`.
-        is_whole_table: these are all partitions, so everything below the table's location may be listed.
+        locations: the locations of the partitions by name; '' for an unpartitioned table.
+        valid: the ids that the snapshot sees. See :func:`plan_splits`.
+        valid_txns: the transactions that it sees. See :func:`plan_splits`.
+        is_whole_table: True if these are all partitions, so that everything below the table's location may be
+            listed.
 
     Returns:
-        Splits by partition, in the order given.
+        Splits by partition, in the given order.
+
+    Raises:
+        DirectoryStateError: See :func:`plan_splits`.
     """
     listed: Iterable[Location] = locations.values()
     if is_whole_table:
@@ -200,9 +209,10 @@ def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: S
     events = [f for f in files if f.kind in (EventFileKind.DELTA, EventFileKind.DELETE_DELTA)]
     if events and bucket_id >= table.num_buckets and not has_base and not table.version.splits_updates:
         raise DirectoryStateError(
-            f"table {table.full_name}: {events[0].location} belongs to bucket {bucket_id}, but the table has "
-            f"{table.num_buckets} buckets, so Hive 2.3 never reads the file: its rows are silently lost. If "
-            "it had more buckets once, ALTER TABLE … CLUSTERED BY (…) INTO … BUCKETS brings them back"
+            f"table {table.full_name}: {events[0].location} belongs to bucket {bucket_id}, but the table "
+            f"has {table.num_buckets} buckets, so Hive 2.3 never reads the file: its rows are silently "
+            "lost. If the table once had more buckets, ALTER TABLE … CLUSTERED BY (…) INTO … BUCKETS "
+            "makes them readable again"
         )
     merged = [f for f in events if f.kind is EventFileKind.DELETE_DELTA or not table.version.splits_updates]
     if not merged or table.version.numbers_files_through:
@@ -210,17 +220,17 @@ def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: S
     misplaced = [f for f in originals if f.location.parent != location]
     if misplaced or len(originals) > 1:
         raise DirectoryStateError(
-            f"table {table.full_name}: {(misplaced or originals[1:])[0].location} is one of {len(originals)} "
-            f"original file(s) of bucket {bucket_id}, and {merged[0].location} has events for that bucket; "
-            "Hive 2.3 doubles or loses rows if a bucket has several original files or one in a subdirectory: "
-            "let Hive compact the table before it is changed"
+            f"table {table.full_name}: {(misplaced or originals[1:])[0].location} is one of "
+            f"{len(originals)} original file(s) of bucket {bucket_id}, and {merged[0].location} has events "
+            "for that bucket. Hive 2.3 duplicates or loses rows if a bucket has several original files or "
+            "one in a subdirectory. Let Hive compact the table before changing it"
         )
 
 
 def _groups(files: Sequence[EventFile], version: AcidVersion) -> Iterator[tuple[EventFile, ...]]:
-    """Groups of files that are merged with each other.
+    """Yield groups of files that are merged with each other.
 
-    If original files of one bucket have the same ROW__IDs, each file is read alone; :func:`_check_bucket` has
+    If original files of one bucket have the same ROW__IDs, each file is read alone. :func:`_check_bucket` has
     checked that no events apply to them.
     """
     originals = [f for f in files if f.kind is EventFileKind.ORIGINAL]

@@ -1,12 +1,12 @@
 """Read splits in order, several at a time.
 
-If each read is a request to another machine, a small split mostly waits: for the ends of its files, and for
-their stripes. So the next small splits are read ahead while others are being returned. If the reader may use
-several threads, the next splits are read ahead wherever they lie: most of the work is decoding, for which
-pyarrow lets other threads run.
+If each read is a request to another machine, reading a small split is mostly waiting: for the ends of its
+files, and for their stripes. Therefore the next small splits are read ahead while others are being returned.
+If the reader may use several threads, the next splits are read ahead on any storage, because most of the work
+is decoding, during which pyarrow lets other threads run.
 
-What was read ahead and not returned yet is bounded. So of large splits only the first is read on when the
-others have filled their share.
+The amount of data that was read ahead and not returned yet is limited. So when the others have filled their
+share, only the first of several large splits is read further.
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from mutation_api.storage.connect import reading_threads, storage_at
 __all__ = ["WAITING_BYTES_DEFAULT", "read_in_turn"]
 
 SMALL_BYTES = 1024 * 1024
-"""Maximal size of the files of a split that counts as small."""
+"""The maximum total size of the files of a split that counts as small."""
 AHEAD_BYTES = 8 * 1024 * 1024
-"""Maximal size of the files of all small splits that are read ahead."""
+"""The maximum total size of the files of all small splits that are read ahead."""
 AHEAD_SPLITS = 64
 SPLITS_PER_THREAD = 2
-"""So that no thread waits while what the others have read is being returned."""
+"""The number of splits that are read ahead per thread.
+
+With two, no thread waits while the data that the others have read is being returned.
+"""
 WAITING_BYTES_DEFAULT = 128 * 1024 * 1024
 
 _Read = Callable[[SnapshotSplit], Iterator[pa.RecordBatch]]
@@ -38,7 +41,7 @@ _Read = Callable[[SnapshotSplit], Iterator[pa.RecordBatch]]
 
 @dataclass(eq=False)
 class _Turn:
-    """A split in the queue, and what was read of it. ``is_ahead``: by a thread of the pool."""
+    """A split in the queue, and the batches read from it. ``is_ahead``: a thread of the pool reads it."""
 
     split: SnapshotSplit
     is_ahead: bool
@@ -55,13 +58,15 @@ def read_in_turn(
     threads: int = 1,
     waiting_bytes: int | None = WAITING_BYTES_DEFAULT,
 ) -> Generator[tuple[SnapshotSplit, pa.RecordBatch], None, None]:
-    """The batches of splits, in the order of the splits.
+    """Yield the batches of splits, in the order of the splits.
 
     Args:
         splits: the splits to read.
-        read: returns the batches of one split; also called in other threads.
-        threads: how many splits are decoded at a time; 1: only small ones of remote storages are read ahead.
-        waiting_bytes: bound of the batches read ahead; None: none, for a caller who keeps all of them anyway.
+        read: returns the batches of one split. It is also called in other threads.
+        threads: the number of splits that are decoded at a time. If 1, only small splits of remote storages
+            are read ahead.
+        waiting_bytes: the limit of the batches that are read ahead. If None, there is no limit, for callers
+            who keep all batches anyway.
     """
     queue = _Queue(splits, read, threads, waiting_bytes)
     try:
@@ -91,7 +96,7 @@ class _Queue:
         self._is_stopped = False
 
     def next_turn(self) -> _Turn | None:
-        """The split whose turn it is; those behind it are being read. None if there is none."""
+        """Return the next split, while those after it are being read; None at the end."""
         while self._has_room() and (split := next(self._rest, None)) is not None:
             self._turns.append(self._begun(split))
         turn = self._turns.popleft() if self._turns else None
@@ -101,7 +106,7 @@ class _Queue:
         return turn
 
     def batches_of(self, turn: _Turn) -> Iterator[pa.RecordBatch]:
-        """What a thread reads of a split, until its end or error."""
+        """Yield the batches that a thread reads from a split, until its end or error."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: turn.batches or turn.is_done)
@@ -115,7 +120,7 @@ class _Queue:
             yield batch
 
     def stop(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         with self._changed:
             self._is_stopped = True
             self._changed.notify_all()
@@ -145,14 +150,14 @@ class _Queue:
             for batch in self._read(turn.split):
                 if not self._put(turn, batch):
                     break
-        except BaseException as caught:  # raised in its turn
+        except BaseException as caught:  # raised when it is the split's turn
             error = caught
         with self._changed:
             turn.error, turn.is_done = error, True
             self._changed.notify_all()
 
     def _put(self, turn: _Turn, batch: pa.RecordBatch) -> bool:
-        """Wait until there is room; False if nobody wants the batch any more."""
+        """Wait until there is room. Return False if the batch is no longer needed."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_stopped or self._fits(turn, batch))
             if self._is_stopped:

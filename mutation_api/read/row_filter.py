@@ -1,7 +1,7 @@
 """RowFilter: the condition of a scan. It leaves out partitions that cannot meet it, and rows that do not.
 
-Arrow knows what a condition becomes when some of its columns are constant: a dataset drops the fragments for
-which it cannot hold. Each partition is such a fragment here; no file is looked at.
+Arrow can simplify a condition if some of its columns are constant: a dataset drops the fragments for which
+the condition cannot hold. Here each partition is such a fragment. No files are read for this.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ from mutation_api.table.partition import partition_scalars
 
 __all__ = ["RowFilter"]
 
-dataset = lazy_loader.load("pyarrow.dataset", suppress_warning=True)  # as in expressions/evaluation.py
+dataset = lazy_loader.load(
+    "pyarrow.dataset", suppress_warning=True
+)  # lazy for the same reason as in expressions/evaluation.py
 
 
 @dataclass(frozen=True)
 class RowFilter:
-    """A condition on the rows of a table; made by :meth:`of`.
+    """A condition on the rows of a table, made by :meth:`of`.
 
     Attributes:
         table: the table.
-        expression: the condition; a row for which it is null does not meet it.
+        expression: the condition. A row for which it is null does not meet it.
         schema: the columns of the table that it reads, with the types in which the scan reads them.
     """
 
@@ -53,13 +55,13 @@ class RowFilter:
         """Check a condition.
 
         Args:
-            given: an Arrow expression, or the name of a boolean column (any case).
+            given: an Arrow expression, or the name of a boolean column (in any case).
             table: the table.
             schema: its data and partition columns, with the types in which they are read.
 
         Raises:
-            RecordLayoutError: a column does not exist, a function does not take these types, columns are
-                named by their number, or the values are not boolean.
+            RecordLayoutError: If a column does not exist, a function does not accept these types, columns are
+                given by their number, or the values are not boolean.
         """
         what = f"table {table.full_name}: the filter"
         if isinstance(given, str):
@@ -77,14 +79,14 @@ class RowFilter:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that it reads."""
+        """The names of the columns that the condition reads."""
         return tuple(self.schema.names)
 
     def partitions(self, names: Iterable[str]) -> list[str]:
-        """Those of the partitions (escaped names) that may have rows that meet it, in their order.
+        """Return the partitions (escaped names) that may have rows that meet the condition, in their order.
 
         Raises:
-            RecordValueError: a partition's text cannot be parsed as its column's type.
+            RecordValueError: If a partition's string cannot be parsed as its column's type.
         """
         listed = list(names)
         wanted = [key for key in self.table.partition_keys if key.name in self.columns]
@@ -110,16 +112,16 @@ class RowFilter:
         return [name for at, name in enumerate(listed) if at in kept]
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that meet it.
+        """Return the rows that meet the condition.
 
         Args:
-            batch: its columns must contain :attr:`columns`.
+            batch: rows whose columns include :attr:`columns`.
 
         Raises:
-            RecordValueError: it has no value for a row (a division by zero, an overflow).
+            RecordValueError: If the condition cannot be computed for a row (division by zero, overflow).
         """
         columns = [batch.column(name) for name in self.columns]
-        # Without columns, a table has no rows: the condition is a constant then, and any column will do.
+        # A table without columns has no rows. The condition is then a constant, and any column will do.
         schema = self.schema if columns else batch.schema
         read = pa.Table.from_batches([pa.RecordBatch.from_arrays(columns or batch.columns, schema=schema)])
         try:
@@ -130,8 +132,8 @@ class RowFilter:
 
     def _without_value(self, error: Exception) -> RecordValueError:
         return RecordValueError(
-            f"table {self.table.full_name}: the filter {expression_text(self.expression)} has no value for a "
-            f"row: {error}"
+            f"table {self.table.full_name}: the filter {expression_text(self.expression)} has no value for "
+            f"a row: {error}"
         )
 
 

@@ -2,9 +2,9 @@
 
 Read a snapshot of a table: the visible rows of each (partition, bucket) with their ROW__ID.
 
-:mod:`.partition_plan` says which files make up each bucket. :func:`read_split` merges them
+:mod:`.partition_plan` determines which files make up each bucket. :func:`read_split` merges them
 (:mod:`.file_merge`), and returns the visible rows as batches of the table's columns. Insert-only tables have
-neither events nor ROW__IDs: their files are read one after the other.
+neither events nor ROW__IDs, so their files are read one after the other.
 
 The rows of a split with partition columns, and with the partition in ROW__ID.
 """
@@ -48,7 +48,7 @@ _ROW_ID_TYPES = {
 
 
 def row_id_type(version: AcidVersion) -> pa.StructType:
-    """Arrow type of ROW__ID, with Hive's field names in lower case."""
+    """Return the Arrow type of ROW__ID, with Hive's field names in lower case."""
     return _ROW_ID_TYPES[version]
 
 
@@ -59,7 +59,7 @@ def snapshot_schema(
     row_ids: bool = True,
     options: ReadOptions | None = None,
 ) -> pa.Schema:
-    """Schema of the batches of :func:`read_split`."""
+    """Return the schema of the batches of :func:`read_split`."""
     form = (options or ReadOptions()).timestamp_form
     return _snapshot_schema(version, tuple(columns), row_ids, form)
 
@@ -84,37 +84,39 @@ def read_split(
     *,
     checks_placement: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The visible rows of a split, ordered by ROW__ID.
+    """Yield the visible rows of a split, ordered by ROW__ID.
 
     Args:
-        table: the table the split was planned for.
+        table: the table that the split was planned for.
         split: the split to read.
-        valid: the list with which the split was planned.
-        columns: names of data columns, any case; None for all, () for none (then ``row_ids`` must be true).
-        row_ids: whether the first column is ``ROW__ID``; insert-only tables have none.
-        options: form of timestamps and size of batches.
-        only: return only rows with these keys. Its columns are data columns, in lower case; they need not be
+        valid: the list of ids with which the split was planned.
+        columns: names of data columns, in any case. If None, all columns. () means none, and requires
+            ``row_ids``.
+        row_ids: True if the first column is ``ROW__ID``. Insert-only tables have none.
+        options: the form of timestamps and the size of batches.
+        only: return only rows with these keys. Its columns are data columns, in lower case, and need not be
             among ``columns``. The other columns are read only from stripes with such a row.
-        checks_placement: refuse rows that do not lie in the bucket that their key hashes to, also among
-            rows that are read but not returned; only if ``only`` has the bucket columns.
+        checks_placement: True to reject rows that do not lie in the bucket that their key hashes to,
+            including rows that are read but not returned. Requires that ``only`` has the bucket columns.
 
     Yields:
-        Batches of ``snapshot_schema(…)``, of at most ``options.batch_rows`` rows, none empty.
+        Batches of ``snapshot_schema(…)``, with at most ``options.batch_rows`` rows, none empty.
 
     Raises:
-        RecordLayoutError: the table does not have a column, nothing is to be read, ROW__IDs of an insert-only
-            table are wanted, or keys have another type than their column.
-        CorruptFileError: a file is damaged, not an ACID file, or unsorted.
-        TableNotMutableError: a column has another type than when a file was written, and is not converted.
-        DirectoryStateError: a file is gone, or holds events that it must not hold, or misplaced rows.
-        RecordValueError: a timestamp does not fit the wanted form.
+        RecordLayoutError: If the table does not have a column, nothing is to be read, ROW__IDs of an
+            insert-only table are requested, or keys have another type than their column.
+        CorruptFileError: If a file is damaged, not an ACID file, or unsorted.
+        TableNotMutableError: If a column's type was changed after a file was written, and the file's type is
+            not converted.
+        DirectoryStateError: If a file is gone, or holds events that it must not hold, or misplaced rows.
+        RecordValueError: If a timestamp does not fit the requested form.
     """
     version = table.version
     selected = named_data_columns(table, columns)
     if row_ids and not version.has_row_ids:
         raise RecordLayoutError(
-            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}: leave it "
-            "out (row_ids=False)"
+            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}; leave it out "
+            "(row_ids=False)"
         )
     if not selected and not row_ids:
         raise RecordLayoutError(
@@ -148,7 +150,7 @@ def _check_keys(table: AcidTable, only: KeyFilter, options: ReadOptions) -> None
         if given.name != column.name or given.type != expected:
             raise RecordLayoutError(
                 f"table {table.full_name}: keys {given.name} {given.type} do not fit column {column.name} "
-                f"{column.type}: give them as {expected}"
+                f"{column.type}: pass them as {expected}"
             )
 
 
@@ -179,7 +181,7 @@ def _batches(
 
 
 def full_row_id_type(table: AcidTable) -> pa.StructType:
-    """Arrow type of ROW__ID in the table's rows: in a partitioned table with the field ``partition``."""
+    """Return the Arrow type of ROW__ID in the table's rows. Partitioned tables add ``partition``."""
     partition = [pa.field(PARTITION_FIELD, pa.string())] if table.partition_keys else []
     return pa.struct([*row_id_type(table.version), *partition])
 
@@ -195,28 +197,32 @@ def split_rows(
     row_ids: bool = True,
     checks_placement: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The visible rows of a split.
+    """Yield the visible rows of a split.
 
     Args:
-        table: the table the split was planned for.
+        table: the table that the split was planned for.
         split: the split to read.
-        valid_ids: the list with which it was planned.
-        columns: data and partition columns, in the wanted order.
-        options: form of timestamps and size of batches.
-        groups: return only the rows that these keys select; its partition passes ``has_partition``.
-        row_ids: whether ROW__ID is returned; an insert-only table has none.
-        checks_placement: see :func:`~read_split`.
+        valid_ids: the list of ids with which the split was planned.
+        columns: the data and partition columns, in the requested order.
+        options: the form of timestamps and the size of batches.
+        groups: return only the rows that these keys select. The split's partition must pass
+            ``has_partition``.
+        row_ids: True if ROW__ID is returned. An insert-only table has none.
+        checks_placement: True to reject misplaced rows. See
+            :func:`~read_split`.
 
     Yields:
-        Batches, none empty: ROW__ID if wanted, then the columns. In a partitioned table ROW__ID has the field
-        ``partition``.
+        Batches, none empty: ROW__ID if requested, followed by the columns. In a partitioned table, ROW__ID
+        has the field ``partition``.
 
     Raises:
-        RecordValueError: a partition's text cannot be parsed as its column's type. Others as ``read_split``.
+        RecordValueError: If a partition's string cannot be parsed as its column's type.
+
+    Errors of :func:`~read_split` are passed on.
     """
     data = [c.name for c in columns if c.name not in table.partition_key_names]
     has_row_ids = table.version.has_row_ids and (row_ids or not data)
-    # Without ROW__ID and requested columns, one column is read to count the rows.
+    # If neither ROW__ID nor columns are requested, one column is read to count the rows.
     read = data or ([] if has_row_ids else [table.column_names[0]])
     values = partition_scalars(table, split.partition_name, columns)
     only = None if groups is None else groups.filter_for(split.partition_name)

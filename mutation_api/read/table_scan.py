@@ -1,6 +1,6 @@
-"""TableScan: which rows and columns of a table are read, and in which form; reads them as Arrow batches.
+"""TableScan: the rows and columns of a table to read, and their form. It reads them as Arrow batches.
 
-It reads in this process, without Spark or JVM, several splits at a time
+It reads in this process, without Spark or a JVM, several splits at a time
 (:mod:`mutation_api.read.read_ahead`).
 """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["PartitionRows", "TableScan"]
 
 _ALONE_BYTES = 1024 * 1024
-"""Less than this is read by the caller's own thread."""
+"""Less data than this is read by the caller's own thread."""
 
 PartitionRows = tuple[str | None, pa.RecordBatch]
 """The (escaped) name of a partition, None in an unpartitioned table, and some of its rows."""
@@ -55,29 +55,32 @@ PartitionRows = tuple[str | None, pa.RecordBatch]
 
 @dataclass(frozen=True)
 class TableScan:
-    """The description of a read of a table; it can be read any number of times.
+    """The description of a read of a table. It can be read any number of times.
 
-    Rows come ordered by partition name, bucket and ROW__ID, however many threads read them.
+    Rows are ordered by partition name, bucket and ROW__ID, with any number of threads.
 
     Attributes:
         view: the table and its snapshot.
-        columns: names of data and partition columns, in any case, in the order wanted. None: all, data
-            columns first.
-        filter: which rows: an Arrow expression over the table's columns (in lower case, as in the table), or
-            the name of a boolean column. It may read columns that are not wanted. Rows for which it is null
-            are left out. Partitions whose rows cannot meet it are not read.
-        where_partition: (partition column, value) pairs that must all hold, too; see
+        columns: names of data and partition columns, in any case, in the requested order. If None, all
+            columns, data columns first.
+        filter: the rows to read: an Arrow expression over the table's columns (in lower case, as in the
+            table), or the name of a boolean column. It may read columns that are not returned. Rows for which
+            it is null are left out. Partitions whose rows cannot meet it are not read.
+        where_partition: (partition column, value) pairs that must all hold in addition. See
             :func:`~mutation_api.read.table_view.matching_partitions`.
-        row_ids: put ROW__ID before the columns: struct<writeid:bigint, bucketid:int, rowid:bigint> (version
-            1: ``transactionid``). In partitioned tables it has a fourth field ``partition``, because an
-            update or delete needs the partition of its row.
-        limit: number of rows after which reading ends.
-        timestamps: form of timestamps in data columns. Those of partition columns have microseconds.
-        truncate_nanoseconds: cut digits below microseconds; otherwise a value that has them is an error.
-        threads: how many splits (buckets of partitions) are decoded at a time; None: one for each processor.
-        waiting_bytes: bound of the rows that are read ahead, beside a stripe of each file being read.
-            :meth:`to_arrow` and the forms made from it need no bound, since they keep all rows.
-        files: the files to read, as :meth:`planned` gave them; None: the directories are listed.
+        row_ids: True to return ROW__ID before the columns: struct<writeid:bigint, bucketid:int, rowid:bigint>
+            (version 1: ``transactionid``). In partitioned tables it has a fourth field ``partition``, because
+            an update or delete needs the partition of its row.
+        limit: the maximum number of rows to read. If None, all.
+        timestamps: the form of timestamps in data columns. Those of partition columns have microseconds.
+        truncate_nanoseconds: True to cut digits below microseconds. Otherwise a value that has them is an
+            error.
+        threads: the number of splits (buckets of partitions) that are decoded at a time. If None, one per
+            processor.
+        waiting_bytes: the limit of the rows that are read ahead, in addition to a stripe of each file being
+            read. It does not apply to :meth:`to_arrow` and the forms made from it, because they keep all
+            rows.
+        files: the files to read, as returned by :meth:`planned`. If None, the directories are listed.
     """
 
     view: TableView
@@ -94,7 +97,7 @@ class TableScan:
     files: PlannedFiles | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Raise ConfigurationError if ``timestamps`` is not a form."""
+        """Raise ConfigurationError if ``timestamps`` is not a TimestampForm."""
         if not isinstance(self.timestamps, TimestampForm):
             forms = ", ".join(form.name for form in TimestampForm)
             raise ConfigurationError(
@@ -103,7 +106,7 @@ class TableScan:
             )
 
     def __repr__(self) -> str:
-        """The table and what is wanted of it, not all of its columns and partitions."""
+        """Return the table and the settings of the scan, without the table's columns and partitions."""
         wanted = {
             "columns": self.columns,
             "filter": None if self.filter is None else _filter_text(self.filter),
@@ -116,11 +119,11 @@ class TableScan:
 
     @property
     def selected(self) -> tuple[AcidColumn, ...]:
-        """The columns, in the order wanted.
+        """The columns, in the requested order.
 
         Raises:
-            RecordLayoutError: a column does not exist or is named twice, or neither columns nor ROW__ID are
-                wanted.
+            RecordLayoutError: If a column does not exist or is given twice, or if neither columns nor ROW__ID
+                are requested.
         """
         table = self.view.table
         columns = named_columns(table, self.columns)
@@ -130,73 +133,77 @@ class TableScan:
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of all batches: ROW__ID if wanted, then the columns. Raises as :attr:`selected`."""
+        """The schema of all batches: ROW__ID if requested, then the columns. Raises like :attr:`selected`."""
         return pa.schema([*self._row_id_fields(), *map(self._field, self.selected)])
 
     def planned(self) -> PlannedFiles:
-        """The files that it reads, as they are listed now. Raises as :meth:`by_partition`."""
+        """Return the files that the scan reads, as they are listed now. Raises like :meth:`by_partition`."""
         return PlannedFiles(tuple(self._planned(self._filter())), self.view.valid_ids)
 
     def by_partition(self) -> Generator[PartitionRows, None, None]:
-        """The rows, ordered by partition name, bucket and ROW__ID.
+        """Return the rows, ordered by partition name, bucket and ROW__ID.
 
-        This call lists the directories once. Files are read as the batches are consumed; end the iterator
-        (``close()``), or read it to its end, to end the threads that read ahead.
+        This call lists the directories once. Files are read as the batches are consumed. To end the threads
+        that read ahead, close the iterator (``close()``) or read it to its end.
 
         Returns:
             Non-empty batches of :attr:`schema`, each with the name of its partition.
 
         Raises:
-            RecordLayoutError: see :attr:`selected`; ROW__IDs of an insert-only table; or the filter cannot be
-                resolved over the table's columns, or is not boolean.
-            ConfigurationError: ``limit`` is negative or ``threads`` below 1, or see ``where_partition``.
-            RecordValueError: a partition's text cannot be parsed as its column's type, a timestamp does not
-                fit, or the filter has no value for a row.
-            DirectoryStateError, CorruptFileError: see :mod:`mutation_api.orc.read`.
-            TransactionStateError, LockLostError, TransactionAbortedError: the snapshot or transaction is not
-                open any more, or lost.
-            OSError: the storage cannot be read.
+            RecordLayoutError: If ROW__IDs of an insert-only table are requested, or if the filter cannot be
+                resolved over the table's columns or is not boolean. See also :attr:`selected`.
+            ConfigurationError: If ``limit`` is negative or ``threads`` below 1. See also ``where_partition``.
+            RecordValueError: If a partition's string cannot be parsed as its column's type, a timestamp does
+                not fit, or the filter cannot be computed for a row.
+            DirectoryStateError, CorruptFileError: See :mod:`mutation_api.orc.read`.
+            TransactionStateError, LockLostError, TransactionAbortedError: If the snapshot or transaction is
+                no longer open, or is lost.
+            OSError: If the storage cannot be read.
         """
         return self._by_partition(self.waiting_bytes)
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of batches of :attr:`schema`. Raises as :meth:`by_partition`."""
+        """Return the rows as a stream of batches of :attr:`schema`. Raises like :meth:`by_partition`."""
         return self._reader(self.waiting_bytes)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rows as a stream, for whatever speaks Arrow's C interface: Polars, DuckDB, pandas, pyarrow."""
+        """Return the rows as a stream for users of Arrow's C interface: Polars, DuckDB, pandas, pyarrow."""
         return self.to_arrow_batch_reader().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> pa.Table:
-        """All rows, in memory. Raises as :meth:`by_partition`."""
+        """Return all rows, in memory. Raises like :meth:`by_partition`."""
         return self._reader(None).read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a DataFrame of pandas, whose columns keep the types of Arrow (``pandas.ArrowDtype``).
+        """Return all rows as a pandas DataFrame whose columns keep Arrow's types (``pandas.ArrowDtype``).
 
-        So every value is exact, and a row may be given to an update as it is: NULL does not make doubles of
-        whole numbers, and dates, timestamps and decimals have their whole range. Unions are Python objects.
-        For numpy's types, which are not exact: ``scan.to_arrow().to_pandas()``.
+        So every value is exact, and a row can be passed to an update as it is: NULL does not turn whole
+        numbers into doubles, and dates, timestamps and decimals have their whole range. Unions are Python
+        objects. ``scan.to_arrow().to_pandas()`` returns numpy's types instead, which are not exact.
 
-        Raises: as :meth:`by_partition`; ConfigurationError: pandas is not installed.
+        Raises:
+            ConfigurationError: If pandas is not installed.
+
+        Errors of :meth:`by_partition` are passed on.
         """
         package = optional_package("pandas", "to_pandas()")
         rows = self.to_arrow()
         unions = [field.name for field in rows.schema if pa.types.is_union(field.type)]
         frame: pd.DataFrame = rows.drop_columns(unions).to_pandas(types_mapper=package.ArrowDtype)
-        for name in unions:  # pandas has no union, so these are objects
+        for name in unions:  # pandas does not have unions, so these are objects
             frame.insert(
                 rows.column_names.index(name), name, package.Series(rows[name].to_pylist(), dtype=object)
             )
         return frame
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a DataFrame of Polars.
+        """Return all rows as a Polars DataFrame.
 
         Raises:
-            ConfigurationError: Polars is not installed.
-            RecordLayoutError: a column has unions, which Polars lacks.
-            Others: as :meth:`by_partition`.
+            ConfigurationError: If Polars is not installed.
+            RecordLayoutError: If a column has unions, which Polars does not support.
+
+        Errors of :meth:`by_partition` are passed on.
         """
         package = optional_package("polars", "to_polars()")
         self._check_unions("Polars")
@@ -206,19 +213,20 @@ class TableScan:
     def to_duckdb(
         self, table_name: str, connection: duckdb.DuckDBPyConnection | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """All rows as a table that SQL in DuckDB can query.
+        """Register all rows as a table that SQL in DuckDB can query.
 
         Args:
-            table_name: its name there. DuckDB reads the rows where they are, without a copy.
-            connection: where to register it; None: a new database in memory.
+            table_name: the name of the table in DuckDB, which reads the rows in place, without a copy.
+            connection: the connection in which to register it. If None, a new database in memory.
 
         Returns:
             The connection.
 
         Raises:
-            ConfigurationError: DuckDB is not installed.
-            RecordLayoutError: a column has unions, which DuckDB does not read.
-            Others: as :meth:`by_partition`.
+            ConfigurationError: If DuckDB is not installed.
+            RecordLayoutError: If a column has unions, which DuckDB cannot read.
+
+        Errors of :meth:`by_partition` are passed on.
         """
         package = optional_package("duckdb", "to_duckdb()")
         self._check_unions("DuckDB")
@@ -227,7 +235,7 @@ class TableScan:
         return given
 
     def count(self) -> int:
-        """The number of rows; only what says which rows there are is read. Raises as :meth:`by_partition`."""
+        """Return the number of rows, reading only what determines them. Raises like :meth:`by_partition`."""
         keys = self.view.table.partition_key_names
         has_row_ids = self.view.table.version.has_row_ids
         columns = () if has_row_ids else (*keys, *self.view.table.column_names)[:1]
@@ -238,8 +246,8 @@ class TableScan:
         unions = [field.name for field in self.schema if has_union(field.type)]
         if unions:
             raise RecordLayoutError(
-                f"table {self.view.table.full_name}: {package} reads no unions of Arrow, as in {unions}: "
-                "leave them out (columns=…), or use to_arrow() or to_pandas()"
+                f"table {self.view.table.full_name}: {package} does not support Arrow unions, as in "
+                f"{unions}: leave them out (columns=…), or use to_arrow() or to_pandas()"
             )
 
     def _field(self, column: AcidColumn) -> pa.Field:
@@ -260,11 +268,11 @@ class TableScan:
             raise ConfigurationError(f"limit {self.limit!r}: it must be a whole number of at least 0")
         if self.row_ids and not self.view.table.version.has_row_ids:
             raise RecordLayoutError(
-                f"table {self.view.table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}: leave "
-                "it out (row_ids=False)"
+                f"table {self.view.table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}; "
+                "leave it out (row_ids=False)"
             )
         if self.threads is not None and self.threads < 1:
-            raise ConfigurationError(f"threads {self.threads}: it cannot be below 1")
+            raise ConfigurationError(f"threads {self.threads}: it must be at least 1")
         self.view.check()
         where = self._filter()
         reader = _SplitReader(
@@ -309,7 +317,7 @@ class TableScan:
 
 @dataclass(frozen=True)
 class _SplitReader:
-    """Reads the rows of a split in the form of a scan; used by several threads.
+    """Reads the rows of a split in the form of a scan. Several threads use it.
 
     ``schema`` and ``selected`` are those of the scan.
     """
@@ -321,7 +329,7 @@ class _SplitReader:
     options: ReadOptions
 
     def rows(self, split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
-        """Non-empty batches of ``schema``."""
+        """Yield non-empty batches of ``schema``."""
         row_ids = ROW_ID_COLUMN in self.schema.names
         names = self.schema.names
         for rows in split_rows(
@@ -333,7 +341,7 @@ class _SplitReader:
 
     @functools.cached_property
     def _columns(self) -> tuple[AcidColumn, ...]:
-        """The columns that are wanted, and those that the filter needs."""
+        """The columns that are requested, and those that the filter needs."""
         needed = () if self.where is None else self.where.columns
         others = [c for c in self.view.table.all_columns if c.name in needed and c not in self.selected]
         return (*self.selected, *others)

@@ -1,16 +1,16 @@
 """Views of a table for scans: partition values, planned files, and optional packages.
 
-TableView: what a reader sees of one table: its descriptor, locations of its partitions, and valid ids.
+TableView: a reader's view of one table: its descriptor, locations of its partitions, and valid ids.
 
-:func:`open_table` makes one of a transaction or a snapshot that a client opened,
-:func:`mutation_api.read.directory_scan.open_directory` makes one of a directory without a metastore. Readers
-treat both alike.
+:func:`open_table` makes a view from a transaction or a snapshot that a client opened.
+:func:`mutation_api.read.directory_scan.open_directory` makes one from a directory without a metastore.
+Readers treat both alike.
 
-Values of partitions: conditions on them, and the values of the partition columns in a partition's rows.
+Conditions on the values of partitions.
 
-PlannedFiles: the files that a scan reads, and which of their rows count.
+PlannedFiles: the files that a scan reads, and which of their rows are visible.
 
-Packages that only some forms of rows need; imported when such a form is asked for.
+Packages that only some forms of rows need. They are imported when such a form is requested.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ __all__ = [
 
 
 def _nothing() -> None:
-    """The check of files that nobody protects."""
+    """Check nothing: the files are not protected."""
 
 
 @dataclass(frozen=True)
 class TableView:
-    """What a reader sees of one table.
+    """A reader's view of one table.
 
     Attributes:
-        table: its descriptor.
-        locations: those of the partitions by (escaped) name. The only name in a table without partition keys
-            is ''.
-        valid_ids: visible ids in its files: write ids, in version 1 transaction ids.
-        valid_txns: visible transactions. They determine which compactions have committed.
-        check: raises if whoever protects the files does so no more; see ``SnapshotView.check``.
+        table: the table's descriptor.
+        locations: the locations of the partitions by (escaped) name. In a table without partition keys, the
+            only name is ''.
+        valid_ids: the visible ids in its files: write ids, in version 1 transaction ids.
+        valid_txns: the visible transactions. They determine which compactions have committed.
+        check: raises if the files are no longer protected. See ``SnapshotView.check``.
     """
 
     table: AcidTable
@@ -66,9 +66,9 @@ class TableView:
 
 
 def open_table(view: SnapshotView, table_name: str) -> TableView:
-    """The view that a transaction or an open snapshot has of one of its tables.
+    """Return the view that a transaction or an open snapshot has of one of its tables.
 
-    Read while the snapshot or transaction is open: its lock protects the files only so long.
+    Read it while the snapshot or transaction is open, because its lock protects the files only until then.
 
     Args:
         view: the result of ``client.open_snapshot("db.table")``, or a begun transaction that declared the
@@ -76,8 +76,8 @@ def open_table(view: SnapshotView, table_name: str) -> TableView:
         table_name: ``database.table``.
 
     Raises:
-        ConfigurationError: the table was not declared.
-        TransactionStateError: the snapshot or transaction is not open.
+        ConfigurationError: If the table was not declared.
+        TransactionStateError: If the snapshot or transaction is not open.
     """
     table = view.table(table_name)
     names = [p.name for p in view.partitions(table_name)] if table.partition_keys else [""]
@@ -91,31 +91,34 @@ def open_table(view: SnapshotView, table_name: str) -> TableView:
 
 
 def table_bytes(view: TableView) -> int:
-    """Size of the files in which the visible rows are. Lists directories; raises as a scan of the view."""
+    """Return the size of the files that hold the visible rows.
+
+    It lists directories, and raises like a scan of the view.
+    """
     splits = plan_partitions(view.table, view.locations, view.valid_ids, view.valid_txns, is_whole_table=True)
     return sum(split.byte_count for split in splits)
 
 
 PartitionCondition = tuple[str, object]
-"""A partition column (in any case) and the value it must have."""
+"""A partition column (in any case) and the value that it must have."""
 
 
 def matching_partitions(
     table: AcidTable, names: Iterable[str], conditions: Sequence[PartitionCondition]
 ) -> list[str]:
-    """The partitions for which all conditions hold.
+    """Return the partitions for which all conditions hold.
 
     Args:
-        table: table of the partitions.
+        table: the table of the partitions.
         names: escaped names of the partitions.
-        conditions: all must hold, also if several are on one column. A text is parsed as the column's type,
+        conditions: all must hold, even if several are on one column. A string is parsed as the column's type,
             as Hive does (``("hr", "1")`` finds ``hr=01``). Any other value is compared as it is, with the
             type that :func:`~mutation_api.table.partition_value.partition_value` returns. None, '' and the
             name of the default partition mean the default partition.
 
     Raises:
-        ConfigurationError: the table lacks the partition column.
-        RecordValueError: a text cannot be parsed as the column's type.
+        ConfigurationError: If the table does not have the partition column.
+        RecordValueError: If a string cannot be parsed as the column's type.
     """
     types = [parse_hive_type(key.type) for key in table.partition_keys]
     wanted = [_typed(table, *condition) for condition in conditions]
@@ -131,7 +134,7 @@ def matching_partitions(
 
 
 def _typed(table: AcidTable, name: str, value: object) -> tuple[int, object]:
-    """Index of the partition column of a condition, and its typed value."""
+    """Return the index of the partition column of a condition, and its typed value."""
     try:
         at = table.partition_key_names.index(name.strip().lower())
     except ValueError:
@@ -151,14 +154,17 @@ class PlannedFiles:
 
     Attributes:
         splits: the files.
-        valid_ids: the ids whose rows count.
+        valid_ids: the ids whose rows are visible.
     """
 
     splits: tuple[SnapshotSplit, ...]
     valid_ids: ValidIdList
 
     def have_rows_of(self, others: PlannedFiles) -> bool:
-        """Whether a scan finds the same rows as one of others: in the same files, which count whole."""
+        """Return True if a scan finds the same rows in both.
+
+        This is certain if they have the same files, and all rows in these files are visible.
+        """
         files = [file for split in self.splits for file in split.files]
         return self.splits == others.splits and all(
             _counts_whole(file, each.valid_ids) for each in (self, others) for file in files
@@ -171,18 +177,18 @@ def _counts_whole(file: EventFile, valid_ids: ValidIdList) -> bool:
 
 
 def optional_package(name: str, what: str) -> ModuleType:
-    """An installed package, which is also an extra of ours.
+    """Import an optional package, which is also an extra of this library.
 
     Args:
-        name: the package, ``polars``.
-        what: who needs it, for the message: ``to_polars()``.
+        name: the package, for example ``polars``.
+        what: the function that requires it, for the message: ``to_polars()``.
 
     Raises:
-        ConfigurationError: it is not installed; the message says what to install.
+        ConfigurationError: If it is not installed. The message says what to install.
     """
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise ConfigurationError(
-            f"{what} needs the package {name}: pip install hive-mutation-api[{name}] ({error})"
+            f"{what} requires the package {name}: pip install hive-mutation-api[{name}] ({error})"
         ) from error

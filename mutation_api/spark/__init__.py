@@ -1,1 +1,1 @@
-"""Spark jobs, and what they share: session, JVM, workers' credentials and errors."""
+"""Spark jobs and what they share: the session, the JVM, and the workers' credentials and errors."""

@@ -1,19 +1,20 @@
 """Credentials of a job, and tokens that are renewed.
 
-Keeps the delegation tokens of a driver's jobs alive, and gives one set of them to all of its jobs.
+Keep the delegation tokens of a driver alive, and share one set of them between all of its jobs.
 
-A NameNode renews a token for the user that it was issued to, if this user logs in by Kerberos. The token
-itself stays the same, so workers notice nothing. Only tokens of HDFS are renewed; others (of a KMS) live for
-as long as they were issued.
+A NameNode renews a token for the user to whom it was issued, if this user logs in by Kerberos. The token
+itself stays the same, so workers are not affected. Only HDFS tokens are renewed. Others (those of a KMS) live
+only for the time for which they were issued.
 
 Workers' credentials for storage: delegation tokens that Spark's driver requests for them.
 
 A worker on a cluster has no ticket, and the token file that it was started with expires. So each job carries
-tokens of the driver. They are issued to the driver's user, who may also renew them: :mod:`.credentials`
-does so as long as the driver has a ticket or a keytab. So a job may take as long as a token can live at most:
-a week (``dfs.namenode.delegation.token.max-lifetime``). One that is not renewed lives for a day.
+tokens of the driver. They are issued to the driver's user, who may also renew them. :mod:`.credentials`
+does this as long as the driver has a ticket or a keytab. A job may therefore take as long as a token's
+maximum lifetime: a week (``dfs.namenode.delegation.token.max-lifetime``). A token that is not renewed lives
+for a day.
 
-This module and :mod:`.credentials` are the only ones that call Hadoop in the driver's JVM.
+Only this module and :mod:`.credentials` call Hadoop in the driver's JVM.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _FILE_SYSTEM_OF_SERVICE = "ha-hdfs:"
 
 
 def ticket_cache() -> Path | None:
-    """The file of tickets of this process, where Java looks for it; None without one."""
+    """Return this process's ticket file, where Java searches for it, or None if there is none."""
     found = fresh_ticket_cache()
     if found is None:
         name = os.environ.get(TICKETS) or f"/tmp/krb5cc_{os.getuid()}"
@@ -66,7 +67,7 @@ def ticket_cache() -> Path | None:
 
 @contextlib.contextmanager
 def with_ticket(jvm: Any, configuration: Any, issuer: str, cache: Path) -> Iterator[Any]:
-    """A file system that is logged in to by the tickets in a file, whatever Spark's own user has."""
+    """Yield a file system that is logged in to with the tickets in a file, not as Spark's own user."""
     apart = jvm.org.apache.hadoop.conf.Configuration(configuration)
     apart.set("hadoop.security.kerberos.ticket.cache.path", str(cache))
     files = jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(issuer), apart, None)
@@ -77,20 +78,20 @@ def with_ticket(jvm: Any, configuration: Any, issuer: str, cache: Path) -> Itera
 
 
 class TokenKeeper:
-    """The tokens that a driver was issued, by their issuers; a thread renews them while the driver runs."""
+    """The tokens that were issued to a driver, by issuers. A thread renews them while the driver runs."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._kept: dict[tuple[str, ...], _Kept] = {}
 
     def tokens(self, context: SparkContext, issuers: Sequence[str]) -> bytes | None:
-        """Tokens of these issuers that are alive and will be for long; None: new ones are needed."""
+        """Return tokens of these issuers that will be valid for long. None if new ones are needed."""
         with self._guard:
             kept = self._kept.get(tuple(issuers))
         return kept.tokens if kept is not None and kept.is_good_for(context) else None
 
     def keep(self, context: SparkContext, issuers: Sequence[str], tokens: bytes, credentials: Any) -> None:
-        """Keep new tokens, in the form of Hadoop's file and as Hadoop's Credentials, and renew them."""
+        """Keep and renew new tokens, given in Hadoop's file format and as Hadoop's Credentials."""
         kept = _Kept(context, tokens, credentials)
         if kept.start():
             with self._guard:
@@ -98,7 +99,10 @@ class TokenKeeper:
 
 
 class _Kept:
-    """Tokens of one time. They are renewed until others could live twice as long, and the jobs with them."""
+    """Tokens issued at one time, which are renewed until their maximum lifetime ends.
+
+    New jobs get them only until half of it has passed: from then on, new tokens would live longer.
+    """
 
     def __init__(self, context: SparkContext, tokens: bytes, credentials: Any) -> None:
         self.tokens = tokens
@@ -106,22 +110,25 @@ class _Kept:
         self._credentials = credentials
         self._issued = time.time()
         self._last = last_seconds(tokens) or self._issued
-        self._valid_until = self._issued  # until the first renewal tells more
+        self._valid_until = self._issued  # until the first renewal returns the real time
 
     def is_good_for(self, context: SparkContext) -> bool:
         now = time.time()
-        half = self._issued + (self._last - self._issued) / 2  # others would live longer from then on
+        half = self._issued + (self._last - self._issued) / 2  # from then on, new tokens would live longer
         return context is self._context and now < half and now < self._valid_until
 
     def start(self) -> bool:
-        """Renew once, which tells how long they are valid, then go on in a thread; False if that fails."""
+        """Renew the tokens once to find out how long they are valid, then go on in a thread.
+
+        Return False if that fails.
+        """
         if not self._renew():
             return False
         threading.Thread(target=self._go_on, name="hive-mutation-tokens", daemon=True).start()
         return True
 
     def _go_on(self) -> None:
-        """Renew at half of the time that is left; so after a failure, too, until none is left."""
+        """Renew when half of the remaining time has passed, even after a failure, until no time is left."""
         while self._is_running() and time.time() < self._valid_until < self._last:
             time.sleep(max(_PAUSE_SECONDS_MIN, (self._valid_until - time.time()) / 2))
             if self._is_running():
@@ -137,8 +144,8 @@ class _Kept:
             if self._is_running():
                 reason = str(getattr(error, "java_exception", None) or error).splitlines()[0]
                 logger.warning(
-                    "the delegation tokens of the workers could not be renewed: %s; they end at %s, the "
-                    "driver needs a valid ticket or keytab (see klist, spark.kerberos.keytab)",
+                    "could not renew the delegation tokens of the workers: %s. They expire at %s. The driver "
+                    "needs a valid ticket or keytab (see klist, spark.kerberos.keytab)",
                     reason,
                     self._said_end(),
                 )
@@ -151,10 +158,10 @@ class _Kept:
         return datetime.datetime.fromtimestamp(self._valid_until, datetime.UTC).isoformat(timespec="seconds")
 
     def _renewed(self) -> float:
-        """Until when they are valid, in seconds since 1970."""
+        """Renew the tokens and return until when they are valid, in seconds since 1970."""
         cache = ticket_cache()
         if cache is None:
-            raise ConfigurationError("there is no ticket any more")
+            raise ConfigurationError("the ticket no longer exists")
         jvm = jvm_of(self._context)
         ends = [
             self._renewed_token(jvm, token, cache)
@@ -171,7 +178,7 @@ class _Kept:
 
 
 _KINDS = (HDFS_KIND, "kms-dt")
-"""The kinds of tokens that storage needs. Other secrets stay in the driver."""
+"""The kinds of tokens that storage requires. Other secrets stay in the driver."""
 
 _PY4J_LOGGERS = ("py4j.java_gateway", "py4j.clientserver")
 
@@ -179,13 +186,13 @@ _keeper = TokenKeeper()
 
 
 def worker_settings(context: SparkContext, locations: Iterable[Location]) -> HadoopSettings:
-    """The storage settings for a job's tasks, with tokens for the file systems of these locations.
+    """Return the storage settings for a job's tasks, with tokens for the file systems of these locations.
 
-    Jobs of one driver share their tokens, until half of the time is over that these can live.
+    The jobs of a driver share their tokens until half of the tokens' maximum lifetime has passed.
 
     Raises:
-        WorkerError: a file system issues no token.
-        OSError: see :func:`mutation_api.storage.connect.settings`.
+        WorkerError: If a file system does not issue a token.
+        OSError: See :func:`mutation_api.storage.connect.settings`.
     """
     _keep_traffic_out_of_logs()
     log_in_as_spark()
@@ -200,13 +207,14 @@ def worker_settings(context: SparkContext, locations: Iterable[Location]) -> Had
     except Py4JError as error:
         reason = str(getattr(error, "java_exception", None) or error).splitlines()[0]
         raise WorkerError(
-            f"no delegation tokens for the workers could be obtained from {', '.join(issuers)}: {reason}; "
-            "the user of Spark's driver needs a valid ticket or keytab (see klist, spark.kerberos.keytab)"
+            f"could not obtain delegation tokens for the workers from {', '.join(issuers)}: {reason}. The "
+            "user of Spark's driver needs a valid ticket or keytab (see klist, spark.kerberos.keytab)"
         ) from None
     if tokens is None:
         logger.warning(
-            "Spark's driver has neither a ticket nor tokens for %s (is hadoop.security.authentication set in "
-            "its HADOOP_CONF_DIR or spark.hadoop.*?): its workers need their own tickets",
+            "Spark's driver has neither a ticket nor tokens for %s, so its workers need their own tickets. "
+            "Is "
+            "hadoop.security.authentication set in the driver's HADOOP_CONF_DIR or in spark.hadoop.*?",
             ", ".join(issuers),
         )
         return settings()
@@ -214,7 +222,7 @@ def worker_settings(context: SparkContext, locations: Iterable[Location]) -> Had
 
 
 def _keep_traffic_out_of_logs() -> None:
-    """Filter py4j's logs: at level DEBUG it logs all data sent to the JVM, also secrets of functions."""
+    """Filter py4j's logs: at DEBUG it logs everything sent to the JVM, including secrets in functions."""
     for name in _PY4J_LOGGERS:
         logging.getLogger(name).addFilter(_above_debug)
 
@@ -224,7 +232,10 @@ def _above_debug(record: logging.LogRecord) -> bool:
 
 
 def _tokens(context: SparkContext, issuers: Sequence[str]) -> bytes | None:
-    """New tokens of these file systems if the JVM may request them, and existing ones; None without any."""
+    """Return new tokens of these file systems if the JVM may request them, and existing ones.
+
+    Returns None if there are no tokens.
+    """
     jvm = jvm_of(context)
     security = jvm.org.apache.hadoop.security
     user = security.UserGroupInformation.getCurrentUser()
@@ -233,7 +244,7 @@ def _tokens(context: SparkContext, issuers: Sequence[str]) -> bytes | None:
     if user.hasKerberosCredentials():
         for issuer in issuers:
             issued |= _add_new_token(jvm, hadoop_configuration(context), issuer, user, found)
-    found.mergeAll(user.getCredentials())  # does not overwrite the new ones
+    found.mergeAll(user.getCredentials())  # does not overwrite the new tokens
     taken = security.Credentials()
     for token in found.getAllTokens().toArray():
         if token.getKind().toString() in _KINDS:
@@ -247,11 +258,11 @@ def _tokens(context: SparkContext, issuers: Sequence[str]) -> bytes | None:
 
 
 def _add_new_token(jvm: Any, configuration: Any, issuer: str, user: Any, found: Any) -> bool:
-    """Request a token for the user from a file system; returns whether it is one that the user may renew.
+    """Request a token for the user from a file system. Return True if the user may renew it.
 
-    A file system issues tokens to Kerberos logins only, and Spark's own user has tokens that would be used
-    instead. So a ticket is used separately; of Spark's keytab, if it has one. A user with a keytab that this
-    process could not use has the tokens that Spark renews, or none yet.
+    A file system issues tokens only to Kerberos logins, and the tokens of Spark's own user would be used
+    instead of a login. A separate ticket is therefore used, from Spark's keytab if there is one. If the user
+    has a keytab that this process could not use, the user has the tokens that Spark renews, or none yet.
     """
     cache = ticket_cache()
     if cache is not None and (has_keytab() or not user.isFromKeytab()):
@@ -266,7 +277,7 @@ def _add_new_token(jvm: Any, configuration: Any, issuer: str, user: Any, found: 
 
 
 def _written(jvm: Any, credentials: Any) -> bytes:
-    """The credentials in Hadoop's file format. They pass through a file, because py4j logs its answers."""
+    """Return the credentials in Hadoop's file format, read from a file because py4j logs its answers."""
     with private_file() as path:
         stream = jvm.java.io.DataOutputStream(jvm.java.io.FileOutputStream(str(path)))
         credentials.writeTokenStorageToStream(stream)

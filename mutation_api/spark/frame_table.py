@@ -1,10 +1,10 @@
 """Types and columns of DataFrames for a table, and batches of rows.
 
-create_table: an ACID table with the columns of a DataFrame's schema.
+create_table: create an ACID table with the columns of a DataFrame's schema.
 
-The Arrow types of Spark's values, of those types alone whose values Arrow receives as what they are.
+Convert Spark types to Arrow types, but only types whose values Arrow receives unchanged.
 
-Sizes of the Arrow batches in which Spark passes rows to Python.
+Set the size of the Arrow batches in which Spark passes rows to Python.
 """
 
 from __future__ import annotations
@@ -79,26 +79,28 @@ def create_table(
 ) -> TableInfo:
     """Create an ACID table for rows of this schema.
 
-    A TIMESTAMP becomes Hive's timestamp, which is a wall clock: ``apply_changes`` stores what the session
-    shows. Nullability is not kept; all columns of the table may be null.
+    A TIMESTAMP becomes Hive's timestamp, which has no time zone: ``apply_changes`` stores the local time that
+    the session shows. Nullability is not kept, so all columns of the table may be null.
 
     Args:
-        metastore: the metastore in which the table is created; ``metastore_client.connect(...)`` gives one.
+        metastore: the metastore in which the table is created, as returned by
+            ``metastore_client.connect(...)``.
         table_name: ``database.table``.
-        schema: the rows' schema with the partition columns: ``df.schema``.
-        partitioned_by: names of the partition columns, in their order; they are no longer data columns.
-        clustered_by: names of the bucket columns, any case; Hive 2 needs at least one.
-        num_buckets: required with ``clustered_by``, and only then allowed.
-        insert_only: see :func:`mutation_api.upkeep.create_acid_table.create_acid_table`, also for the rest.
-        location: None for the server's default.
+        schema: the rows' schema including the partition columns: ``df.schema``.
+        partitioned_by: names of the partition columns, in order. They are no longer data columns.
+        clustered_by: names of the bucket columns, in any case. Hive 2 requires at least one.
+        num_buckets: number of buckets. Required with ``clustered_by``, and only allowed then.
+        insert_only: True to create an insert-only table, see
+            :func:`mutation_api.upkeep.create_acid_table.create_acid_table`, which also explains the rest.
+        location: the table's directory. If None, the server's default.
         properties: further table properties.
 
     Returns:
         The table as the server describes it.
 
     Raises:
-        RecordLayoutError: the schema lacks a partition column, or has a type that no Hive column has.
-        Others: see create_acid_table.
+        RecordLayoutError: If the schema lacks a partition column, or has a type that Hive does not have.
+        Other errors: See create_acid_table.
     """
     columns = hive_columns(schema)
     keys = [_named(table_name, columns, name) for name in partitioned_by]
@@ -116,9 +118,10 @@ def create_table(
 
 
 def hive_columns(schema: StructType) -> tuple[ColumnInfo, ...]:
-    """The fields as columns of a Hive table: names in lower case, Hive's types, comments.
+    """Return the fields as columns of a Hive table: names in lower case, Hive types, comments.
 
-    Raises RecordLayoutError, naming the field.
+    Raises:
+        RecordLayoutError: If a field's type has no Hive equivalent. The message names the field.
     """
     return tuple(
         ColumnInfo(
@@ -133,13 +136,13 @@ def _named(table_name: str, columns: Sequence[ColumnInfo], name: str) -> ColumnI
         if column.name == name.lower():
             return column
     raise RecordLayoutError(
-        f"table {table_name}: partition column {name!r} is not in the schema; it has "
+        f"table {table_name}: partition column {name!r} is not in the schema. The columns are "
         f"{', '.join(column.name for column in columns)}"
     )
 
 
 def _hive_type(spark_type: DataType, path: str) -> str:
-    """The text of Hive's type; ``path`` names the field and its nested parts in messages."""
+    """Return the Hive type as a string. ``path`` names the field and its nested parts in messages."""
     match spark_type:
         case CharType():
             return f"char({spark_type.length})"
@@ -160,7 +163,7 @@ def _hive_type(spark_type: DataType, path: str) -> str:
     found = _PLAIN_TYPES.get(type(spark_type))
     if found is None:
         raise RecordLayoutError(
-            f"column {path}: no Hive column holds Spark's type {spark_type.simpleString()}"
+            f"column {path}: Spark type {spark_type.simpleString()} has no Hive equivalent"
         )
     return found
 
@@ -180,19 +183,19 @@ _PLAIN = (
 
 
 def arrow_type_of(spark_type: DataType) -> pa.DataType:
-    """The Arrow type of a Spark type.
+    """Return the Arrow type of a Spark type.
 
-    A type of a user comes as what it is stored as, and a VARIANT as the bytes of its encoding. So any type
-    that is not listed here is refused.
+    Values of a user-defined type arrive in the form in which they are stored, and a VARIANT arrives as the
+    bytes of its encoding. So any type that is not listed here is refused.
 
     Raises:
-        TypeError: it is, or contains, a type that is refused, or Spark has no Arrow type for it.
+        TypeError: If the type is or contains a type that is refused, or if Spark has no Arrow type for it.
     """
     for each in _parts(spark_type):
         if not isinstance(each, _PLAIN):
             raise TypeError(
-                f"values of Spark's type {each.simpleString()} have no type of Hive: cast them first, for "
-                "example to strings or numbers"
+                f"Spark type {each.simpleString()} has no Hive equivalent: cast it first, for example to "
+                "strings or numbers"
             )
     try:
         return to_arrow_type(spark_type)
@@ -201,7 +204,7 @@ def arrow_type_of(spark_type: DataType) -> pa.DataType:
 
 
 def _parts(spark_type: DataType) -> Iterator[DataType]:
-    """The types in it that are not nested."""
+    """Yield the types within it that are not nested."""
     if isinstance(spark_type, ArrayType):
         yield from _parts(spark_type.elementType)
     elif isinstance(spark_type, MapType):
@@ -215,7 +218,7 @@ def _parts(spark_type: DataType) -> Iterator[DataType]:
 
 
 BATCH_ROWS_MAX = 4096
-"""Maximum rows of a batch whose bytes are not counted: 64 MiB if rows have 16 KiB."""
+"""The maximum number of rows in a batch whose bytes are not counted. At 16 KiB per row, it has 64 MiB."""
 
 _MAX_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _MAX_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -224,12 +227,12 @@ _NO_LIMIT = str(2**31 - 1)
 
 @contextlib.contextmanager
 def counted_by_rows(spark: SparkSession) -> Iterator[None]:
-    """Let jobs that begin in the block limit batches by rows only, to at most BATCH_ROWS_MAX.
+    """Limit the batches of jobs that begin in the block by rows only, to at most BATCH_ROWS_MAX.
 
-    Spark sums up the bytes of a batch again for each row, which takes longer than writing the row (measured:
-    more than half of the time to Python). A user's own limit of bytes turns this off, and a user's lower
-    limit of rows is kept. Other queries that the session begins meanwhile get the same batches. Versions of
-    Spark that do not count bytes ignore that setting.
+    Spark adds up the bytes of a batch again for each row, which takes longer than writing the row (measured:
+    more than half of the time to Python). If the user has set a byte limit, this does nothing. A lower row
+    limit set by the user is kept. Other queries that begin in the session during the block get the same
+    batches. Spark versions that do not count bytes ignore the byte setting.
 
     Args:
         spark: the session of the jobs.

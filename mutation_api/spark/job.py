@@ -1,17 +1,17 @@
 """Apply a change set as a DataFrame in an open transaction.
 
-Looks up the ROW__IDs of updates and deletes in the transaction's snapshot, before anything is written.
+Look up the ROW__IDs of updates and deletes in the transaction's snapshot, before anything is written.
 
-Hive silently writes an update of a row that does not exist as a new row, and ignores a delete of one. This
-check finds both. It costs another evaluation of the changes and a scan of the touched partitions' ROW__IDs.
+Hive silently writes an update of a missing row as a new row, and ignores a delete of one. This check finds
+both. It costs another evaluation of the changes and a scan of the touched partitions' ROW__IDs.
 
-Collects a DataFrame whose rows are surely few; others stay where they are.
+Collect a DataFrame if it certainly has few rows; leave others where they are.
 
-apply_changes: writes a DataFrame of changes as staged files of one table, under an open transaction.
+apply_changes: write a DataFrame of changes as staged files of one table, in an open transaction.
 
 Spark may repeat a task or run it twice at once. So each attempt writes to its own hidden directory and
-returns manifests. Spark passes the results of the winning attempts to the driver, which removes the other
-attempts' files.
+returns manifests. Spark passes the results of the winning attempts to the driver, which removes the files of
+the other attempts.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ __all__ = [
 
 
 IDENTITY = (PARTITION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
-"""Columns that identify a row of a table."""
+"""The columns that identify a row of a table."""
 
 
 def touched_partitions(addresses: DataFrame) -> list[str]:
-    """Names of the partitions in which the changes update or delete rows, sorted."""
+    """Return the names of the partitions in which the changes update or delete rows, sorted."""
     names = _existing_rows(addresses).select(PARTITION).distinct().collect()
     return sorted(row[0] for row in names)
 
 
 def verify_changed_row_ids(table: AcidTable, addresses: DataFrame, snapshot: DataFrame) -> None:
-    """Check that every update and delete names a row of the snapshot.
+    """Check that every update and delete refers to a row of the snapshot.
 
     Args:
         table: the table, for messages.
@@ -95,7 +95,7 @@ def verify_changed_row_ids(table: AcidTable, addresses: DataFrame, snapshot: Dat
         snapshot: at least the column ROW__ID of the touched partitions.
 
     Raises:
-        RowIdNotFoundError: some do not; the message names the first few, with partition and bucket.
+        RowIdNotFoundError: If some do not. The message shows the first few, with partition and bucket.
     """
     partition = sf.col(f"{ROW_ID_COLUMN}.partition") if table.partition_keys else sf.lit("")
     known = snapshot.select(
@@ -119,7 +119,7 @@ def _existing_rows(addresses: DataFrame) -> DataFrame:
 
 
 FEW_BYTES = "spark.hive.mutation.fewBytes"
-"""Setting of the session: changes of at most this estimated size are handled by the driver; 0: none are."""
+"""A session setting: the driver handles changes of at most this estimated size. 0 turns this off."""
 FEW_BYTES_DEFAULT = 16 << 20
 
 BOUNDED = frozenset(
@@ -141,19 +141,19 @@ BOUNDED = frozenset(
         "Window",
     )
 )
-"""Nodes of a plan that give no more rows than their input, or of whose rows Spark knows the size."""
+"""The plan nodes that return no more rows than their input, or for which Spark knows the size of the rows."""
 
 READING = frozenset(
     ("Filter", "InMemoryRelation", "LocalRelation", "LogicalRelation", "Project", "SubqueryAlias", "Union")
 )
-"""Those of them that handle each row by itself; a limit may take other rows each time."""
+"""The nodes in BOUNDED that handle each row separately. A limit may return other rows each time."""
 
 
 def few_bytes(spark: SparkSession) -> int:
-    """The session's limit.
+    """Return the session's limit.
 
     Raises:
-        ConfigurationError: it is not a number of bytes.
+        ConfigurationError: If it is not a number of bytes.
     """
     text = str(spark.conf.get(FEW_BYTES, str(FEW_BYTES_DEFAULT)))
     if not text.isdecimal():
@@ -162,25 +162,25 @@ def few_bytes(spark: SparkSession) -> int:
 
 
 def is_few(frame: DataFrame) -> bool:
-    """Whether the rows are surely within the session's limit; evaluates nothing.
+    """Return True if the rows are certainly within the session's limit. Evaluates nothing.
 
-    Spark estimates the size of a DataFrame by the files or values at its beginning. It does not know how many
-    rows a join, ``explode`` or Python gives: those may be many.
+    Spark estimates the size of a DataFrame from the files or values at its beginning. It does not know how
+    many rows a join, ``explode`` or Python returns, so these may be many.
     """
     limit = few_bytes(frame.sparkSession)
     return limit > 0 and plan_kinds(frame) <= BOUNDED and estimated_bytes(frame) <= limit
 
 
 def is_read_alone(frame: DataFrame) -> bool:
-    """Whether rows are read and projected, and no more.
+    """Return True if rows are only read and projected.
 
-    Then it costs less to evaluate them again than to keep them, and they are the same.
+    Evaluating them again then costs less than keeping them, and returns the same rows.
     """
     return plan_kinds(frame) <= READING and is_deterministic(frame)
 
 
 def collected_if_few(frame: DataFrame) -> pa.Table | None:
-    """The rows of a DataFrame for which :func:`is_few` holds; None if they are more bytes than estimated."""
+    """Return the rows of a DataFrame for which :func:`is_few` is true. None if they exceed the estimate."""
     rows = collected(frame)
     return rows if rows.nbytes <= few_bytes(frame.sparkSession) else None
 
@@ -199,55 +199,55 @@ def apply_changes(
     verify_row_ids: bool = False,
     options: WriterOptions | None = None,
 ) -> ApplySummary:
-    """Write inserts, updates and deletes of one table. The commit of the transaction makes them visible.
+    """Write inserts, updates and deletes of one table. They become visible when the transaction commits.
 
-    ``changes`` has, in any order and case,
+    ``changes`` has these columns, in any order and case:
 
     * the operation: 'insert', 'update' or 'delete', in any case;
     * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as
       ``snapshot`` reads it, with or without its field ``partition``. It is ignored for inserts, where it may
-      be null; a change set of inserts may lack the column;
-    * the table's columns, including partition columns. An update has the whole new row. A delete needs only
-      ROW__ID, and the partition columns if ROW__ID does not have the partition; a change set of deletes may
-      lack the other columns.
+      be null. A change set of inserts may lack the column;
+    * the table's columns, including partition columns. An update has the whole new row. A delete requires
+      only ROW__ID, and the partition columns if ROW__ID does not have the partition. A change set of deletes
+      may lack the other columns.
 
-    An update stays in its partition and bucket; to move a row, delete and insert it. A row may be changed
-    only once. Insert-only tables take only inserts.
+    An update stays in its partition and bucket. To move a row, delete and insert it. A row may be changed
+    only once. Insert-only tables accept only inserts.
 
     If a task fails, Spark evaluates its share of ``changes`` again. So materialise a non-deterministic
-    DataFrame (rand(), a source that moves on) first: cache, checkpoint, a table. The same holds for
+    DataFrame (rand(), a source that changes) first: cache, checkpoint, a table. The same holds for
     ``verify_row_ids``, which evaluates the changes a second time.
 
-    If this raises, nothing is kept for the table, and the transaction is still open: abort it, or apply
-    again.
+    If this raises an error, nothing is kept for the table, and the transaction is still open. Abort it, or
+    apply the changes again.
 
     Args:
-        transaction: begun; the table must be one of its sinks.
+        transaction: an open transaction. The table must be one of its sinks.
         table_name: ``database.table``. A transaction takes one change set for each of its tables.
-        changes: any DataFrame; this call evaluates it.
+        changes: any DataFrame, which this call evaluates.
         operation_column: name of the operation column.
-        num_partitions: number of writing tasks. By default the session's shuffle partitions, at most four for
-            each core, or two if closing files waits (HDFS); changes that are surely few
+        num_partitions: number of writing tasks. By default the session's shuffle partitions, but at most four
+            per core, or two if closing files waits (HDFS). Changes that are certainly few
             (``spark.hive.mutation.fewBytes``) are written by the driver.
         insert_files: for unbucketed tables, the number of files over which the inserts of a partition are
-            spread, by a hash of their content. By default one for each writing task, in a partitioned table
-            at most INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
-        verify_row_ids: look up every ROW__ID of updates and deletes in the snapshot, before anything is
-            written.
-        options: stripe size and compression of the files, memory for sorting.
+            spread, by a hash of their content. By default one per writing task, and in a partitioned table at
+            most INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
+        verify_row_ids: True to look up every ROW__ID of updates and deletes in the snapshot before anything
+            is written.
+        options: stripe size and compression of the files, and memory for sorting.
 
     Returns:
-        What was written.
+        A summary of what was written.
 
     Raises:
-        TransactionStateError: the transaction has not begun, the table is a source, or it already has its
-            changes in this transaction.
-        RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: the
-            change set is wrong; the message names rows.
-        TableNotMutableError: an update or delete in an insert-only table.
-        ConfigurationError: ``insert_files`` is invalid.
-        LockLostError, TransactionAbortedError: the transaction was lost; the Spark job has been cancelled.
-        WorkerError: the Spark job failed for another reason.
+        TransactionStateError: If the transaction is not open, if the table is a source, or if it already has
+            its changes in this transaction.
+        RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: If the
+            change set is invalid. The message shows rows.
+        TableNotMutableError: If an insert-only table is updated or rows are deleted from it.
+        ConfigurationError: If ``insert_files`` is invalid.
+        LockLostError, TransactionAbortedError: If the transaction was lost. The Spark job has been cancelled.
+        WorkerError: If the Spark job failed for another reason.
     """
     table = transaction.table(table_name)
     check_sink(table)
@@ -295,7 +295,7 @@ def apply_changes(
 
 @contextlib.contextmanager
 def _cancelled_when_lost(transaction: OpenTransaction, context: SparkContext, tag: str) -> Iterator[None]:
-    """Tag the jobs of the block; cancel them when the transaction is lost or the user interrupts.
+    """Tag the jobs of the block. Cancel them when the transaction is lost or the user interrupts.
 
     If the block fails and the transaction is lost, the loss is raised, since it caused the failure.
     """
@@ -336,7 +336,7 @@ def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame
 def _written_by_driver(
     table: AcidTable, plan: ChangePlan, writer: ChangeWriter
 ) -> tuple[DeltaManifest, ...] | None:
-    """Few rows take longer to distribute than to write. None if they are more bytes than estimated."""
+    """Write few rows in the driver, which is faster. Return None if they have more bytes than estimated."""
     with translated_worker_errors(_what(table)):
         rows = collected_if_few(plan.changes)
     if rows is None:

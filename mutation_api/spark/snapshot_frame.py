@@ -1,11 +1,11 @@
 """A snapshot as a DataFrame: all rows, or rows by key.
 
-Searches each bucket of a table for the keys that hash to it, in one task.
+Search each bucket of a table, in one task, for the keys that hash to it.
 
-A merge uses it if its source has more keys than the driver collects. The keys are shuffled to their buckets.
-Rows of the table are not shuffled; only those that have a key leave their task.
+A merge uses this if its source has more keys than the driver collects. The keys are shuffled to their
+buckets. Rows of the table are not shuffled. Only rows that have a key leave their task.
 
-snapshot: the rows that a transaction sees, with their ROW__ID, as a DataFrame.
+snapshot: the rows that a transaction can read, with their ROW__ID, as a DataFrame.
 
 The driver lists directories and decides which files make up each (partition, bucket). Tasks merge them with
 :mod:`mutation_api.read.snapshot_reader`. Refused: Spark's own ORC reader, which fails on ACID files unless
@@ -50,7 +50,7 @@ __all__ = [
 
 
 KEYS_PER_PASS = 1_000_000
-"""Number of keys that a task holds at a time. With more keys it reads its buckets several times."""
+"""The number of keys that a task holds at a time. A task with more keys reads its buckets several times."""
 
 _BUCKET = "__bucket"
 
@@ -64,15 +64,16 @@ def search_buckets(
     null_safe: bool,
     keys_per_pass: int = KEYS_PER_PASS,
 ) -> DataFrame:
-    """The rows of the splits that have one of the keys, each once, in the form of a snapshot.
+    """Return the rows of the splits that have one of the keys, each once, with the columns of a snapshot.
 
     Args:
-        table: its bucket columns are among the keys.
-        splits: of the table's buckets, without plain files.
-        reader: reads them.
-        keys: columns under the table's names (lower case), in its Spark types; not distinct.
-        null_safe: whether NULL is a key like any other; otherwise keys with a NULL are left out.
-        keys_per_pass: bounds the memory of a task, except for keys with equal values in the bucket columns.
+        table: the table, whose bucket columns are among the keys.
+        splits: splits of the table's buckets, without plain files.
+        reader: the reader of the splits.
+        keys: key columns under the table's names (lower case) and in its Spark types. Not distinct.
+        null_safe: True if NULL is a key like any other. If False, keys with a NULL are left out.
+        keys_per_pass: limit for the memory of a task, except for keys with equal values in the bucket
+            columns.
     """
     names = keys.columns
     given = keys if null_safe else keys.na.drop()
@@ -95,7 +96,7 @@ def _field(name: str) -> Column:
 
 @dataclass(frozen=True)
 class _BucketOf:
-    """The function that runs in tasks: the buckets to which the key columns with these names hash."""
+    """The function that runs in tasks and returns the buckets to which the key columns ``names`` hash."""
 
     table_text: str
     names: tuple[str, ...]
@@ -131,12 +132,12 @@ class _BucketSearch:
 def key_passes(
     batches: Iterator[pa.RecordBatch], bucket_columns: Sequence[str], limit: int
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Keys of one bucket at a time, at most about ``limit`` of them.
+    """Yield the keys of one bucket at a time, at most about ``limit`` of them.
 
     Rows with equal values in the bucket columns stay together, and so do equal keys.
 
     Args:
-        batches: the bucket id, then the key columns; ordered by bucket id and the bucket columns.
+        batches: the bucket id, then the key columns, ordered by bucket id and the bucket columns.
         bucket_columns: names of the bucket columns.
         limit: a pass ends at the first new value of the bucket columns after this number of rows.
 
@@ -181,7 +182,7 @@ def _parts_of_one_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _first_other(last: pa.RecordBatch, part: pa.RecordBatch, names: Sequence[str]) -> int:
-    """Index of the first row of ``part`` that differs from ``last`` in a column; its length if none does."""
+    """Return the index of the first row of ``part`` that differs from ``last`` in a column, or its length."""
     differs = np.zeros(part.num_rows, bool)
     for name in names:
         value, column = last.column(name)[0], part.column(name)
@@ -193,7 +194,7 @@ def _first_other(last: pa.RecordBatch, part: pa.RecordBatch, names: Sequence[str
 
 
 BATCH_ROWS_DEFAULT = 16_384
-"""Rows of one Arrow batch from a Python worker to Spark."""
+"""The number of rows in an Arrow batch that a Python worker passes to Spark."""
 
 
 def snapshot(
@@ -210,48 +211,52 @@ def snapshot(
     truncate_nanoseconds: bool = False,
     batch_rows: int = BATCH_ROWS_DEFAULT,
 ) -> DataFrame:
-    """The rows of a table that a transaction or an open snapshot sees, with their ROW__ID.
+    """Return the rows of a table that a transaction or an open snapshot can read, with their ROW__ID.
 
-    Each evaluation of the DataFrame reads the files. So evaluate it while the view is open; afterwards the
-    cleaner may remove them. Directories are listed once, by this call.
+    Each evaluation of the DataFrame reads the files, so evaluate it while the view is open. Afterwards Hive's
+    cleaner may remove them. This call lists the directories, only once.
 
     Args:
-        view: a begun transaction with the table as source or sink, or the result of
-            ``client.open_snapshot("db.table")``, best in a ``with`` block, whose end releases its lock.
+        view: an open transaction with the table as source or sink, or the result of
+            ``client.open_snapshot("db.table")``. Use the latter in a ``with`` block, whose end releases its
+            lock.
         table_name: ``database.table``.
-        spark: the session; default: this thread's active one.
-        columns: names of data and partition columns, any case, in the wanted order; None for all. ``[]``
-            gives only ROW__ID and reads no other column; it is refused for an insert-only table.
-        partitions: escaped names (``ds=2015-11-19``) of the partitions to read; None for all.
-        keys: return only rows whose values equal those of a row of this table. Its columns are key columns of
-            the table, any case, partition columns included, in the types of ``arrow_type(…,
-            timestamp_unit="us")``; they need not be among ``columns``. Partitions, buckets and stripes that
-            can hold none of the keys are not read; of the others the key columns are read first. NaN equals
-            NaN, -0.0 equals 0.0, NULL equals nothing.
-        null_safe_keys: whether NULL equals NULL.
-        without_keys: return the other rows instead, those that have none of the keys.
-        prune_buckets: if the keys include the bucket columns, do not read buckets to which no key hashes. The
-            rows of the other buckets are then checked: if one lies in a bucket other than its hash says,
-            DirectoryStateError is raised. False reads all buckets; so they are of a table that was altered.
-        truncate_nanoseconds: Spark's timestamps have six digits of a second, Hive's nine. True drops the last
-            three. False refuses a value that has them, since written back it would be another one.
-        batch_rows: rows of one batch.
+        spark: the session. If None, this thread's active session.
+        columns: names of data and partition columns, in any case, in the order of the result. If None, all
+            columns. ``[]`` returns only ROW__ID and reads no other column; it is refused for an insert-only
+            table.
+        partitions: escaped names (``ds=2015-11-19``) of the partitions to read. If None, all partitions.
+        keys: if given, only rows whose values equal those of a row of this table are returned. Its columns
+            are key columns of the table, in any case and including partition columns, in the types of
+            ``arrow_type(…, timestamp_unit="us")``. They need not be among ``columns``. Partitions, buckets
+            and stripes that cannot hold any of the keys are not read. In the others, the key columns are read
+            first. NaN equals NaN, -0.0 equals 0.0, NULL equals nothing.
+        null_safe_keys: True if NULL equals NULL.
+        without_keys: True to return the other rows instead, those that have none of the keys.
+        prune_buckets: True to skip buckets to which no key hashes, if the keys include the bucket columns.
+            The rows of the other buckets are then checked: if a row lies in a different bucket than its hash,
+            DirectoryStateError is raised. If False, all buckets are read, as are those of a table that was
+            altered.
+        truncate_nanoseconds: True to drop the last three digits of timestamps. Spark's timestamps have six
+            fractional digits, Hive's nine. If False, a value that has these digits is refused, since it would
+            be a different value when written back.
+        batch_rows: number of rows in a batch.
 
     Returns:
         ``ROW__ID`` struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``) and the
-        columns. In a partitioned table ROW__ID has a fourth field ``partition``, because an update or delete
-        needs the partition of its row. An insert-only table has no ROW__ID. timestamp columns are
+        columns. In a partitioned table, ROW__ID has a fourth field ``partition``, because an update or delete
+        requires the partition of its row. An insert-only table has no ROW__ID. timestamp columns are
         timestamp_ntz, char and varchar are strings.
 
     Raises:
-        ConfigurationError: the view is a client, or there is no session.
-        RecordLayoutError: the table lacks a column or partition, or keys have another type.
-        TableNotMutableError: Spark cannot hold a column (uniontype); name the others in ``columns``.
-        DirectoryStateError: see :func:`mutation_api.read.partition_plan.plan_splits`.
-        ClientError: the view does not have the table, is not open, or has lost its lock.
-        CorruptFileError, DirectoryStateError, RecordValueError: when the frame is evaluated. Then it is
-            pyspark's exception, whose text ends with ours; within
-            :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it is ours itself.
+        ConfigurationError: If the view is a client, or if there is no session.
+        RecordLayoutError: If the table lacks a column or partition, or if keys have another type.
+        TableNotMutableError: If Spark cannot hold a column (uniontype). Name the others in ``columns``.
+        DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`.
+        ClientError: If the view does not have the table, is not open, or has lost its lock.
+        CorruptFileError, DirectoryStateError, RecordValueError: When the frame is evaluated. This is then a
+            pyspark exception whose message ends with the library error. Within
+            :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it is the library error itself.
     """
     _check_view(view, table_name)
     session = given_or_active(spark)
@@ -298,26 +303,27 @@ def snapshot_by_bucket(
     partitions: Sequence[str] | None = None,
     null_safe_keys: bool = False,
 ) -> DataFrame:
-    """The rows of a table that have one of very many keys, and perhaps some others.
+    """Return the rows of a table that have one of very many keys, and possibly others.
 
-    Only the keys are shuffled, each to the task that searches its bucket; rows of the table are not. Every
+    Only the keys are shuffled, each to the task that searches its bucket. Table rows are not shuffled. Every
     row that is read is checked to lie in the bucket of its hash. Plain files (loaded, or written before the
     table was transactional) are read as a whole.
 
     Args:
-        transaction: like the view of :func:`snapshot`.
+        transaction: see the view of :func:`snapshot`.
         table_name: a table whose buckets the keys determine
             (:func:`mutation_api.table.bucket_resolver.tells_bucket`).
-        keys: key columns of the table under its names, in its Spark types; not distinct.
+        keys: key columns of the table under its names and in its Spark types. Not distinct.
         columns: see :func:`snapshot`.
         partitions: see :func:`snapshot`.
         null_safe_keys: see :func:`snapshot`.
 
     Returns:
-        As :func:`snapshot`.
+        See :func:`snapshot`.
 
     Raises:
-        As :func:`snapshot`; its evaluation also RecordValueError for a key that its column cannot hold.
+        Errors: See :func:`snapshot`. When the frame is evaluated, RecordValueError too if a column cannot
+            hold one of its keys.
     """
     transaction.check()
     table = transaction.table(table_name)
@@ -338,7 +344,7 @@ def snapshot_by_bucket(
 def _check_view(view: SnapshotView, table_name: str) -> None:
     if hasattr(view, "open_snapshot"):
         raise ConfigurationError(
-            f"a client is not a snapshot: use with client.open_snapshot({table_name!r}) as view: "
+            f"a client is not a snapshot. Use with client.open_snapshot({table_name!r}) as view: "
             f"snapshot(view, {table_name!r})"
         )
     view.check()
@@ -348,8 +354,8 @@ def _select(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, 
     columns = named_columns(table, names)
     if not columns and not table.version.has_row_ids:
         raise RecordLayoutError(
-            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}, so name a column; "
-            f"the columns are {', '.join(c.name for c in named_columns(table, None))}"
+            f"table {table.full_name} is insert-only: its rows have no {ROW_ID_COLUMN}, so name at least one "
+            f"column of {', '.join(c.name for c in named_columns(table, None))}"
         )
     return columns
 
@@ -357,10 +363,10 @@ def _select(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, 
 def _locations(
     table: AcidTable, view: SnapshotView, partitions: Sequence[str] | None
 ) -> Mapping[str, Location]:
-    """Locations by partition name."""
+    """Return the locations by partition name."""
     if not table.partition_keys:
         if partitions is not None:
-            raise RecordLayoutError(f"table {table.full_name} is not partitioned; leave partitions out")
+            raise RecordLayoutError(f"table {table.full_name} is not partitioned. Omit partitions")
         return {"": table.location}
     known = {p.name: table.partition_location(p.name) for p in view.partitions(table.full_name)}
     if partitions is None:
@@ -368,7 +374,7 @@ def _locations(
     unknown = sorted(set(partitions) - set(known))
     if unknown:
         raise RecordLayoutError(
-            f"table {table.full_name}: this snapshot has no partition {listed(unknown)}; it has "
+            f"table {table.full_name}: this snapshot does not have the partition {listed(unknown)}. It has "
             f"{len(known)} partitions, such as {', '.join(sorted(known)[:3]) or 'none'}"
         )
     return {name: known[name] for name in dict.fromkeys(partitions)}

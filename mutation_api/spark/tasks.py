@@ -1,24 +1,24 @@
-"""What Spark's tasks run: they read splits, and split, sort and write change sets.
+"""The functions that run in Spark's tasks: read splits, and split, sort and write change sets.
 
-ChangeSplitter: cuts the changes of a task into pieces, each for one writing task.
+ChangeSplitter: cut the changes of a task into pieces, each for one writing task.
 
-Pieces travel through Spark's shuffle as bytes, an Arrow stream each. So Spark moves a few large values and
-does not convert every row from Arrow to its own form and back.
+Pieces pass through Spark's shuffle as bytes, with an Arrow stream in each. So Spark moves a few large values
+and does not convert every row from Arrow to its own format and back.
 
-ChangeWriter: the work of one task. It sorts addressed changes, which come in any order, and writes them.
+ChangeWriter: the work of one task. It sorts addressed changes, which arrive in any order, and writes them.
 
-Python sorts and not Spark, whose sort of rows by four columns took half of the job: see DESIGN.md.
+Python sorts, because sorting rows by four columns in Spark took half of the job: see DESIGN.md.
 
-Sends each row of a DataFrame to a task of a given number.
+Send each row of a DataFrame to the task with a given number.
 
-Every version of Spark shuffles by the hash of a column, which is the same for equal values, but leaves some
-of eight tasks without rows and gives others three times as many. So a task's number is replaced by a number
-whose hash leads to that task.
+Every version of Spark shuffles by the hash of a column. It is the same for equal values, but out of eight
+tasks it leaves some without rows and gives others three times as many. So a task's number is replaced by a
+number whose hash leads to that task.
 
 Source: Spark's HashPartitioning (Murmur3 of the value with seed 42, modulo the number of tasks) and
 Murmur3_x86_32.hashInt.
 
-Reads splits of a snapshot in Spark's tasks: the rows that leave a worker, and the splits of each task.
+Read splits of a snapshot in Spark's tasks: the rows that leave a worker, and the splits of each task.
 """
 
 from __future__ import annotations
@@ -84,13 +84,13 @@ SPLIT_DDL = f"{TASK} int, {CHANGES} binary"
 
 @dataclass(frozen=True)
 class ChangeSplitter:
-    """Addresses changes, and splits them by the task that writes their (partition, bucket).
+    """A function that addresses changes and splits them by the task that writes their (partition, bucket).
 
     Args:
-        addresser: gives each change its address.
+        addresser: computes the address of each change.
         tasks: number of writing tasks.
-        memory_bytes: size of changes that are split at once; meanwhile there are copies of them. Many tasks
-            and little memory make small pieces.
+        memory_bytes: size of the changes that are split at once, during which copies of them exist. Many
+            tasks and little memory make small pieces.
     """
 
     addresser: ChangeAddresser
@@ -100,7 +100,8 @@ class ChangeSplitter:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield pairs of a task's number and a piece for it.
 
-        Raises: as :meth:`mutation_api.write.classify.ChangeClassifier.classify`.
+        Raises:
+            Errors: See :meth:`mutation_api.write.classify.ChangeClassifier.classify`.
         """
         addressed = self.addresser(joined_batches(batches, self.memory_bytes, ADDRESSED_ROWS_MAX))
         try:
@@ -118,7 +119,7 @@ class ChangeSplitter:
 
 
 def batches_in(piece: bytes) -> Iterator[pa.RecordBatch]:
-    """The changes in a piece."""
+    """Yield the changes in a piece."""
     with pa.ipc.open_stream(pa.py_buffer(piece)) as stream:
         yield from stream
 
@@ -136,9 +137,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ChangeWriter:
-    """Sorts addressed changes, passes them to a coordinator, and yields the manifests as JSON.
+    """A function that sorts addressed changes, passes them to a coordinator, and yields manifests as JSON.
 
-    It travels to the workers, so it holds the table as text, and the driver's storage settings.
+    It is sent to the workers, so it holds the table as a string, and the driver's storage settings.
     """
 
     table_text: str
@@ -147,7 +148,7 @@ class ChangeWriter:
     storage: HadoopSettings
 
     def __call__(self, pieces: Iterable[bytes]) -> Iterator[str]:
-        """Write all changes of one task; returns a line of JSON for each file.
+        """Write all changes of one task. Yield a line of JSON per file.
 
         Everything that may fail happens before the first yield.
         """
@@ -155,9 +156,11 @@ class ChangeWriter:
         return (manifest.to_json() for manifest in self.write(pieces))
 
     def write(self, pieces: Iterable[bytes]) -> tuple[DeltaManifest, ...]:
-        """Write all changes of one task; returns what was written.
+        """Write all changes of one task. Return what was written.
 
-        Raises: as :meth:`mutation_api.write.coordinator.MutatorCoordinator.insert` and its other methods.
+        Raises:
+            Errors: See :meth:`mutation_api.write.coordinator.MutatorCoordinator.insert` and its other
+                methods.
         """
         table = AcidTableSerializer.decode(self.table_text)
         coordinator = MutatorCoordinator(
@@ -174,7 +177,7 @@ class ChangeWriter:
             give_back()
 
     def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        """All changes of a task, in the order in which they are written."""
+        """Yield all changes of a task, in the order in which they are written."""
         memory_bytes, folder = self.options.sort_memory_bytes, _local_folder()
         with BatchSorter(table_name, WritingOrder(), memory_bytes, folder) as sorter:
             for piece in pieces:
@@ -187,12 +190,12 @@ def _attempt_id() -> str:
     context = TaskContext.get()
     if context is None:
         return "0"
-    # The attempt id alone is unique in the job; the partition's number is for people who read the directory.
+    # The attempt id alone is unique in the job. The partition number is for people who read the directory.
     return f"{context.partitionId()}-{context.taskAttemptId()}"
 
 
 def _local_folder() -> str | None:
-    """One of the folders that Spark gives its workers, chosen by partition; None outside of Spark."""
+    """Return one of the directories that Spark gives its workers, by partition. None outside of Spark."""
     folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if folder]
     context = TaskContext.get()
     return folders[context.partitionId() % len(folders)] if folders and context is not None else None
@@ -202,7 +205,7 @@ def _abort_quietly(coordinator: MutatorCoordinator) -> None:
     try:
         coordinator.abort()
     except (MutationError, OSError):
-        logger.exception("aborting the coordinator failed; the driver removes its files")
+        logger.exception("could not abort the coordinator; the driver removes its files")
 
 
 _SEED = 42
@@ -210,11 +213,11 @@ _TRIED_AT_ONCE = 1 << 12
 
 
 def to_tasks(frame: DataFrame, tasks: int, task: Column) -> DataFrame:
-    """Shuffle rows, each to the task whose number it names.
+    """Shuffle rows, each to the task with its number.
 
     Args:
         frame: the rows.
-        tasks: number of tasks; adaptive execution keeps it.
+        tasks: number of tasks, which adaptive execution keeps.
         task: int from 0 to ``tasks - 1``.
     """
     numbers = sf.array(*[sf.lit(number) for number in numbers_for(tasks)])
@@ -223,7 +226,7 @@ def to_tasks(frame: DataFrame, tasks: int, task: Column) -> DataFrame:
 
 @functools.cache
 def numbers_for(tasks: int) -> tuple[int, ...]:
-    """For each of ``tasks`` tasks the least number that Spark's shuffle sends there."""
+    """Return, for each of ``tasks`` tasks, the least number that Spark's shuffle sends there."""
     found = np.full(tasks, -1, np.int64)
     start = 0
     while (found < 0).any():
@@ -236,7 +239,7 @@ def numbers_for(tasks: int) -> tuple[int, ...]:
 
 
 def _hashes(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Spark's Murmur3 of ints, signed."""
+    """Return Spark's Murmur3 hashes of ints, signed."""
     mixed = _rotated(numbers.astype(np.uint32) * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
     hashed = _rotated(mixed ^ np.uint32(_SEED), 13) * np.uint32(5) + np.uint32(0xE6546B64)
     hashed ^= np.uint32(4)
@@ -250,7 +253,7 @@ def _rotated(words: NDArray[np.uint32], by: int) -> NDArray[np.uint32]:
 
 
 TASKS_PER_CORE = 16
-"""Maximum number of reading tasks. They share the splits, because starting a task costs time, too."""
+"""The maximum number of reading tasks per core. Tasks share splits, because starting a task costs time."""
 
 
 def read_splits(
@@ -260,17 +263,17 @@ def read_splits(
     reader: SplitReader,
     groups: KeyGroups | None = None,
 ) -> DataFrame:
-    """The rows of the splits that the keys select, in the form of :func:`~.snapshot_frame.snapshot`."""
+    """Return the rows of the splits that the keys select. See :func:`~.snapshot_frame.snapshot`."""
     ddl = snapshot_ddl(table, reader.columns)
     if not splits:
-        # The condition lets Spark know, without a job, that there are no rows.
+        # With this condition, Spark knows without a job that there are no rows.
         return spark.createDataFrame([], ddl).where("false")
     rows = _NumberedSplits(
         table_text=AcidTableSerializer.encode(table),
         splits=tuple(split.to_json() for split in splits),
         reader=reader,
         # A broadcast, because each of many tasks has a copy of the function. Only Spark removes it, when the
-        # DataFrame is gone: until then it may be evaluated again.
+        # DataFrame no longer exists. Until then the DataFrame may be evaluated again.
         keys=None if groups is None else spark_context(spark).broadcast(groups),
     )
     return _numbers(spark, len(splits)).mapInArrow(rows, ddl)
@@ -278,7 +281,7 @@ def read_splits(
 
 @dataclass(frozen=True)
 class _NumberedSplits:
-    """The function that runs in tasks: it takes batches of splits' numbers and yields batches of rows."""
+    """The function that runs in tasks: it takes batches of split numbers and yields batches of rows."""
 
     table_text: str
     splits: tuple[str, ...]
@@ -300,7 +303,7 @@ def _is_checked(groups: KeyGroups | None, split: SnapshotSplit) -> bool:
 
 @dataclass(frozen=True)
 class SplitReader:
-    """Reads splits in a worker, with the driver's storage settings."""
+    """A reader of splits in a worker, with the driver's storage settings."""
 
     valid_ids: ValidIdList
     columns: tuple[AcidColumn, ...]
@@ -315,7 +318,7 @@ class SplitReader:
         *,
         checks_placement: Callable[[SnapshotSplit], bool],
     ) -> Iterator[pa.RecordBatch]:
-        """Batches of splits, in their order, in the form of :func:`~.snapshot_frame.snapshot`."""
+        """Yield the batches of splits in order. See :func:`~.snapshot_frame.snapshot` for their columns."""
         configure_storage(self.storage)
 
         def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
@@ -333,16 +336,16 @@ class SplitReader:
 
 
 def _numbers(spark: SparkSession, count: int) -> DataFrame:
-    """One row a split, spread over tasks.
+    """Return a row per split, spread over tasks.
 
-    The JVM generates these numbers; rows from Python would need another Python worker in each task.
+    The JVM generates these numbers. Rows from Python would need another Python worker in each task.
     """
     tasks = max(1, min(count, TASKS_PER_CORE * spark_context(spark).defaultParallelism))
     return spark.range(0, count, 1, tasks)
 
 
 def snapshot_ddl(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
-    """The DDL of the columns of :func:`~.snapshot_frame.snapshot`."""
+    """Return the DDL of the columns of :func:`~.snapshot_frame.snapshot`."""
     fields = [f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns]
     if table.version.has_row_ids:
         fields.insert(0, f"`{ROW_ID_COLUMN}` {_row_id_ddl(table)}")
@@ -350,6 +353,6 @@ def snapshot_ddl(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
 
 
 def _row_id_ddl(table: AcidTable) -> str:
-    """Spark's type of the table's ROW__ID."""
+    """Return the Spark type of the table's ROW__ID."""
     partition = f",{PARTITION_FIELD}:string" if table.partition_keys else ""
     return f"struct<{table.version.transaction_field}:bigint,bucketid:int,rowid:bigint{partition}>"

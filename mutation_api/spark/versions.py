@@ -1,17 +1,17 @@
 """Releases of Spark: differences, settings for a block, and SQL literals.
 
-Settings of a session that hold for a block, and are afterwards as the user had them.
+Session settings that are in force within a block and restored afterwards.
 
-What differs between Spark 3.5, 4.0 and 4.1 to 4.3, behind one interface.
+Differences between Spark 3.5, 4.0 and 4.1 to 4.3, behind one interface.
 
-No other module asks for a version, or names what one of them lacks. What these versions lack, and what is
-used instead:
+No other module checks the version or names what a version lacks. These versions lack the following, and this
+is used instead:
 
 ===========================  =============  ==================================================================
 lacking                      comes with     instead
 ===========================  =============  ==================================================================
 ``DataFrame.toArrow``        Spark 4.0      the batches that ``toPandas`` collects
-Arrow in ``createDataFrame`` Spark 4.0      the stream that it is made of
+Arrow in ``createDataFrame`` Spark 4.0      the stream from which Spark 4 makes it
 ``DataType.fromDDL``         Spark 4.0      the parser that it calls
 ``Column.try_cast``          Spark 4.0      SQL's TRY_CAST, on every version
 ANSI rules by default        Spark 4.0      set while a merge is planned and run: :func:`ansi_rules`
@@ -22,11 +22,11 @@ Python without distutils     Spark 4.0      refused: :func:`check_installed`
 a log of each error          Spark 4.0      nothing to do: :func:`unlogged_errors`
 ===========================  =============  ==================================================================
 
-Not used at all, since every version has something as good: shuffles by a partition's number (Spark 4.1; see
-:mod:`~mutation_api.spark.tasks`), ``min_by`` of several rows (4.2), variants (4.0), and the module
-``pyspark.core`` (4.0).
+The following is not used at all, since every version has something equally good: shuffles by a partition's
+number (Spark 4.1; see :mod:`~mutation_api.spark.tasks`), ``min_by`` of several rows (4.2), variants
+(4.0), and the module ``pyspark.core`` (4.0).
 
-Values as Columns of Spark.
+Convert values to Spark Columns.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _guard = threading.Lock()
 
 @dataclass
 class _Changed:
-    """A setting that running blocks have changed: their number, and the user's value, None if not set."""
+    """A setting changed by running blocks: their number, and the user's value, None if not set."""
 
     blocks: int
     before: str | None
@@ -100,9 +100,9 @@ _changed: dict[tuple[SparkSession, str], _Changed] = {}
 
 @contextlib.contextmanager
 def in_force(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Let settings hold for what the session begins within the block, by whomever.
+    """Apply settings to everything that begins in the session during the block.
 
-    Blocks may overlap; the first one sets the values, the last one takes them back.
+    Blocks may overlap. The first one sets the values, and the last one restores the previous values.
     """
     with _guard:
         for name, value in settings.items():
@@ -116,7 +116,7 @@ def in_force(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]
 
 
 def users_own(spark: SparkSession, name: str) -> str | None:
-    """The value that the user gave a setting, whatever blocks have made of it; None if not set."""
+    """Return the value that the user gave a setting, ignoring changes by blocks. None if not set."""
     with _guard:
         known = _changed.get((spark, name))
         return spark.conf.get(name, None) if known is None else known.before
@@ -144,7 +144,7 @@ def _end(spark: SparkSession, name: str) -> None:
 
 
 SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-"""Spark's version, major and minor."""
+"""Spark's version, as (major, minor)."""
 
 _OLDEST, _ARROW_API, _STATES, _ERROR_LOG, _ARROW_UDFS = (3, 5), (4, 0), (4, 0), (4, 0), (4, 1)
 
@@ -156,27 +156,27 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+)[.\]]")
 
 
 def check_installed() -> None:
-    """Refuse what cannot work, when this module is imported.
+    """Raise ConfigurationError when this module is imported and pyspark cannot work.
 
-    Spark 3.5 imports ``distutils`` when it meets Arrow. Python has that up to 3.11; the package setuptools
-    brings it.
+    Spark 3.5 imports ``distutils`` when it uses Arrow. Python includes distutils up to version 3.11; later,
+    the package setuptools provides it.
 
     Raises:
-        ConfigurationError: this pyspark is too old, or lacks a module that it needs.
+        ConfigurationError: If this pyspark is too old, or if a module that it requires is missing.
     """
     if SPARK < _OLDEST:
         raise ConfigurationError(
-            f"pyspark {pyspark.__version__} is too old: change sets need Spark {_OLDEST[0]}.{_OLDEST[1]} or "
-            "newer"
+            f"pyspark {pyspark.__version__} is too old: change sets require Spark {_OLDEST[0]}.{_OLDEST[1]} "
+            "or newer"
         )
     try:
         if SPARK < _ARROW_API:
             importlib.import_module("distutils.version")
     except ImportError as error:
         raise ConfigurationError(
-            f"pyspark {pyspark.__version__} needs the module distutils, which this Python "
-            f"{sys.version_info[0]}.{sys.version_info[1]} lacks: pip install setuptools on all machines that "
-            "run tasks, or use Python 3.11, or Spark 4"
+            f"pyspark {pyspark.__version__} requires the module distutils, which Python "
+            f"{sys.version_info[0]}.{sys.version_info[1]} lacks. Run pip install setuptools on all machines "
+            "that run tasks, or use Python 3.11, or Spark 4"
         ) from error
 
 
@@ -184,9 +184,10 @@ check_installed()
 
 
 def is_data_exception(text: str) -> bool:
-    """Whether a failure's message tells of a data exception: an overflow, a failed cast, a division by zero.
+    """Return True if a failure's message reports a data exception.
 
-    It is the class 22 of the SQL standard's states.
+    Examples are an overflow, an invalid cast or a division by zero. These are the states of class 22 in the
+    SQL standard.
     """
     if SPARK >= _STATES:
         return _DATA_EXCEPTION.search(text) is not None
@@ -194,28 +195,28 @@ def is_data_exception(text: str) -> bool:
 
 
 def java_versions() -> range:
-    """The versions of Java on which this Spark and our metastore run; Spark's documentation names them."""
+    """Return the Java versions on which this Spark (by its documentation) and the embedded metastore run."""
     return range(17, 21) if SPARK < _ARROW_API else range(17, 26)
 
 
 def data_type(ddl: str) -> DataType:
-    """Spark's type of a DDL text; an active session parses it."""
+    """Return the Spark type of a DDL string. An active session parses it."""
     if SPARK < _ARROW_API:
         return spark_types._parse_datatype_string(ddl)
     return DataType.fromDDL(ddl)
 
 
 def try_cast(name: str, kind: DataType | str) -> Column:
-    """The column as another type, by ANSI rules on every version; null where the cast fails.
+    """Return the column as another type, by ANSI rules on every version. It is null where the cast fails.
 
-    ``kind`` has no names of fields that need quotes.
+    ``kind`` must not have field names that need quotes.
     """
     ddl = kind if isinstance(kind, str) else kind.simpleString()
     return sf.expr(f"try_cast({quoted(name)} AS {ddl})")
 
 
 def collected(frame: DataFrame) -> pa.Table:
-    """All rows, in order, as Arrow."""
+    """Return all rows, in order, as an Arrow table."""
     if SPARK >= _ARROW_API:
         return frame.toArrow()
     schema = to_arrow_schema(frame.schema)
@@ -225,7 +226,7 @@ def collected(frame: DataFrame) -> pa.Table:
 
 
 def frame_of_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    """A DataFrame of Arrow's rows, whose columns are those of the schema."""
+    """Return a DataFrame of an Arrow table's rows. The columns are those of the schema."""
     if SPARK >= _ARROW_API:
         return spark.createDataFrame(rows, schema)
     return frame_of_batches(spark, rows.cast(to_arrow_schema(schema)).to_batches(), schema)
@@ -233,10 +234,10 @@ def frame_of_arrow(spark: SparkSession, rows: pa.Table, schema: StructType) -> D
 
 @dataclass(frozen=True)
 class ArrowColumn:
-    """A column that Python computes of others: ``function`` takes an Arrow array for each of ``arguments``.
+    """A column that Python computes: ``function`` takes an Arrow array for each of ``arguments``.
 
-    It returns an array of as many values, of the Spark type ``ddl``. It travels to the workers, and may get
-    the rows in any batches.
+    It returns an array with as many values, of the Spark type ``ddl``. It is sent to the workers and may get
+    the rows in batches of any size.
     """
 
     function: Callable[..., pa.Array]
@@ -245,10 +246,10 @@ class ArrowColumn:
 
 
 def computed(frame: DataFrame, columns: Mapping[str, Column | ArrowColumn]) -> DataFrame:
-    """``frame.select`` of columns by name, some of which Python computes.
+    """Return ``frame.select`` with columns by name, some of which Python computes.
 
     Raises:
-        RecordLayoutError: this Spark would have to pass a column through Python, and cannot.
+        RecordLayoutError: If this Spark version would have to pass a column through Python but cannot.
     """
     if SPARK >= _ARROW_UDFS or not any(isinstance(each, ArrowColumn) for each in columns.values()):
         return frame.select(*[_as_column(each).alias(name) for name, each in columns.items()])
@@ -269,9 +270,9 @@ def _as_column(given: Column | ArrowColumn) -> Column:
 
 
 def _computed_in_one_pass(frame: DataFrame, columns: Mapping[str, Column | ArrowColumn]) -> DataFrame:
-    """All columns go through Python once; those that are not computed are passed on.
+    """Pass all columns through Python once. Columns that are not computed are returned unchanged.
 
-    pyspark takes a dot in a column's name for a field of a struct, so columns travel under plain names.
+    pyspark treats a dot in a column's name as access to a struct's field, so columns get plain names.
     """
     inputs: list[Column] = []
     steps: list[_Step] = []
@@ -295,7 +296,7 @@ def _computed_in_one_pass(frame: DataFrame, columns: Mapping[str, Column | Arrow
 
 @dataclass(frozen=True)
 class _Step:
-    """How a column comes about: by a function of ``count`` inputs from ``first`` on, or as the input is."""
+    """The source of a column: ``function`` of ``count`` inputs from ``first`` on, or that input unchanged."""
 
     first: int
     count: int
@@ -305,7 +306,7 @@ class _Step:
 
 @dataclass(frozen=True)
 class _Pass:
-    """The function that runs in tasks: batches of inputs in, batches of columns out."""
+    """The function that runs in tasks and turns batches of inputs into batches of columns."""
 
     steps: tuple[_Step, ...]
 
@@ -329,22 +330,22 @@ def _check_passes(name: str, kind: DataType) -> None:
     except (PySparkException, TypeError, ValueError) as error:
         raise RecordLayoutError(
             f"column {name!r} is of type {kind.simpleString()}, which Spark {pyspark.__version__} cannot "
-            "pass through Python; cast it in the source or leave it out, or use Spark 4.1 or newer"
+            "pass through Python. Cast it in the source, leave it out, or use Spark 4.1 or newer"
         ) from error
 
 
 def _nullable(kind: DataType) -> DataType:
-    """The type with all fields nullable, since a null struct has null fields."""
+    """Return the type with all fields nullable, since a null struct has null fields."""
     return _changed_type(kind, lambda each: each)
 
 
 def _without_zone(kind: DataType) -> DataType:
-    """The type without time zones, which some versions want to know for Arrow's types."""
+    """Return the type without time zones, which some versions require for Arrow types."""
     return _changed_type(kind, lambda each: TimestampNTZType() if isinstance(each, TimestampType) else each)
 
 
 def _changed_type(kind: DataType, change: Callable[[DataType], DataType]) -> DataType:
-    """The type with its simple parts changed and all of it nullable."""
+    """Return the type with its simple parts changed and all of it nullable."""
     match kind:
         case StructType():
             return StructType([StructField(f.name, _changed_type(f.dataType, change)) for f in kind.fields])
@@ -358,12 +359,12 @@ def _changed_type(kind: DataType, change: Callable[[DataType], DataType]) -> Dat
 
 @contextlib.contextmanager
 def ansi_rules(spark: SparkSession) -> Iterator[None]:
-    """Within the block expressions are analysed and run by ANSI rules, unless the user chose otherwise.
+    """Analyse and run expressions within the block by ANSI rules, unless the user chose otherwise.
 
-    By the rules that Spark 3.5 has by default, a cast that fails and a division by zero give NULL, and a sum
-    that is too large is cut off: a merge would write that without a word. Spark 4 refuses all of these. Who
-    sets ``spark.sql.ansi.enabled`` in the session has chosen. Other queries that the session begins meanwhile
-    have the same rules.
+    By the default rules of Spark 3.5, an invalid cast and a division by zero give NULL, and a sum that is too
+    large is truncated, so a merge would silently write wrong values. Spark 4 refuses all of these. A user who
+    sets ``spark.sql.ansi.enabled`` in the session has chosen. Other queries that begin in the session during
+    the block have the same rules.
     """
     is_chosen = users_own(spark, ANSI) is not None or _ANSI_VARIABLE in os.environ
     with contextlib.nullcontext() if is_chosen else in_force(spark, {ANSI: "true"}):
@@ -371,9 +372,10 @@ def ansi_rules(spark: SparkSession) -> Iterator[None]:
 
 
 def lenient_part(spark: SparkSession, expression: Any) -> str | None:
-    """Text of the first part of a resolved expression that does not follow the ANSI rules of the session.
+    """Return the SQL of the first part of a resolved expression that ignores the session's ANSI rules.
 
-    On Spark 3.5 a Column has the rules of the session at the time when it was made. Text is not concerned.
+    On Spark 3.5, a Column has the rules of the session at the time when it was made. SQL strings are not
+    affected.
     """
     if SPARK >= _ARROW_API or spark.conf.get(ANSI) != "true":
         return None
@@ -394,10 +396,10 @@ def _is_lenient(expression: Any, rule: str) -> bool:
 
 @contextlib.contextmanager
 def unlogged_errors() -> Iterator[None]:
-    """Within the block PySpark does not log the errors of Spark that this thread meets.
+    """Keep PySpark from logging the Spark errors that this thread gets within the block.
 
-    From Spark 4.0 it prints each as JSON when it makes the exception, even if that is caught and told in our
-    words. What other threads meet, and what is met after the block, is logged as ever.
+    From Spark 4.0 on, PySpark prints each error as JSON when it makes the exception, even if it is caught and
+    reported in another message. Errors in other threads or after the block are logged as usual.
     """
     if SPARK < _ERROR_LOG:
         yield
@@ -407,7 +409,7 @@ def unlogged_errors() -> Iterator[None]:
     def is_elsewhere(_record: Any) -> bool:
         return threading.get_ident() != thread
 
-    module = importlib.import_module("pyspark.logger")  # logging.getLogger would make one that fails to log
+    module = importlib.import_module("pyspark.logger")  # logging.getLogger would make a logger that fails
     logs = [module.PySparkLogger.getLogger(name) for name in _ERROR_LOGGERS]
     for log in logs:
         log.addFilter(is_elsewhere)
@@ -433,10 +435,10 @@ _NAMES = {
 
 
 def spark_literal(value: pa.Scalar) -> Column:
-    """A scalar of a type that is not nested as a Column; a timestamp is a wall clock."""
+    """Return a Column for a scalar whose type is not nested. A timestamp has no time zone."""
     kind = value.type
     name = f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _NAMES[kind]
     plain = value.as_py()
     if plain is not None and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
-        plain = str(plain)  # Spark takes a datetime for an instant
+        plain = str(plain)  # Spark treats a datetime as a timestamp with time zone
     return sf.lit(plain).cast(name)

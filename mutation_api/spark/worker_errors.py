@@ -1,13 +1,13 @@
 """Errors of workers, and of YARN's applications.
 
-Turns failures of a Spark job back into our own errors on the driver.
+Turn failures of a Spark job back into this library's errors on the driver.
 
-A worker's error reaches the driver as text only, inside an exception of pyspark. Its message repeats Python's
-traceback and often the JVM's. The last line of Python's traceback names our class and its message.
+A worker's error reaches the driver only as a string, inside a pyspark exception. Its message repeats Python's
+traceback and often the JVM's. The last line of Python's traceback contains the error's class and message.
 
-fail_on_yarn: a driver in a container of YARN ends its application as failed, with a message of its own.
+fail_on_yarn: let a driver in a YARN container end its application as failed, with its own message.
 
-Spark itself tells YARN no more of a Python driver than its exit code.
+Spark itself reports only the exit code of a Python driver to YARN.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ LONGEST_CAUSE = 1000
 
 @contextlib.contextmanager
 def translated_worker_errors(what: str) -> Iterator[None]:
-    """Within the block a failure of a Spark job becomes one of our errors, without pyspark's long stack.
+    """Translate a failed Spark job within the block into a library error, without pyspark's long stack.
 
-    If a worker raised one of our errors, that error is raised again with its class and message. Any other
+    If a worker raised a library error, the same error is raised again with its class and message. Any other
     failure becomes a WorkerError that starts with ``what`` and quotes the first lines. An AnalysisException,
-    which Spark raises for mistakes in the caller's own DataFrame, passes unchanged. The full text is logged
-    at level DEBUG.
+    which Spark raises for mistakes in the caller's own DataFrame, passes unchanged. The full message is
+    logged at level DEBUG.
     """
     try:
         yield
@@ -68,25 +68,25 @@ def translated_worker_errors(what: str) -> Iterator[None]:
 
 
 def raised_in_job(error: type[MutationError], *message: Column | str) -> Column:
-    """A column that raises ``error`` when it is evaluated, without Python in the tasks.
+    """Return a column that raises ``error`` when it is evaluated, without Python in the tasks.
 
     :func:`translated_worker_errors` raises that error again. Parts of the message that are Columns must not
-    be null or contain line breaks (JSON texts do not).
+    be null or contain line breaks (JSON strings do not).
     """
     parts = [part if isinstance(part, Column) else sf.lit(part) for part in message]
-    # Spark adds text before and behind the message; line breaks separate it.
+    # Spark adds text before and after the message. Line breaks separate it.
     name = f"\n{error.__module__}.{error.__name__}: "
     return sf.raise_error(sf.concat(sf.lit(name), *parts, sf.lit("\n")))
 
 
 def worker_error_from_text(what: str, text: str) -> MutationError:
-    """Our error that a Spark failure's message contains; else one that quotes the message.
+    """Return the library error that a Spark failure's message contains, or one that quotes the message.
 
-    That is a RecordValueError if an expression of the caller's could not be evaluated, else a WorkerError.
+    The latter is a RecordValueError if the caller's expression could not be evaluated, or else a WorkerError.
     """
     found = list(OUR_ERROR.finditer(text))
     if found:
-        # Take the last one: an error raised from another of ours is printed after it.
+        # Take the last one: an error that was raised from another library error is printed after it.
         cls = getattr(errors, found[-1]["name"], WorkerError)
         if isinstance(cls, type) and issubclass(cls, MutationError):
             return cls(found[-1]["message"].strip())
@@ -95,13 +95,13 @@ def worker_error_from_text(what: str, text: str) -> MutationError:
         return WorkerError(
             f"{what}: Spark's Python workers have no module {missing['name']!r}: they run another Python "
             f"than this program ({sys.executable}), or hive-mutation-api is not installed there. On this "
-            "machine, set PYSPARK_PYTHON to that program before the session starts (local_session does); on "
-            "a cluster, install hive-mutation-api on every worker, or ship an environment that holds it: "
-            "hive-mutate pack makes one, commands take it as --python-archive, other programs as "
+            "machine, set PYSPARK_PYTHON to that program before the session starts (local_session does). On "
+            "a cluster, install hive-mutation-api on every worker, or ship an environment that contains it: "
+            "hive-mutate pack makes one, commands take it as --python-archive, and other programs as "
             "spark.archives"
         )
     if is_data_exception(text):
-        return RecordValueError(f"{what}: an expression has no value for a row: {_short_cause(text)}")
+        return RecordValueError(f"{what}: an expression cannot be evaluated for a row: {_short_cause(text)}")
     return WorkerError(f"{what}: the Spark job failed: {_short_cause(text)}")
 
 
@@ -119,13 +119,13 @@ _MASTER = "org$apache$spark$deploy$yarn$ApplicationMaster$$master"
 
 
 def fail_on_yarn(message: str, code: int) -> None:
-    """End the application as failed; Spark then ends this process soon, and the attempt with it.
+    """End the application as failed. Spark then soon ends this process, and the attempt with it.
 
-    Without effect where there was no session, since YARN does not know the driver then; and in a Spark that
-    does this otherwise.
+    This has no effect if there was no session, since the driver is then not registered, or in a Spark
+    version that does this differently.
 
     Args:
-        message: the application's diagnostics, for YARN's pages and for whoever submitted it.
+        message: the application's diagnostics, for YARN's pages and for the user who submitted it.
         code: exit code of the container.
 
     Source: org.apache.spark.deploy.yarn.ApplicationMaster (``finish``), the same from Spark 3.5 to 4.3.
@@ -133,7 +133,7 @@ def fail_on_yarn(message: str, code: int) -> None:
     jvm = jvm_of_process()
     if jvm is None:
         return
-    # The JVM may be gone before it has answered.
+    # The JVM may end before it has answered.
     with contextlib.suppress(Py4JError, OSError, TypeError):
         companion = getattr(getattr(jvm.org.apache.spark.deploy.yarn, "ApplicationMaster$"), "MODULE$")
         status = jvm.org.apache.hadoop.yarn.api.records.FinalApplicationStatus.FAILED

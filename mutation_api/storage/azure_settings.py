@@ -2,14 +2,15 @@
 
 AzureSettings: Hadoop's ``fs.azure.*`` properties for one container of Azure.
 
-Missing settings are found as Azure's clients find them: ``AZURE_*``, the identity of the workload or of the
-machine, the login of ``az``.
+Missing settings are found as Azure's clients find them: in ``AZURE_*``, through the identity of the workload
+or of the machine, or in the login of ``az``.
 
 Source: Hadoop's documentation of ABFS, "Authentication". A property of an account
-(``fs.azure.account.key.ACCOUNT.dfs.core.windows.net``, or with the account's name alone) wins over the
-general one. A property of a container (``….CONTAINER.ACCOUNT.dfs.core.windows.net``) wins over both.
-``fs.azure.blob.endpoint`` is our own key: the address of the account's blobs if it is not the usual one (an
-emulator, a private endpoint).
+    (``fs.azure.account.key.ACCOUNT.dfs.core.windows.net``, or with only the account's name) takes precedence
+    over the general one. A property of a container (``….CONTAINER.ACCOUNT.dfs.core.windows.net``) takes
+    precedence over
+both. ``fs.azure.blob.endpoint`` is this library's own key: the address of the account's blobs if it is not
+the usual one (an emulator, a private endpoint).
 
 The client of Azure's store: its credentials, and the number and duration of its attempts.
 """
@@ -48,7 +49,7 @@ _OAUTH = "fs.azure.account.oauth2."
 
 
 class Auth(enum.Enum):
-    """How this client authenticates."""
+    """The method with which this client authenticates."""
 
     DEFAULT = "found by the client"
     KEY = "SharedKey"
@@ -63,9 +64,9 @@ _OAUTH_KINDS = {auth.value: auth for auth in (Auth.CLIENT, Auth.MACHINE, Auth.WO
 
 @dataclass(frozen=True)
 class AzureSettings:
-    """How one container is reached. The ``repr`` shows no secrets.
+    """The settings of one container. The ``repr`` shows no secrets.
 
-    ``secret``: depending on ``auth`` the account's key, a SAS token, or a client's secret.
+    ``secret`` is the account's key, a SAS token or a client's secret, depending on ``auth``.
     """
 
     container: str
@@ -82,10 +83,11 @@ class AzureSettings:
 
     @classmethod
     def of_authority(cls, authority: str, settings: HadoopSettings) -> AzureSettings:
-        """The settings of ``container@account.dfs.core.windows.net``.
+        """Return the settings of ``container@account.dfs.core.windows.net``.
 
         Raises:
-            OSError: EINVAL, it names no container or account, or a setting is invalid or not supported.
+            OSError: If the authority has no container or account, or if a setting is invalid or not supported
+                (EINVAL).
         """
         location = f"abfss://{authority}"
         container, at, host = authority.partition("@")
@@ -93,7 +95,7 @@ class AzureSettings:
         if not (container and at and account and dot):
             raise OSError(
                 errno.EINVAL,
-                "the location names no container or account; "
+                "the location has no container or account; "
                 "expected abfss://container@account.dfs.core.windows.net/path",
                 location,
             )
@@ -132,7 +134,7 @@ class _OfAccount:
     def needed(self, name: str, why: str) -> str:
         text = self.get(name)
         if text is None:
-            raise OSError(errno.EINVAL, f"{name}.{self.host} is missing, but {why} needs it", self.location)
+            raise OSError(errno.EINVAL, f"{name}.{self.host} is missing; {why} requires it", self.location)
         return text
 
 
@@ -147,14 +149,14 @@ def _auth(known: _OfAccount) -> Auth:
     if kind.lower() != "oauth":
         raise OSError(
             errno.EINVAL,
-            f"{_TYPE} is {kind!r}; this client knows SharedKey, SAS and OAuth",
+            f"unsupported {_TYPE} {kind!r}; supported: SharedKey, SAS and OAuth",
             known.location,
         )
     provider = known.needed(_PROVIDER, f"{_TYPE}=OAuth").rpartition(".")[2]
     if provider not in _OAUTH_KINDS:
         raise OSError(
             errno.EINVAL,
-            f"{_PROVIDER} is {provider!r}; this client knows {', '.join(_OAUTH_KINDS)}",
+            f"unsupported {_PROVIDER} {provider!r}; supported: {', '.join(_OAUTH_KINDS)}",
             known.location,
         )
     return _OAUTH_KINDS[provider]
@@ -171,7 +173,10 @@ def _client_id(known: _OfAccount, auth: Auth) -> str | None:
 
 
 def _login(known: _OfAccount) -> tuple[str, str]:
-    """The login address of a client and its tenant: ``https://login.microsoftonline.com/TENANT/oauth2/token``."""
+    """Return a client's login address and tenant.
+
+    The setting has the form ``https://login.microsoftonline.com/TENANT/oauth2/token``.
+    """
     name = f"{_OAUTH}client.endpoint"
     text = known.needed(name, Auth.CLIENT.value)
     scheme, separator, rest = text.partition("://")
@@ -179,7 +184,7 @@ def _login(known: _OfAccount) -> tuple[str, str]:
     tenant = path.partition("/")[0]
     if not (separator and host and tenant):
         raise OSError(
-            errno.EINVAL, f"{name} is {text!r}; expected https://HOST/TENANT/oauth2/token", known.location
+            errno.EINVAL, f"{name}: expected https://HOST/TENANT/oauth2/token, got {text!r}", known.location
         )
     return f"{scheme}://{host}", tenant
 
@@ -187,11 +192,11 @@ def _login(known: _OfAccount) -> tuple[str, str]:
 _CONNECT_SECONDS = 10
 _READ_SECONDS = 60
 _BACKOFF_START, _BACKOFF_BASE, _BACKOFF_JITTER = -1.5, 1.8, 0.2
-"""The client waits start + base ** n seconds before the n-th repetition: 0.3, 1.7, 4.3, 9 …"""
+"""Before the n-th repetition, the client waits start + base ** n seconds: 0.3, 1.7, 4.3, 9 …"""
 
 
 def connected(settings: AzureSettings, threads: int) -> ContainerClient:
-    """A client for this many threads; no request is made yet."""
+    """Return a client for this many threads, without making a request."""
     session = requests.Session()
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(pool_maxsize=threads))

@@ -1,24 +1,27 @@
 """Azure's Blob Storage.
 
-Errors of Azure's client as OSError: with errno, one line of text, the location, and no signature.
+Turns errors of Azure's client into OSError with errno, a one-line reason and the location.
 
-Azure's blob storage and Data Lake Storage (ABFS): a container, by ``azure-storage-blob``.
+Signatures are removed from the reason.
+
+Azure's blob storage and Data Lake Storage (ABFS): a container, accessed with ``azure-storage-blob``.
 
 Not every account has a rename. A file is staged as blocks of its **final** blob, which stays invisible until
-a list of blocks is committed. The commit is one request without data and refuses to replace
-(``If-None-Match``). A blob has one list of uncommitted blocks for all its writers, so the ids of blocks name
-their writer. A commit takes the blocks of one attempt and drops all others.
+a list of blocks is committed. The commit is one request without data and refuses to replace a blob
+(``If-None-Match``). A blob has one list of uncommitted blocks for all its writers, so the ids of blocks
+contain the name of their writer. A commit takes the blocks of one attempt and drops all others.
 
-Uncommitted blocks cannot be removed by a request; the store removes them after a week. To abandon all blocks
-of a blob, an empty list is committed, which drops them, and the empty blob is deleted at once. For that
-moment an empty file exists in a directory that no transaction has published.
+No request can remove uncommitted blocks; the store removes them after a week. To abandon all blocks of a
+blob, an empty list is committed, which drops them, and the empty blob is deleted at once. For that moment, an
+empty file exists in a directory that no transaction has published.
 
-Accounts with a hierarchical namespace have directories, which must be deleted, too. On other accounts other
+Accounts with a hierarchical namespace have directories, which must also be deleted. On other accounts, other
 programs leave empty blobs that mark directories. Both are recognised by ``hdi_isfolder`` in their metadata. A
-location is also a directory if anything lies below it.
+location is also a directory if anything is below it.
 
 Each request is repeated with back-off, ``fs.azure.io.retry.max.retries`` times. So a request may have taken
-effect although its answer was lost. A repetition finds that out: blobs name their writer in their metadata.
+effect although its answer was lost. A repetition finds that out, since blobs name their writer in their
+metadata.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ _SIGNATURE = re.compile(r"\bsig=[^&\s'\")]+")
 
 @contextlib.contextmanager
 def os_errors(location: Location) -> Iterator[None]:
-    """Turn the client's errors into OSError with errno, one line of text (no signature) and the location."""
+    """Turn the client's errors into OSError with errno, a one-line reason (no signature) and the location."""
     try:
         yield
     except ClientAuthenticationError as error:
@@ -110,23 +113,23 @@ def _request_id(error: HttpResponseError) -> str:
 
 _MOST_BLOCKS = 50_000
 _OWN_NAME = "mutationupload"
-"""Metadata that names the writer of a blob."""
+"""Metadata key for the name of a blob's writer."""
 _UPLOAD_ID = "blocks"
-"""A blob has one unfinished upload at most, with any number of writers."""
+"""The id of all uploads: a blob has at most one unfinished upload, with any number of writers."""
 _FOLDER = "hdi_isfolder"
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> AzureStorage:
-    """The storage of a container; no request is made yet.
+    """Return the storage of a container, without making a request.
 
     Raises:
-        OSError: EINVAL, the location names no container or account, or a setting is invalid.
+        OSError: If the location has no container or account, or if a setting is invalid (EINVAL).
     """
     return AzureStorage(scheme, authority, AzureSettings.of_authority(authority, settings))
 
 
 class AzureStorage(ObjectStore[BlobProperties]):
-    """One container; see :class:`~mutation_api.storage.protocol.Storage`."""
+    """A container. See :class:`~mutation_api.storage.protocol.Storage`."""
 
     publishes_by_rename = False
 
@@ -138,7 +141,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
     # ---- reading
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name."""
+        """Return the children of a directory, sorted by name."""
         prefix = self._prefix(directory)
         found: dict[str, FileEntry] = {}
         is_there = not prefix
@@ -156,7 +159,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
         return sorted(found.values(), key=lambda entry: entry.name)
 
     def stat(self, location: Location) -> FileEntry | None:
-        """The file or directory there, or None."""
+        """Return the file or directory at a location, or None."""
         key = self._key(location)
         head = self._head(location) if key else None
         if head is not None:
@@ -165,7 +168,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
         return FileEntry(location, True, 0) if not key or self._is_anything_below(location) else None
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """A seekable stream over one version of a file: it never mixes bytes of two versions."""
+        """Return a seekable stream over one version of a file. It never mixes bytes of two versions."""
         head = self._head(location) if self._key(location) else None
         if head is None or _is_folder(head):
             if head is not None or self.stat(location) is not None:
@@ -190,7 +193,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
     # ---- writing
 
     def stage(self, hidden: Location, target: Location) -> ObjectOutput:
-        """Begin blocks of the target."""
+        """Begin to stage blocks of the target."""
         for location in (hidden, target):
             self._key(location)
         return ObjectOutput(target, self._upload, lambda written: self.abandon([written]))
@@ -204,22 +207,22 @@ class AzureStorage(ObjectStore[BlobProperties]):
             self._commit(target, name, _ids(name, int(count)))
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """Blobs below a directory that have uncommitted blocks and nothing else."""
+        """Return the blobs below a directory that have only uncommitted blocks."""
         found = {each.name for each in self._below(directory, "uncommittedblobs") if not each.size}
         if found:
             found -= {each.name for each in self._below(directory)}
         return [Staged(self._location(name), _UPLOAD_ID) for name in sorted(found)]
 
     def abandon(self, staged: Iterable[Staged]) -> None:
-        """Drop blocks if no other attempt has any on the blob; otherwise that attempt's commit drops them."""
+        """Drop blocks if no other attempt has any on the blob. Otherwise that attempt's commit drops them."""
         side_by_side(self._drop, staged, self.threads)
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file; a missing one is fine."""
+        """Delete a file. A missing one is not an error."""
         self._delete(location, self._key(location))
 
     def delete_directory(self, directory: Location) -> None:
-        """Delete everything below a directory, and the directories, innermost first."""
+        """Delete everything below a directory, and the directories themselves, innermost first."""
         key = self._key(directory)
         below = self._below(directory, "metadata")
         files = [each.name for each in below if not _is_folder(each)]
@@ -261,7 +264,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             )
 
     def _drop(self, staged: Staged) -> None:
-        """Drop the blocks of an upload; without part tags all blocks of the blob."""
+        """Drop the blocks of an upload. Without part tags, drop all blocks of the blob."""
         location = staged.location
         ids = self._uncommitted_ids(location)
         own = staged.part_tags[:1]
@@ -275,7 +278,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
                 return  # another attempt committed, which dropped these
         head = self._head(location)
         if head is not None and self._own_name(head) == name:
-            with contextlib.suppress(FileExistsError):  # so a repetition hears that it is not there any more
+            with contextlib.suppress(FileExistsError):  # a repetition reports that it no longer exists
                 self._delete(location, self._key(location), head.etag)
 
     def _uncommitted_ids(self, location: Location) -> Sequence[str]:
@@ -309,7 +312,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             return None
 
     def _delete(self, location: Location, key: str, tag: str | None = None) -> None:
-        """Delete a blob; with a tag only if it still has that tag."""
+        """Delete a blob. With a tag, delete it only if it still has that tag."""
         condition: Mapping[str, Any] = {}
         if tag is not None:
             condition = {"etag": tag, "match_condition": MatchConditions.IfNotModified}
@@ -317,7 +320,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             self._client.get().delete_blob(key, **condition)
 
     def _below(self, directory: Location, *include: str) -> Sequence[BlobProperties]:
-        """All blobs below a location, which need not exist."""
+        """Return all blobs below a location, which may be missing."""
         prefix = self._prefix(directory)
         with contextlib.suppress(FileNotFoundError), os_errors(directory):
             return [*self._client.get().list_blobs(prefix, include=[*include])]
@@ -335,7 +338,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
 
 
 def _ids(name: str, count: int) -> list[str]:
-    """Ids for blocks; all ids of a blob's blocks must have the same length."""
+    """Return ids for blocks. All ids of a blob's blocks must have the same length."""
     return [f"{name}{number:05}" for number in range(count)]
 
 
@@ -346,7 +349,7 @@ def _is_folder(blob: BlobProperties) -> bool:
 
 
 def _modified(each: BlobProperties | BlobPrefix) -> float | None:
-    """When a blob was written, in seconds since 1970."""
+    """Return the time when a blob was written, in seconds since 1970."""
     written = getattr(each, "last_modified", None)
     return None if written is None else float(written.timestamp())
 

@@ -1,11 +1,11 @@
 """Which storage holds a location, and files that are replaced as a whole.
 
-Which storage a location lies in: the only module that lists schemes.
+Finds the storage of a location. Only this module lists schemes.
 
-Files for people, which may replace older ones: exports, reports. Files of tables never replace others.
+Files for people that may replace older ones: exports, reports. Files of tables never replace others.
 
-On a local disk an older file is replaced in one step. Other storages cannot do that: the older file is
-deleted when the new one is complete, right before the new one gets its name.
+On a local disk, an older file is replaced in one step. Other storages cannot do that. There, the older file
+is deleted when the new one is complete, just before the new one gets its name.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ __all__ = [
 class _Kind:
     """A kind of storage.
 
-    ``package`` names its package here, which has ``connect(scheme, authority, settings)``, and the extra with
-    its dependencies. ``takes_tokens``: it uses Hadoop's delegation tokens.
+    ``package`` is the name of its package here, which has ``connect(scheme, authority, settings)``. The extra
+    with its dependencies has the same name. ``takes_tokens`` is true if it uses Hadoop's delegation tokens.
     """
 
     package: str
@@ -62,11 +62,11 @@ _KINDS: Mapping[str, _Kind] = {
 
 _LOCAL = LocalStorage()
 _READING_THREADS = 16
-"""Data has to be decoded after it is read: more threads would wait for the processor, not for the storage."""
+"""Data must be decoded after it is read. More threads would wait for the processor, not for the storage."""
 
 
 class _Connections:
-    """The settings in force in this process, and the storages that were opened with them."""
+    """The current settings of this process, and the storages that were opened with them."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()
@@ -106,22 +106,25 @@ _connections = _Connections()
 
 
 def configure_storage(given: HadoopSettings | None) -> None:
-    """Use these settings in this process from now on; None: those of the environment and of Spark."""
+    """Use these settings in this process from now on. If None, those of the environment and of Spark."""
     with _connections.guard:
         _connections.configure(given)
 
 
 def settings() -> HadoopSettings:
-    """The settings of :func:`configure_storage`, else those of the environment and the Spark session.
+    """Return the settings of :func:`configure_storage`, or those of the environment and the Spark session.
 
-    They travel to workers. Raises OSError (EINVAL) for a file that is not a configuration.
+    They are sent to workers.
+
+    Raises:
+        OSError: If a file is not a configuration (EINVAL).
     """
     with _connections.guard:
         return _connections.settings()
 
 
 def token_issuers(locations: Iterable[Location]) -> tuple[str, ...]:
-    """Those file systems of the locations that want delegation tokens of workers, as Hadoop names them."""
+    """Return the locations' file systems for which workers need delegation tokens, as Hadoop names them."""
     if not settings().is_secure:
         return ()
     roots = {
@@ -133,11 +136,11 @@ def token_issuers(locations: Iterable[Location]) -> tuple[str, ...]:
 
 
 def storage_at(location: Location) -> Storage:
-    """The storage that holds a location.
+    """Return the storage that contains a location.
 
     Raises:
-        OSError: EPROTONOSUPPORT, the scheme is not supported or its package is not installed; EINVAL, a
-            setting is invalid.
+        OSError: If the scheme is not supported or its package is not installed (EPROTONOSUPPORT), or if a
+            setting is invalid (EINVAL).
     """
     if location.scheme == "file":
         return _LOCAL
@@ -146,7 +149,7 @@ def storage_at(location: Location) -> Storage:
 
 
 def reading_threads(storage: Storage) -> int:
-    """Number of files to read in parallel: one on a local disk, where a read hardly waits."""
+    """Return the number of files to read in parallel: one on a local disk, where a read hardly waits."""
     return 1 if storage is _LOCAL else min(storage.threads, _READING_THREADS)
 
 
@@ -155,14 +158,14 @@ def _connect(location: Location, known: HadoopSettings) -> Storage:
     if kind is None:
         schemes = ", ".join(sorted({"file", *_KINDS}))
         raise OSError(
-            errno.EPROTONOSUPPORT, f"no storage is known for this scheme (there is: {schemes})", str(location)
+            errno.EPROTONOSUPPORT, f"unsupported scheme; the supported schemes are: {schemes}", str(location)
         )
     try:
         module = importlib.import_module(f"mutation_api.storage.{kind.package}_storage")
     except ImportError as error:
         raise OSError(
             errno.EPROTONOSUPPORT,
-            f"{location.scheme}: needs a package that is missing ({error.name}): "
+            f"{location.scheme}: a required package is missing ({error.name}): "
             f"pip install hive-mutation-api[{kind.package}]",
             str(location),
         ) from error
@@ -175,9 +178,12 @@ _COPIED_BYTES = 4 * 1024 * 1024
 
 @contextlib.contextmanager
 def replacing(location: Location) -> Iterator[pa.NativeFile]:
-    """A stream into a file that replaces an older one when the block ends without an error.
+    """Open a stream into a file that replaces an older one when the block ends without an error.
 
-    After an error nothing of the new file remains. Its directory must exist. Raises OSError.
+    After an error, nothing of the new file remains. Its directory must exist.
+
+    Raises:
+        OSError: If the storage fails.
     """
     file = storage_at(location).stage(hidden_beside(location), location)
     try:
@@ -191,12 +197,16 @@ def replacing(location: Location) -> Iterator[pa.NativeFile]:
 
 
 def stream_into(file: OutputFile) -> pa.NativeFile:
-    """A stream that writes to the file; closing the stream does not close the file."""
+    """Return a stream that writes to the file. Closing the stream does not close the file."""
     return pa.PythonFile(_Sink(file), mode="w")
 
 
 def move_to(part: Location, location: Location) -> None:
-    """Rename a complete file, and replace an older one of that name. Raises OSError."""
+    """Rename a complete file and replace an older one with the new name.
+
+    Raises:
+        OSError: If the storage fails.
+    """
     storage = storage_at(location)
     if storage.publishes_by_rename:
         _replace_older(Staged(part), location)
@@ -208,13 +218,13 @@ def move_to(part: Location, location: Location) -> None:
 
 
 def hidden_beside(location: Location) -> Location:
-    """A new hidden name in the same directory."""
+    """Return a new hidden name in the same directory."""
     return location.parent / f".{location.name}-{uuid.uuid4().hex}"
 
 
 def _replace_older(staged: Staged, location: Location) -> None:
     if location.local_path is not None:
-        os.replace(staged.location.path, location.path)  # noqa: PTH105 - both are texts
+        os.replace(staged.location.path, location.path)  # noqa: PTH105 - both are strings
         return
     storage = storage_at(location)
     entry = storage.stat(location)
@@ -237,12 +247,12 @@ class _Sink:
         return len(data)
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return self._count
 
     def flush(self) -> None:
-        """Does nothing: an incomplete file is not read."""
+        """Do nothing: an incomplete file is not read."""
 
     def close(self) -> None:
-        """Does nothing: the owner of the file closes it."""
+        """Do nothing: the owner of the file closes it."""
         self.closed = True

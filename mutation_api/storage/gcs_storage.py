@@ -1,27 +1,28 @@
 """Google Cloud Storage.
 
-What Google's client raises, as an OSError of ours: with errno, one line, and the location.
+Turns errors of Google's client into OSError with errno, a one-line reason and the location.
 
 GcsSettings: Hadoop's properties for Google Cloud Storage.
 
-Missing settings are found as Google's clients find them: ``GOOGLE_APPLICATION_CREDENTIALS``, the login of
-``gcloud``, the service account of the machine.
+Missing settings are found as Google's clients find them: in ``GOOGLE_APPLICATION_CREDENTIALS``, in the login
+of ``gcloud``, or through the service account of the machine.
 
-Source: the configuration page of Google's Hadoop connector. Its older ``google.cloud.auth.*`` apply where
-``fs.gs.auth.*`` is not set.
+Source: the configuration page of Google's Hadoop connector. Its older ``google.cloud.auth.*`` properties
+    apply
+if ``fs.gs.auth.*`` is not set.
 
 The client of Google's store: its credentials, and the number and duration of its attempts.
 
-Google Cloud Storage: a bucket, by ``google-cloud-storage``.
+Google Cloud Storage: a bucket, accessed with ``google-cloud-storage``.
 
-Publishing is a rename. The store moves an object within its bucket in one atomic step, without its bytes, and
-refuses to replace another one on request (``ifGenerationMatch=0``). So a file is staged as an object
-under its hidden name: one request by the writer, one by the committer. Multipart uploads, which S3's module
-uses, take no conditions there.
+Publishing is a rename. The store moves an object within its bucket in one atomic step, without transferring
+its bytes, and on request refuses to replace another object (``ifGenerationMatch=0``). So a file is staged as
+an object under its hidden name: one request by the writer, one by the committer. Multipart uploads, which the
+S3 module uses, take no conditions there.
 
-Markers that Hadoop's connector leaves (``name/``) are listed as directories only.
+Markers that Hadoop's connector leaves (``name/``) are listed only as directories.
 
-Failed requests are repeated with back-off for a bounded time. So a request may have taken effect although its
+Failed requests are repeated with back-off for a limited time. So a request may have taken effect although its
 answer was lost. A repetition finds that out: an object names its writer in its metadata, which a move keeps.
 """
 
@@ -78,7 +79,7 @@ _KINDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], type[OSErr
 
 @contextlib.contextmanager
 def os_errors(location: Location) -> Iterator[None]:
-    """Turn the client's errors into OSError with errno, one line of text and the location."""
+    """Turn the client's errors into OSError with errno, a one-line reason and the location."""
     try:
         yield
     except RetryError as error:
@@ -104,9 +105,9 @@ _NEWER = "fs.gs.auth."
 _REFUSED = {
     "fs.gs.encryption.key": "this client does not support customer-supplied encryption keys",
     "fs.gs.auth.impersonation.service.account": "this client does not support impersonation",
-    "fs.gs.auth.service.account.keyfile": "this client reads a key from a JSON file only "
+    "fs.gs.auth.service.account.keyfile": "this client reads keys only from a JSON file "
     "(fs.gs.auth.service.account.json.keyfile)",
-    "fs.gs.auth.service.account.private.key": "this client reads a key from a file only "
+    "fs.gs.auth.service.account.private.key": "this client reads keys only from a file "
     "(fs.gs.auth.service.account.json.keyfile)",
 }
 
@@ -128,7 +129,7 @@ _FILES = {Auth.KEY_FILE: _KEY_FILE, Auth.FEDERATION: _FEDERATION_FILE}
 
 @dataclass(frozen=True)
 class GcsSettings:
-    """How a bucket is reached. ``credentials_file`` is a path if ``auth`` needs one."""
+    """The settings of a bucket. ``credentials_file`` is a path if ``auth`` requires one."""
 
     auth: Auth
     credentials_file: str | None
@@ -139,10 +140,10 @@ class GcsSettings:
 
     @classmethod
     def of_bucket(cls, bucket: str, settings: HadoopSettings) -> GcsSettings:
-        """The settings of a bucket.
+        """Return the settings of a bucket.
 
         Raises:
-            OSError: EINVAL, a setting is invalid or not supported by this client.
+            OSError: If a setting is invalid or not supported by this client (EINVAL).
         """
         location = f"gs://{bucket}"
         for name, why in _REFUSED.items():
@@ -166,7 +167,7 @@ def _auth(settings: HadoopSettings, location: str) -> Auth:
         known = {auth.value: auth for auth in Auth}
         if text.upper() not in known:
             raise OSError(
-                errno.EINVAL, f"{_NEWER}type is {text!r}; this client knows {', '.join(known)}", location
+                errno.EINVAL, f"unsupported {_NEWER}type {text!r}; supported: {', '.join(known)}", location
             )
         return known[text.upper()]
     if _older_flag(settings, "null.enable", default=False):
@@ -181,7 +182,7 @@ def _text(settings: HadoopSettings, name: str) -> str | None:
 
 
 def _older_flag(settings: HadoopSettings, name: str, default: bool) -> bool:
-    """A flag by either of its names; the newer name wins."""
+    """Return a flag by either of its names. The newer name takes precedence."""
     return settings.flag(f"{_NEWER}{name}", settings.flag(f"{_OLDER}{name}", default))
 
 
@@ -197,13 +198,13 @@ def _credentials_file(settings: HadoopSettings, auth: Auth, location: str) -> st
 
 
 def _payer(settings: HadoopSettings, bucket: str, location: str) -> str | None:
-    """The project that pays for requests, if it is not the bucket's owner."""
+    """Return the project that pays for requests, or None if it is the bucket's owner."""
     mode = (settings.get("fs.gs.requester.pays.mode") or "DISABLED").upper()
     buckets = (settings.get("fs.gs.requester.pays.buckets") or "").replace(" ", "").split(",")
     if mode not in ("DISABLED", "ENABLED", "CUSTOM"):
         raise OSError(
             errno.EINVAL,
-            f"fs.gs.requester.pays.mode is {mode!r}; this client knows DISABLED, ENABLED and CUSTOM",
+            f"unsupported fs.gs.requester.pays.mode {mode!r}; supported: DISABLED, ENABLED and CUSTOM",
             location,
         )
     if mode == "DISABLED" or (mode == "CUSTOM" and bucket not in buckets):
@@ -217,19 +218,19 @@ def _payer(settings: HadoopSettings, bucket: str, location: str) -> str | None:
 
 
 _TIMEOUTS = (10, 60)
-"""Seconds to connect, and to read."""
+"""Timeouts in seconds for connecting and reading."""
 _RETRY_SECONDS = 120.0
 _RETRY = DEFAULT_RETRY.with_delay(initial=0.2, maximum=20.0, multiplier=2.0).with_timeout(_RETRY_SECONDS)
 _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 
 
 def patience() -> dict[str, Any]:
-    """Arguments of every request: repeat it with back-off for a bounded time."""
+    """Return the arguments of every request: repeat it with back-off for a limited time."""
     return {"retry": _RETRY, "timeout": _TIMEOUTS}
 
 
 def connected(settings: GcsSettings, threads: int) -> storage.Client:
-    """A client for this many threads; no request is made yet."""
+    """Return a client for this many threads, without making a request."""
     client = storage.Client(
         project=settings.project or "none",  # needed only to create buckets
         credentials=_credentials(settings),
@@ -253,24 +254,24 @@ def _credentials(settings: GcsSettings) -> Any:
 
 
 _OWN_NAME = "mutation-upload"
-"""Metadata that names the writer of an object."""
+"""Metadata key for the name of an object's writer."""
 _ONLY_NEW = 0
 """The generation of an object that does not exist."""
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> GcsStorage:
-    """The storage of a bucket; no request is made yet.
+    """Return the storage of a bucket, without making a request.
 
     Raises:
-        OSError: EINVAL, the location names no bucket, or a setting is invalid.
+        OSError: If the location has no bucket, or if a setting is invalid (EINVAL).
     """
     if not authority:
-        raise OSError(errno.EINVAL, "the location names no bucket; expected gs://bucket/path", f"{scheme}:/")
+        raise OSError(errno.EINVAL, "the location has no bucket; expected gs://bucket/path", f"{scheme}:/")
     return GcsStorage(scheme, authority, GcsSettings.of_bucket(authority, settings))
 
 
 class GcsStorage(ObjectStore[storage.Blob]):
-    """One bucket; see :class:`~mutation_api.storage.protocol.Storage`."""
+    """A bucket. See :class:`~mutation_api.storage.protocol.Storage`."""
 
     publishes_by_rename = True
 
@@ -282,7 +283,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
     # ---- reading
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name, without markers."""
+        """Return the children of a directory, sorted by name, without markers."""
         prefix = self._prefix(directory)
         found: dict[str, FileEntry] = {}
         is_there = not prefix
@@ -300,7 +301,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
         return sorted(found.values(), key=lambda entry: entry.name)
 
     def stat(self, location: Location) -> FileEntry | None:
-        """The file or directory there, or None."""
+        """Return the file or directory at a location, or None."""
         key = self._key(location)
         head = self._head(location) if key else None
         if head is not None:
@@ -310,7 +311,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
         return FileEntry(location, True, 0) if below or not key else None
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """A seekable stream over one version of a file: it never mixes bytes of two versions."""
+        """Return a seekable stream over one version of a file. It never mixes bytes of two versions."""
         head = self._head(location) if self._key(location) else None
         if head is None:
             if self.stat(location) is not None:
@@ -342,7 +343,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
             bucket.move_blob(bucket.blob(source), key, if_generation_match=_ONLY_NEW, **patience())
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """None: staged files are complete objects."""
+        """Return no uploads, since staged files are complete objects."""
         self._key(directory)
         return ()
 
@@ -351,7 +352,7 @@ class GcsStorage(ObjectStore[storage.Blob]):
         side_by_side(lambda each: self.delete_file(each.location), staged, self.threads)
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file; a missing one is fine."""
+        """Delete a file. A missing one is not an error."""
         with contextlib.suppress(FileNotFoundError), os_errors(location):
             self._bucket().delete_blob(self._key(location), **patience())
 
@@ -387,5 +388,5 @@ class GcsStorage(ObjectStore[storage.Blob]):
 
 
 def _modified(blob: storage.Blob) -> float | None:
-    """When an object was written, in seconds since 1970."""
+    """Return the time when an object was written, in seconds since 1970."""
     return None if blob.updated is None else float(blob.updated.timestamp())

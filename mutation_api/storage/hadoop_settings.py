@@ -1,24 +1,25 @@
 """Settings, tickets and tokens of Hadoop, and clients that a process shares.
 
-HadoopSettings: the storage settings of Hadoop's configuration, so that users need not repeat them.
+HadoopSettings: the storage settings in Hadoop's configuration, which users therefore need not repeat.
 
-They are read from ``core-site.xml``, ``hdfs-site.xml`` and (storage keys only) ``hive-site.xml``. The
-``spark.hadoop.*`` of a running Spark session win over them.
+They are read from ``core-site.xml``, ``hdfs-site.xml`` and (only storage keys) ``hive-site.xml``. The
+``spark.hadoop.*`` settings of a running Spark session take precedence.
 
-ClientOfProcess: a client of a store, one for each process.
+ClientOfProcess: a store's client, one per process.
 
-The file of delegation tokens that this process uses: that of its start, or one with shipped tokens.
+The file of delegation tokens that this process uses: the original one, or one with shipped tokens.
 
 ``hdfs-native`` takes tokens only from the file that ``HADOOP_TOKEN_FILE_LOCATION`` names, and reads it at
-each connection. Tokens that come with a task are kept in a file without a name, so that a killed worker
+each connection. Tokens that arrive with a task are kept in a file without a name, so that a killed worker
 leaves nothing behind.
 
-The keytab that Spark was given, for this process: jobs of many hours outlive all tickets and tokens.
+Logs this process in with Spark's keytab, since jobs of many hours outlive all tickets and tokens.
 
-Spark's JVM logs in by ``spark.kerberos.keytab`` and keeps its login fresh; the driver's Python has what it
-was started with. In a container of YARN that is a file of tokens, which end one day and are not replaced.
-So this process takes the same keytab. The machine's Kerberos library gets a ticket by it, and a new
-one when half of its time is over, at each connection to HDFS or to a metastore.
+Spark's JVM logs in with ``spark.kerberos.keytab`` and renews its login. The driver's Python has only the
+credentials with which it started. In a YARN container, these are a file of tokens, which expire one day and
+are not replaced. So this process uses the same keytab. The machine's Kerberos library gets a ticket with it.
+When half of the ticket's lifetime is over, the library gets a new one at the next connection to HDFS or to a
+metastore.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 class HadoopSettings:
     """Properties by name. Some are secret, so the ``repr`` shows no values.
 
-    ``tokens``: delegation tokens to log in with, in the form of Hadoop's file, for a process without other
-    means; they come from the driver (:mod:`mutation_api.spark.credentials`).
+    ``tokens`` are delegation tokens to log in with, in the format of Hadoop's file. They are for a process
+    without other credentials and come from the driver (:mod:`mutation_api.spark.credentials`).
     """
 
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -87,12 +88,12 @@ class HadoopSettings:
 
     @classmethod
     def from_environment(cls) -> HadoopSettings:
-        """Settings of the files in ``HADOOP_CONF_DIR`` (or ``HADOOP_HOME/etc/hadoop``) and ``HIVE_CONF_DIR``.
+        """Read the files in ``HADOOP_CONF_DIR`` (or ``HADOOP_HOME/etc/hadoop``) and ``HIVE_CONF_DIR``.
 
-        In a container of YARN also those that Spark brought along.
+        If Spark shipped files to this YARN container, they are read as well.
 
         Raises:
-            OSError: EINVAL, a file exists and is not a configuration.
+            OSError: If a file exists but is not a configuration (EINVAL).
         """
         properties: dict[str, str] = {}
         for file in _files():
@@ -104,15 +105,15 @@ class HadoopSettings:
         return cls(properties)
 
     def with_properties(self, properties: Mapping[str, str]) -> HadoopSettings:
-        """The same settings with these properties added; they replace those of the same names."""
+        """Return these settings with more properties, which replace those of the same names."""
         return replace(self, properties={**self.properties, **properties})
 
     def with_tokens(self, tokens: bytes) -> HadoopSettings:
-        """The same with these delegation tokens."""
+        """Return these settings with delegation tokens."""
         return replace(self, tokens=tokens)
 
     def with_spark(self, context: Any) -> HadoopSettings:
-        """The same with the ``spark.hadoop.*`` of a SparkContext."""
+        """Return these settings with the ``spark.hadoop.*`` settings of a SparkContext."""
         found = {
             name.removeprefix(_SPARK_PREFIX): text
             for name, text in settings_of_spark(context).items()
@@ -122,23 +123,23 @@ class HadoopSettings:
 
     @property
     def is_secure(self) -> bool:
-        """Whether Hadoop is to ask for Kerberos, or a token."""
+        """True if Hadoop requires Kerberos or a token."""
         return (self.get(AUTHENTICATION) or "simple").lower() != "simple"
 
     def get(self, name: str, default: str | None = None) -> str | None:
-        """The text of a property; the default if it is missing or empty."""
+        """Return the value of a property, or the default if it is missing or empty."""
         return self.properties.get(name, "").strip() or default
 
     def flag(self, name: str, default: bool) -> bool:
-        """A property that is true or false."""
+        """Return the value of a boolean property."""
         text = self.get(name)
         return default if text is None else text.lower() in _TRUE
 
     def number(self, name: str, default: int) -> int:
-        """A property that is a whole number, with an optional unit of bytes: ``64M``, ``1g``.
+        """Return the value of an integer property, with an optional unit of bytes: ``64M``, ``1g``.
 
         Raises:
-            OSError: EINVAL, it is something else.
+            OSError: If the value is not such a number (EINVAL).
         """
         text = self.get(name)
         if text is None:
@@ -147,18 +148,21 @@ class HadoopSettings:
         unit = text[len(digits) :].lower().removesuffix("b")
         if not digits.isdecimal() or unit not in _UNITS:
             raise OSError(
-                errno.EINVAL, f"{name} is {text!r}; expected a whole number such as 8388608 or 8M", name
+                errno.EINVAL, f"{name}: expected a whole number such as 8388608 or 8M, got {text!r}", name
             )
         return int(digits) * _UNITS[unit]
 
     def __repr__(self) -> str:
-        """The number of properties; no values, since some are secret."""
+        """Return the number of properties. Values are not shown, since some are secret."""
         tokens = ", delegation tokens" if self.tokens else ""
         return f"HadoopSettings({len(self.properties)} properties{tokens})"
 
 
 def active_spark_context() -> Any:
-    """The SparkContext of this process, or None. Does not import pyspark, which need not be installed."""
+    """Return the SparkContext of this process, or None.
+
+    This does not import pyspark, which may not be installed.
+    """
     pyspark = sys.modules.get("pyspark")
     context_type = getattr(pyspark, "SparkContext", None)
     return getattr(context_type, "_active_spark_context", None)
@@ -166,18 +170,20 @@ def active_spark_context() -> Any:
 
 @functools.lru_cache(maxsize=1)
 def settings_of_spark(context: Any) -> Mapping[str, str]:
-    """The ``spark.*`` of a SparkContext. Asked for once: they stay as they are while Spark runs, which tells
-    them one by one (15 ms for 17 settings).
+    """Return the ``spark.*`` settings of a SparkContext.
+
+    They are requested once, since they do not change while Spark runs and Spark returns them one by one (15
+    ms for 17 settings).
     """
     return dict(context.getConf().getAll())
 
 
 def _files() -> Iterator[Path]:
-    """Configuration files that exist; a later one wins."""
+    """Yield the configuration files that exist. A later one takes precedence."""
     home = os.environ.get("HADOOP_HOME")
     hadoop = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop")
     hive = os.environ.get("HIVE_CONF_DIR")
-    shipped = shipped_by_spark()  # wins over what the machine has, as in Spark itself
+    shipped = shipped_by_spark()  # takes precedence over the machine's files, as in Spark itself
     folders = (hadoop, shipped)
     files = [(hive, "hive-site.xml"), *((each, name) for each in folders for name in _HADOOP_FILES)]
     for folder, name in files:
@@ -190,7 +196,10 @@ _Client = TypeVar("_Client")
 
 
 class ClientOfProcess(Generic[_Client]):
-    """A client, made at its first use. A forked process makes its own: connections must not be shared."""
+    """A client that is made at its first use.
+
+    A forked process makes its own, because connections must not be shared.
+    """
 
     def __init__(self, make: Callable[[], _Client]) -> None:
         self._make = make
@@ -198,7 +207,7 @@ class ClientOfProcess(Generic[_Client]):
         self._known: tuple[int, _Client] | None = None
 
     def get(self) -> _Client:
-        """The client of this process."""
+        """Return the client of this process."""
         process_id = os.getpid()
         known = self._known
         if known is not None and known[0] == process_id:
@@ -209,7 +218,7 @@ class ClientOfProcess(Generic[_Client]):
             return self._known[1]
 
     def forget(self, client: _Client) -> None:
-        """Make a new client at the next :meth:`get`, unless this one has been replaced already."""
+        """Make a new client at the next :meth:`get`, unless this one has already been replaced."""
         with self._guard:
             if self._known is not None and self._known[1] is client:
                 self._known = None
@@ -220,7 +229,7 @@ HDFS_KIND = "HDFS_DELEGATION_TOKEN"
 
 
 class _Shipped:
-    """Tokens that were given to this process."""
+    """The tokens that were given to this process."""
 
     def __init__(self) -> None:
         self._before: str | None = None
@@ -248,10 +257,10 @@ class _Shipped:
 
 @contextlib.contextmanager
 def private_file() -> Iterator[Path]:
-    """An empty file that only this user can open, for passing secrets; it is removed at the end of the block.
+    """Create an empty file for passing secrets. Only this user can open it, and the block's end removes it.
 
-    On systems that support it the file has no name and ends with the process at the latest. Until then other
-    processes of the user can open it by its path.
+    On systems that support it, the file has no name and ends with the process at the latest. Until then,
+    other processes of the user can open it by its path.
     """
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile(prefix="hive-mutation-") as file:
@@ -269,21 +278,27 @@ _shipped = _Shipped()
 
 
 def use_tokens(tokens: bytes) -> None:
-    """Use these tokens, in the format of Hadoop's file, in the whole process; empty: those of its start."""
+    """Use these tokens, in the format of Hadoop's file, in the whole process.
+
+    If they are empty, use the original ones.
+    """
     _shipped.use(tokens)
 
 
 def last_seconds(tokens: bytes) -> float | None:
-    """When the first of these tokens for HDFS ends for good, in seconds since 1970; None: there is none."""
+    """Return the earliest time at which one of these HDFS tokens expires for good, in seconds since 1970.
+
+    Return None if there are none.
+    """
     ends = [each.last_millis / 1000 for each in tokens_in(tokens, "tokens") if each.kind == HDFS_KIND]
     return min(ends, default=None)
 
 
 def hdfs_tokens() -> list[DelegationToken]:
-    """The tokens for HDFS that this process has; none without a file.
+    """Return this process's tokens for HDFS. Without a file there are none.
 
     Raises:
-        OSError: EINVAL, the file is missing or cannot be read.
+        OSError: If the file is missing or cannot be read (EINVAL).
     """
     path = os.environ.get(VARIABLE)
     if not path:
@@ -291,11 +306,9 @@ def hdfs_tokens() -> list[DelegationToken]:
     try:
         found = [each for each in tokens_in(Path(path).read_bytes(), path) if each.kind == HDFS_KIND]
         for token in found:
-            _ = token.last_millis  # the client would panic at a token that it cannot read
+            _ = token.last_millis  # the client would panic on a token that it cannot read
     except (OSError, InvalidConfigurationError) as error:
-        raise OSError(
-            errno.EINVAL, f"{VARIABLE}: the delegation tokens cannot be read: {error}", path
-        ) from None
+        raise OSError(errno.EINVAL, f"{VARIABLE}: cannot read the delegation tokens: {error}", path) from None
     return found
 
 
@@ -310,21 +323,21 @@ _guard = threading.Lock()
 _used: list[tuple[str, str]] = []
 _warned: list[str] = []
 _MISSING = (
-    "that needs the package gssapi in it: pip install 'hive-mutation-api[kerberos]', or hive-mutate pack "
-    "--extras spark,hdfs,kerberos"
+    "this requires the package gssapi in the driver's Python: pip install 'hive-mutation-api[kerberos]', or "
+    "hive-mutate pack --extras spark,hdfs,kerberos"
 )
 
 logger = logging.getLogger(__name__)
 
 
 def log_in_as_spark() -> None:
-    """Use the keytab of this process's Spark, if it has one; later calls do nothing.
+    """Use the keytab of this process's Spark, if it has one. Later calls do nothing.
 
-    In a container of YARN it is known before there is a session, else by the active session. Without the
-    package ``gssapi`` a warning says that it is not used.
+    In a YARN container, the keytab is known before there is a session. Otherwise the active session names it.
+    Without the package ``gssapi``, a warning says that the keytab is not used.
 
     Raises:
-        ConfigurationError: see :func:`use_keytab`.
+        ConfigurationError: If :func:`use_keytab` fails.
     """
     if _used or _warned:
         return
@@ -339,20 +352,20 @@ def log_in_as_spark() -> None:
 
 
 def has_keytab() -> bool:
-    """Whether this process logs in by a keytab of :func:`use_keytab`."""
+    """Return True if this process logs in with a keytab of :func:`use_keytab`."""
     return bool(_used)
 
 
 def use_keytab(principal: str, keytab: Path) -> None:
-    """Log this process in by a keytab from now on, and no longer by tickets or tokens that it has.
+    """Log this process in with a keytab from now on, instead of with tickets or tokens that it has.
 
     Args:
-        principal: whose key it is, ``name@REALM`` or ``name/host@REALM``.
-        keytab: the file.
+        principal: owner of the key, ``name@REALM`` or ``name/host@REALM``.
+        keytab: the keytab file.
 
     Raises:
-        ConfigurationError: there is no such file, the package ``gssapi`` is missing, or no ticket is given
-            for that key.
+        ConfigurationError: If the file does not exist, if the package ``gssapi`` is missing, or if the key
+            gets no ticket.
     """
     with _guard:
         if (principal, str(keytab)) in _used:
@@ -360,7 +373,7 @@ def use_keytab(principal: str, keytab: Path) -> None:
         path = keytab.absolute()
         if not path.is_file():
             raise ConfigurationError(
-                f"{keytab}: the keytab of {principal} (spark.kerberos.keytab) is not there"
+                f"{keytab}: the keytab of {principal} (spark.kerberos.keytab) does not exist"
             )
         folder = Path(tempfile.mkdtemp(prefix="hive-mutation-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -373,10 +386,13 @@ def use_keytab(principal: str, keytab: Path) -> None:
 
 
 def fresh_ticket_cache() -> Path | None:
-    """The file with a ticket that is good for half its time, for programs that read it; None: no keytab."""
+    """Return the file with a ticket that has at least half of its lifetime left, for programs that read it.
+
+    Return None if there is no keytab.
+    """
     if not _used:
         return None
-    _gssapi().Credentials(usage="initiate").lifetime  # noqa: B018  # asking is what renews it
+    _gssapi().Credentials(usage="initiate").lifetime  # noqa: B018  # reading it renews the ticket
     return Path(os.environ[TICKETS].removeprefix("FILE:"))
 
 
@@ -385,16 +401,16 @@ def _first_ticket(principal: str, keytab: Path, cache: str) -> None:
     try:
         name = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
         store = {"client_keytab": f"FILE:{keytab}", "ccache": cache}
-        gssapi.Credentials(name=name, usage="initiate", store=store).lifetime  # noqa: B018  # asking gets it
+        gssapi.Credentials(name=name, usage="initiate", store=store).lifetime  # noqa: B018  # reading gets it
     except gssapi.exceptions.GSSError as error:
-        raise ConfigurationError(f"no ticket for {principal} by the keytab {keytab}: {error}") from error
+        raise ConfigurationError(f"cannot get a ticket for {principal} with {keytab}: {error}") from error
 
 
 def _gssapi() -> Any:
     try:
         return importlib.import_module("gssapi")
     except ImportError as error:
-        raise ConfigurationError(f"the keytab of spark.kerberos.keytab is not used: {_MISSING}") from error
+        raise ConfigurationError(f"cannot use the keytab of spark.kerberos.keytab: {_MISSING}") from error
 
 
 def _settings_of_spark() -> Mapping[str, str]:
@@ -406,6 +422,6 @@ def _settings_of_spark() -> Mapping[str, str]:
 
 
 def _properties(text: str) -> dict[str, str]:
-    """Java's properties, as far as Spark writes them: one a line, with ``:``, ``=`` and the like escaped."""
+    """Read Java properties as Spark writes them: one per line, with ``:``, ``=`` and the like escaped."""
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {name.replace("\\", ""): value.replace("\\", "") for name, _, value in pairs}

@@ -1,23 +1,23 @@
 """A client of HDFS, its errors, and how long it waits.
 
-Errors of the HDFS client as OSError: with errno, one line of text, and the location.
+Turns errors of the HDFS client into OSError with errno, a one-line reason and the location.
 
-The NameNode's errors are distinguished by the name of their Java class, the client's own by their texts,
-since the client has no classes for them.
+The NameNode's errors are distinguished by the name of their Java class. The client's own errors are
+distinguished by their messages, since the client has no classes for them.
 
-How long to wait for a NameNode that is down, starts, or hands over to another one.
+Waits for a NameNode that is down, is starting, or hands over to another one.
 
-The client itself waits for a NameNode that refuses connections or is a standby, by Hadoop's settings
-``dfs.client.failover.max.attempts``, ``….sleep.base.millis`` and ``….sleep.max.millis``. Without the first it
-would wait for three minutes with one NameNode, and for a quarter of a minute with three. So we set it to a
-value that makes about a minute of both. The client does not wait for a NameNode that is still starting. It
-does not repeat a change whose answer was lost, since it cannot know whether the change took effect. Both are
-done here, in the same time.
+The client itself waits for a NameNode that refuses connections or is a standby, according to Hadoop's
+settings ``dfs.client.failover.max.attempts``, ``….sleep.base.millis`` and ``….sleep.max.millis``. Without the
+first setting, it would wait for three minutes with one NameNode, and for a quarter of a minute with three. So
+this module sets it to a value that makes about a minute in both cases. The client does not wait for a
+NameNode that is still starting. It does not repeat a change whose answer was lost, since it cannot know
+whether the change took effect. In these two cases, this module waits and repeats, within the same time.
 
-The client library for one HDFS: its address, and its requests.
+The client library for one HDFS: its address and its requests.
 
-Requests wait for a NameNode that is down, starts, or hands over to another. A client made before a fork hangs
-for ever after it, so each process makes its own.
+Requests wait for a NameNode that is down, is starting, or hands over to another. A client made before a fork
+hangs forever after it, so each process makes its own.
 """
 
 from __future__ import annotations
@@ -63,13 +63,16 @@ _ERRORS: dict[str, tuple[type[OSError], int]] = {
     "RetriableException": (BlockingIOError, errno.EAGAIN),
     "SnapshotException": (PermissionError, errno.EPERM),
 }
-"""By the last part of the Java class's name. In safe mode reading works and writing does not."""
+"""Python error by the last part of the Java class's name.
+
+In safe mode, reading works but writing does not.
+"""
 
 _STARTING = re.compile(r"turned off automatically|There are 0 datanode\(s\) running")
-"""The NameNode is in safe mode, or without DataNodes, because it has just started."""
+"""Messages of a NameNode that is in safe mode or has no DataNodes because it has just started."""
 _OS_ERROR = re.compile(r"\(os error (?P<number>\d+)\)")
 _PASSING = (errno.EAGAIN, errno.ECONNABORTED, errno.ECONNRESET, errno.EPIPE)
-"""Errors that may pass with time. The client itself waits for a NameNode that refuses connections."""
+"""Temporary errors. The client itself waits for a NameNode that refuses connections."""
 
 _ACROSS_MOUNTS = "Cannot rename across different name services"
 _OF_DATA_NODES = ("DataTransferError", 'OperationFailed("Failed to complete file in time')
@@ -86,7 +89,7 @@ _NUMBERS: dict[type[OSError], int] = {
 
 @contextlib.contextmanager
 def os_errors(location: Location) -> Iterator[None]:
-    """Turn the client's errors into OSError with errno, one line of text and the location."""
+    """Turn the client's errors into OSError with errno, a one-line reason and the location."""
     try:
         yield
     except OSError as error:
@@ -102,13 +105,14 @@ def os_errors(location: Location) -> Iterator[None]:
 
 
 def is_passing(error: OSError) -> bool:
-    """Whether the error may pass with time."""
+    """Return True if the error may be temporary."""
     return error.errno in _PASSING
 
 
 def may_be_data_nodes(error: OSError) -> bool:
-    """Whether DataNodes may be the cause: the client waits for NameNodes that refuse connections, but tries a
-    DataNode only once.
+    """Return True if DataNodes may be the cause.
+
+    The client waits for NameNodes that refuse connections, but tries a DataNode only once.
     """
     return is_passing(error) or error.errno == errno.ECONNREFUSED
 
@@ -120,20 +124,23 @@ def _plain(error: OSError, location: Location) -> OSError:
     if type(error) is OSError and error.errno is None:
         found = _OS_ERROR.search(text)
         number = int(found["number"]) if found else _without_number(text)
-        return OSError(number, text, str(location))  # of the class that the number has
+        return OSError(number, text, str(location))  # Python chooses the class by the number
     number = error.errno or _NUMBERS.get(type(error), errno.EIO)
     return type(error)(number, text, str(location))
 
 
 def _without_number(text: str) -> int:
-    """The errno for an error without one: the client raises these for connections and for unknown hosts."""
+    """Return the errno for an error without one.
+
+    The client raises these for connections and unknown hosts.
+    """
     return errno.EHOSTUNREACH if "lookup address" in text else errno.ECONNABORTED
 
 
 def _of_java(text: str, location: Location) -> OSError:
     login = _LOGIN_ERROR.search(text)
     if login is not None:
-        reason = _first_line(login["text"] or "neither a ticket nor a token of ours is wanted")
+        reason = _first_line(login["text"] or "the NameNode accepts neither this user's ticket nor its token")
         return PermissionError(errno.EACCES, f"{reason}; {what_to_do()}", str(location))
     match = _RPC_ERROR.search(text)
     if match is None:
@@ -163,16 +170,20 @@ _LONGEST_SLEEP = "dfs.client.failover.sleep.max.millis"
 _FIRST_SLEEP_DEFAULT = 500
 _LONGEST_SLEEP_DEFAULT = 15_000
 _ROUNDS_DEFAULT = 8
-"""Each attempt asks every NameNode once; the sleeps between attempts add up to a minute."""
+"""Number of rounds. Each round asks every NameNode once, and the pauses between them add up to a minute."""
 
 _Result = TypeVar("_Result")
 
 
 class Patience:
-    """How long to wait for one HDFS; ``settings`` are those passed to its client."""
+    """The waiting times for one HDFS. ``settings`` are those passed to its client."""
 
     def __init__(self, settings: HadoopSettings) -> None:
-        """Raises OSError (EINVAL): a setting is not a number."""
+        """Read the waiting times.
+
+        Raises:
+            OSError: If a setting is not a number (EINVAL).
+        """
         name_nodes = _most_name_nodes(settings)
         attempts = settings.number(_ATTEMPTS, _ROUNDS_DEFAULT * name_nodes)
         self._rounds = max(1, attempts // name_nodes)
@@ -182,7 +193,7 @@ class Patience:
 
     @property
     def seconds(self) -> float:
-        """About how long it waits."""
+        """The approximate total waiting time."""
         return sum(self._sleeps())
 
     def repeat(
@@ -191,9 +202,10 @@ class Patience:
         is_passing: Callable[[OSError], bool],
         again: Callable[[], _Result] | None = None,
     ) -> _Result:
-        """The result of ``work``; after an error that may pass, the result of a later ``work`` or ``again``.
+        """Return the result of ``work``.
 
-        Raises their errors, and the last one when the time is up.
+        After a temporary error, repeat with ``again`` (by default ``work``). Other errors are raised at once.
+        When the time is up, the last error is raised.
         """
         deadline = time.monotonic() + self.seconds
         for sleep in self._sleeps():
@@ -220,10 +232,10 @@ _DEFAULT_PORT = 8020
 
 
 def url_of(scheme: str, authority: str, settings: HadoopSettings) -> str:
-    """The URL of a NameNode, a name service or a mount table, as the client library wants it.
+    """Return the URL of a NameNode, a name service or a mount table, as the client library expects it.
 
     Raises:
-        OSError: EINVAL, neither the location nor ``fs.defaultFS`` names a NameNode.
+        OSError: If neither the location nor ``fs.defaultFS`` names a NameNode (EINVAL).
     """
     if authority:
         return _url(scheme, authority, settings)
@@ -231,7 +243,7 @@ def url_of(scheme: str, authority: str, settings: HadoopSettings) -> str:
     if not default.startswith(f"{scheme}://"):
         raise OSError(
             errno.EINVAL,
-            f"the location names no NameNode, and neither does fs.defaultFS ({default!r}): set "
+            f"neither the location nor fs.defaultFS ({default!r}) names a NameNode: set "
             "HADOOP_CONF_DIR, or name the NameNode",
             f"{scheme}:/",
         )
@@ -246,10 +258,17 @@ def _url(scheme: str, authority: str, settings: HadoopSettings) -> str:
 
 
 class PatientClient:
-    """Makes requests to one HDFS and waits while it is down; ``settings`` are passed to the library."""
+    """A client that makes requests to one HDFS and waits while it is down.
+
+    ``settings`` are passed to the library.
+    """
 
     def __init__(self, url: str, settings: HadoopSettings) -> None:
-        """Raises OSError (EINVAL): a setting is not a number."""
+        """Read the timeouts.
+
+        Raises:
+            OSError: If a setting is not a number (EINVAL).
+        """
         self.url = url
         self._patience = Patience(settings)
         self.settings = self._patience.settings
@@ -258,7 +277,7 @@ class PatientClient:
 
     @property
     def seconds(self) -> float:
-        """About how long a request waits for an HDFS that is down."""
+        """The approximate time for which a request waits for an HDFS that is down."""
         return self._patience.seconds
 
     def ask(
@@ -268,7 +287,10 @@ class PatientClient:
         *,
         again: Callable[[Client], _Result] | None = None,
     ) -> _Result:
-        """Do ``work``; if the NameNode is down a while, later ``again``, which finds what ``work`` did."""
+        """Run ``work``, and run ``again`` later if the NameNode is down for a while.
+
+        ``again`` finds out what ``work`` did.
+        """
 
         def translated(ask: Callable[[Client], _Result]) -> _Result:
             with os_errors(location):
@@ -281,7 +303,10 @@ class PatientClient:
         )
 
     def connected(self) -> Client:
-        """The library's client of this process. That of the parent is kept, since dropping it would hang."""
+        """Return the library's client of this process.
+
+        The parent's client is kept: dropping it would hang.
+        """
         process_id = os.getpid()
         client = self._clients.get(process_id)
         if client is None:

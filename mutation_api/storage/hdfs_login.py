@@ -1,10 +1,10 @@
-"""Login to an HDFS: checks before ``hdfs-native`` connects, since that client's own errors say too little.
+"""Login to HDFS: checks before ``hdfs-native`` connects, since that client's own errors say too little.
 
-The client finds a delegation token by the text of the address that it connects to. Hadoop names the NameNode
-by IP in most tokens, so a token is overlooked if the location names the host. We give the client the address
-that the token has. Without a token the client does whatever the NameNode wants, even without
-authentication; Hadoop refuses that, and so do we. If the settings demand no security and the NameNode wants
-Kerberos, the client waits for three minutes and then reports that the connection was cut.
+The client looks up a delegation token by the address that it connects to. In most tokens, Hadoop names the
+NameNode by IP, so a token is overlooked if the location names the host. So the client is given the address in
+the token. Without a token, the client accepts what the NameNode requires, even no authentication. Hadoop
+refuses that, and so does this module. If the settings demand no security but the NameNode requires Kerberos,
+the client waits for three minutes and then reports that the connection was cut.
 
 The client reads tokens and tickets at each connection, so it uses renewed tickets.
 """
@@ -28,7 +28,7 @@ __all__ = ["log_in", "what_to_do"]
 
 _ASK_SECONDS = 2.0
 _MARGIN_MILLIS = 60_000
-"""The client ignores a token that ends sooner than this."""
+"""The client ignores a token that expires sooner than this."""
 _SIMPLE = "SIMPLE"
 _FALLBACK = "ipc.client.fallback-to-simple-auth-allowed"
 _LINK = re.compile(r"fs\.viewfs\.mounttable\..+?\.link(Fallback$|\.)")
@@ -41,23 +41,26 @@ _QUESTION = (
     b"\x02\x10\x01"  # RpcSaslProto: NEGOTIATE
 )
 _AUTHS, _METHOD = 4, 1
-"""Field numbers: of RpcSaslProto, and of the SaslAuth in it."""
+"""Field numbers of RpcSaslProto, and of the SaslAuth in it."""
 
 
 @dataclass(frozen=True)
 class _NameNode:
-    """One NameNode, or all of a name service: the service names of tokens for it, and its addresses."""
+    """A NameNode, or all NameNodes of a name service.
+
+    ``services`` are the service names in tokens for it, and ``addresses`` are its addresses.
+    """
 
     services: Sequence[str]
     addresses: Sequence[str]
 
 
 def log_in(url: str, settings: HadoopSettings) -> tuple[str, dict[str, str]]:
-    """URL and properties with which the client authenticates us.
+    """Return the URL and the properties with which the client authenticates this user.
 
     Raises:
-        OSError: EACCES (PermissionError), the settings and the NameNode disagree on whether authentication is
-            needed; EINVAL, the file of tokens cannot be read.
+        OSError: If the settings and the NameNode disagree on whether authentication is required (EACCES, a
+            PermissionError), or if the token file cannot be read (EINVAL).
     """
     tokens = hdfs_tokens()
     properties = {**settings.properties, AUTHENTICATION: "kerberos" if settings.is_secure else "simple"}
@@ -70,7 +73,7 @@ def log_in(url: str, settings: HadoopSettings) -> tuple[str, dict[str, str]]:
 
 
 def what_to_do() -> str:
-    """Advice for a user who was refused, with the tokens of this process."""
+    """Return advice for a user who was refused, including the tokens of this process."""
     advice = "get a ticket with kinit (see klist), or name a keytab in KRB5_CLIENT_KTNAME; "
     path = os.environ.get(VARIABLE)
     if not path:
@@ -79,7 +82,7 @@ def what_to_do() -> str:
         found = ", ".join(_described(token) for token in hdfs_tokens())
     except OSError as error:
         return f"{advice}{path}: {error.strerror}"
-    return f"{advice}{path} ({VARIABLE}) holds tokens for {found or 'no HDFS'}"
+    return f"{advice}{path} ({VARIABLE}) contains tokens for {found or 'no HDFS'}"
 
 
 def _described(token: DelegationToken) -> str:
@@ -93,15 +96,15 @@ def _is_fresh(token: DelegationToken) -> bool:
 
 
 def _addressed(url: str, settings: HadoopSettings, tokens: Sequence[DelegationToken]) -> str:
-    """The URL with the address of one of our tokens, if a token fits."""
+    """Return the URL with the address in one of this process's tokens, if a token fits."""
     match = _URL.fullmatch(url)
     if match is None:
-        return url  # the client says what is wrong
+        return url  # the client reports the error
     name_node = _name_node(match["authority"], settings)
     services = [token.service for token in tokens if token.service in name_node.services]
     if services and not settings.is_secure:
         raise _refused(
-            f"{os.environ[VARIABLE]} ({VARIABLE}) holds a token for it that would not be used, because "
+            f"{os.environ[VARIABLE]} ({VARIABLE}) contains a token for it that would not be used, because "
             f"{_stated(settings)}",
             url,
         )
@@ -121,47 +124,47 @@ def _name_node(authority: str, settings: HadoopSettings) -> _NameNode:
 
 
 def _resolved(address: str) -> Iterator[str]:
-    """The address with the IP of its host, as Hadoop names it in tokens."""
+    """Yield the address with the IP of its host, as Hadoop names it in tokens."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
     except OSError:
-        return  # the client says what is wrong
+        return  # the client reports the error
     for *_, peer in found:
         yield f"{peer[0]!s}:{port}"
 
 
 def _check_methods(name_node: _NameNode, settings: HadoopSettings, url: str, *, has_token: bool) -> None:
-    """Refuse a NameNode that wants more than the settings say, or no authentication where they demand it."""
+    """Raise an error if the settings and the NameNode disagree on whether authentication is required."""
     methods = next(filter(None, map(_methods, name_node.addresses)), None)
     if methods is None:
-        return  # the client says what is wrong
+        return  # the client reports the error
     if not settings.is_secure and _SIMPLE not in methods:
-        raise _refused(f"it wants {' or '.join(methods)}, but {_stated(settings)}", url)
+        raise _refused(f"it requires {' or '.join(methods)}, but {_stated(settings)}", url)
     takes_anybody = _SIMPLE in methods and not has_token
     if settings.is_secure and takes_anybody and not settings.flag(_FALLBACK, default=False):
-        raise _refused(f"it asks for no authentication, but {_stated(settings)} ({_FALLBACK} allows it)", url)
+        raise _refused(f"it requires no authentication, but {_stated(settings)} ({_FALLBACK} allows it)", url)
 
 
 def _stated(settings: HadoopSettings) -> str:
     return (
-        f"{AUTHENTICATION} is {settings.get(AUTHENTICATION, 'simple')!r}: it comes from core-site.xml in "
-        f"HADOOP_CONF_DIR or from spark.hadoop.{AUTHENTICATION}"
+        f"{AUTHENTICATION} is {settings.get(AUTHENTICATION, 'simple')!r}; set it in core-site.xml in "
+        f"HADOOP_CONF_DIR or with spark.hadoop.{AUTHENTICATION}"
     )
 
 
 def _refused(why: str, url: str) -> PermissionError:
-    return PermissionError(errno.EACCES, f"the NameNode is not connected to: {why}", url)
+    return PermissionError(errno.EACCES, f"did not connect to the NameNode: {why}", url)
 
 
 def _methods(address: str) -> list[str] | None:
-    """The login methods of the NameNode there (SIMPLE, KERBEROS, TOKEN); None if it does not report them."""
+    """Return a NameNode's login methods (SIMPLE, KERBEROS, TOKEN), or None if it does not report them."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _ASK_SECONDS) as connection:
             connection.sendall(_QUESTION)
             with connection.makefile("rb") as answer:
-                answer.read(4)  # how long it is
+                answer.read(4)  # its length
                 read_delimited(answer)  # RpcResponseHeaderProto
                 said = read_delimited(answer)
         auths = [value for number, value in fields(io.BytesIO(said)) if number == _AUTHS]

@@ -1,7 +1,7 @@
-"""A file being written to HDFS; it is begun again, or finished, when DataNodes go down.
+"""A file being written to HDFS. It is restarted or finished when DataNodes fail.
 
-The NameNode hands out a DataNode that is down for ten more minutes. The client copes with a DataNode that
-goes down during a file, not with one that is down when the file begins. Such a file is begun again.
+For ten more minutes, the NameNode hands out a DataNode that is down. The client copes with a DataNode that
+fails during a file, but not with one that is down when the file begins. Such a file is started again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,21 @@ __all__ = ["HdfsOutput", "WritableHdfs"]
 
 _OUTPUT_BUFFER_BYTES = 1024 * 1024
 _PIPELINES = 20
-"""How often a file is begun again if its first block could not be written."""
+"""Maximum number of times that a file is started again if its first block could not be written."""
 
 
 class WritableHdfs(Protocol):
     """The methods of its storage that a file being written uses. Each raises OSError."""
 
     def open_writer(self, location: Location) -> Any:
-        """The client's own writer of a new file."""
+        """Return the client's own writer for a new file."""
         ...
 
     def finish_writing(self, location: Location, size: int) -> bool:
-        """Whether a file that its writer could not close has all written bytes and is closed now."""
+        """Finish a file that its writer could not close.
+
+        Return True if it is closed with all written bytes.
+        """
         ...
 
     def rename(self, source: Location, target: Location, size: int | None = None) -> None:
@@ -39,25 +42,26 @@ class WritableHdfs(Protocol):
         ...
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """See :meth:`Storage.open_input`."""
+        """Return a stream over a file. See :meth:`Storage.open_input`."""
         ...
 
     def delete_file(self, location: Location) -> None:
-        """See :meth:`Storage.delete_file`."""
+        """Delete a file. See :meth:`Storage.delete_file`."""
         ...
 
     def delete_directory(self, directory: Location) -> None:
-        """See :meth:`Storage.delete_directory`."""
+        """Delete a directory. See :meth:`Storage.delete_directory`."""
         ...
 
 
 class HdfsOutput:
-    """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`.
+    """A file being written. See :class:`~mutation_api.storage.protocol.OutputFile`.
 
-    It is created when its buffer is full, or when it is closed: a writer of small files that are closed in
+    It is created when its buffer is full or when it is closed. So a writer of small files that are closed in
     the background never waits for the NameNode.
 
-    Another client may complete a file by recovering its lease: only a manifest proves that it is complete.
+    Another client may complete the file by recovering its lease, so only a manifest proves that it is
+    complete.
     """
 
     def __init__(self, storage: WritableHdfs, location: Location) -> None:
@@ -66,7 +70,7 @@ class HdfsOutput:
         self._buffer = bytearray()
         self._size = 0
         self._whole: bytes | None = b""
-        """All bytes sent so far, as long as they are one piece."""
+        """All bytes sent so far, while they are a single piece. Otherwise None."""
         self._earlier: tuple[Location, pa.NativeFile] | None = None
         self._writer: Any = None
         self._is_created = False
@@ -86,7 +90,7 @@ class HdfsOutput:
         return count
 
     def restart(self) -> pa.NativeFile:
-        """The bytes written so far, under another name."""
+        """Return the bytes written so far, which are kept under another name."""
         self._complete()
         aside = self._location.parent / f"_{self._location.name}.earlier"
         self._storage.rename(self._location, aside, self._size)
@@ -96,7 +100,10 @@ class HdfsOutput:
         return self._earlier[1]
 
     def close(self) -> None:
-        """Complete the file: the NameNode has it, and as many DataNodes as the NameNode asks for."""
+        """Complete the file.
+
+        The NameNode then has it, and so have as many DataNodes as the NameNode requires.
+        """
         self._delete_earlier()
         if not self._is_closed:
             self._complete()
@@ -119,7 +126,7 @@ class HdfsOutput:
 
     def _flush(self) -> None:
         self._open()
-        # As bytes: the client takes any other buffer item by item, 10 to 60 times slower.
+        # As bytes: the client reads any other buffer item by item, which is 10 to 60 times slower.
         data = bytes(self._buffer)
         self._buffer.clear()
         self._whole = data if not self._size else None
@@ -147,7 +154,7 @@ class HdfsOutput:
         self._drop_writer()
 
     def _write_anew(self, *, close: bool) -> None:
-        """Begin the file again with its bytes: the NameNode may choose other DataNodes."""
+        """Start the file again with its bytes, for which the NameNode may choose other DataNodes."""
         assert self._whole is not None
         for left in reversed(range(_PIPELINES)):
             self._drop_writer()
@@ -173,7 +180,7 @@ class HdfsOutput:
             self._writer.close()
 
     def _drop_writer(self) -> None:
-        """Drop the client's writer, whose wrapper would try to complete the file when it is collected."""
+        """Drop the client's writer. Its wrapper would try to complete the file at garbage collection."""
         if self._writer is not None:
             self._writer.inner = io.BytesIO()
             self._writer = None

@@ -1,21 +1,23 @@
 """HDFS as a storage.
 
-HdfsInput: a file of HDFS to be read.
+HdfsInput: a readable file of HDFS.
 
-HDFS, by ``hdfs-native``: no JVM in the workers.
+HDFS, accessed with ``hdfs-native``: no JVM in the workers.
 
-Closing a file takes half a second, nearly all of it waiting: the NameNode says "not yet" at first, and the
-client sleeps before it asks again. So files are closed in parallel, in many threads, which also create small
+Closing a file takes half a second, nearly all of it waiting: the NameNode first answers "not yet", and the
+client sleeps before it asks again. So files are closed in parallel in many threads, which also create small
 files.
 
-Requests wait for a NameNode that is down, starts, or hands over to another. After a lost answer the storage
-finds out whether the change took effect. A renamed file is recognised by its size and by its hidden name,
-which is gone; a created file by its lease; a closed file by its length after the lease was recovered.
+Requests wait for a NameNode that is down, is starting, or hands over to another. After a lost answer, the
+storage finds out whether the change took effect. A renamed file is recognised by its size and by its hidden
+name, which no longer exists. A created file is recognised by its lease, and a closed file by its length after
+the lease was recovered.
 
-New files and directories get the mode of the directory they are created in (files without x). A table's
-directory says who works on the table, and Hive's cleaner, another user, must be able to delete our files.
-Below a default ACL all permissions are asked for, and the ACL decides. The client honours neither umask nor
-``dfs.replication`` nor ``dfs.blocksize`` of the configuration, so they are passed with each file.
+New files and directories get the mode of the directory in which they are created (files without x). The mode
+of a table's directory shows who works on the table, and Hive's cleaner, another user, must be able to delete
+the files. Below a default ACL, all permissions are requested, and the ACL decides. The client respects
+neither umask nor ``dfs.replication`` nor ``dfs.blocksize`` of the configuration, so they are passed with each
+file.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ __all__ = ["HdfsInput", "HdfsStorage", "connect"]
 
 
 class HdfsInput(SizedInput):
-    """A file over the client's reader, which panics where one reads past the end."""
+    """A file over the client's reader, which panics when read past the end."""
 
     def __init__(self, reader: Any, location: Location) -> None:
         super().__init__(len(reader), str(location))
@@ -56,7 +58,7 @@ class HdfsInput(SizedInput):
 
 
 THREADS = 256
-"""A thread waits for half a second to close a file, and a task may write one every two milliseconds."""
+"""A thread waits half a second to close a file, and a task may write one every two milliseconds."""
 _KNOWN_DIRECTORIES = 4096
 _ALL = 0o777
 _MILLIS_PER_SECOND = 1000
@@ -67,24 +69,24 @@ _OWN_LEASE = re.compile(r"is already the current lease holder|current leaseholde
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> HdfsStorage:
-    """The file system of a NameNode, a name service or a mount table; no request is made yet.
+    """Return the file system of a NameNode, a name service or a mount table, without making a request.
 
     Raises:
-        OSError: EINVAL, neither the location nor ``fs.defaultFS`` names a NameNode.
+        OSError: If neither the location nor ``fs.defaultFS`` names a NameNode (EINVAL).
     """
     return HdfsStorage(scheme, authority, PatientClient(url_of(scheme, authority, settings), settings))
 
 
 @dataclass(frozen=True)
 class _Modes:
-    """Modes for new files and directories in a directory."""
+    """The modes of new files and directories in a directory."""
 
     directory: int
     file: int
 
 
 class HdfsStorage:
-    """One HDFS; see :class:`~mutation_api.storage.protocol.Storage`."""
+    """An HDFS. See :class:`~mutation_api.storage.protocol.Storage`."""
 
     publishes_by_rename = True
     has_directories = True
@@ -98,7 +100,7 @@ class HdfsStorage:
         self._modes: dict[str, _Modes] = {}
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name."""
+        """Return the children of a directory, sorted by name."""
         path = self._path(directory)
         found = self._client.ask(directory, lambda client: [*client.list_status(path)])
         if [status.path for status in found] == [path] and not found[0].isdir:
@@ -106,14 +108,14 @@ class HdfsStorage:
         return sorted((self._entry(status) for status in found), key=lambda entry: entry.name)
 
     def stat(self, location: Location) -> FileEntry | None:
-        """The file or directory there, or None."""
+        """Return the file or directory at a location, or None."""
         try:
             return self._entry(self._status(location))
         except FileNotFoundError:
             return None
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """A seekable stream over the bytes of a file."""
+        """Return a seekable stream over the bytes of a file."""
         path = self._path(location)
         if self._status(location).isdir:
             raise os_error(errno.EISDIR, location)
@@ -145,9 +147,9 @@ class HdfsStorage:
         self.rename(staged.location, target, int(staged.part_tags[0]) if staged.part_tags else None)
 
     def rename(self, source: Location, target: Location, size: int | None = None) -> None:
-        """Rename in one atomic step, which refuses an existing target.
+        """Rename in one atomic step that refuses an existing target.
 
-        After a lost answer a target of another size is not taken for ours.
+        After a lost answer, a target of another size is not taken for this file.
         """
         paths = self._path(source), self._path(target)
 
@@ -163,7 +165,7 @@ class HdfsStorage:
         self._client.ask(source, lambda client: client.rename(*paths, False), again=rename_again)
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """None: HDFS has no uploads."""
+        """Return no files, since HDFS has no uploads."""
         self._path(directory)
         return ()
 
@@ -174,7 +176,7 @@ class HdfsStorage:
                 self.delete_file(each.location)
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file, also one that a dead writer left open."""
+        """Delete a file, including one that a dead writer left open."""
         path = self._path(location)
         is_deleted = self._client.ask(
             location,
@@ -191,9 +193,10 @@ class HdfsStorage:
             self._client.ask(directory, lambda client: client.delete(path, True))
 
     def refusal(self, directory: Location) -> PermissionError | None:
-        """Ask for the removal of a file that does not exist: the NameNode checks permissions first.
+        """Return the NameNode's refusal to remove a file that does not exist, or None.
 
-        Only the NameNode knows groups, ACLs and superusers. Nothing is changed.
+        The NameNode checks permissions before it looks for the file. Only the NameNode knows groups, ACLs and
+        superusers. Nothing is changed.
         """
         try:
             self.delete_file(directory / f"_mutation_probe_{uuid.uuid4().hex}")
@@ -204,11 +207,11 @@ class HdfsStorage:
         return None
 
     def sync_directory(self, directory: Location) -> None:
-        """Does nothing: the NameNode's journal is on disk before it answers."""
+        """Do nothing: the NameNode answers only when its journal is on disk."""
         self._path(directory)
 
     def open_writer(self, location: Location) -> Any:
-        """The client's own writer of a new file. The file must not exist, its directory must."""
+        """Return the client's own writer for a new file. The file must not exist, but its directory must."""
         path = self._path(location)
         mode = self._modes_in(location.parent).file
         first, over_own = (self._write_options(mode, overwrite=overwrite) for overwrite in (False, True))
@@ -224,7 +227,10 @@ class HdfsStorage:
         return self._client.ask(location, lambda client: client.create(path, first), again=create_again)
 
     def finish_writing(self, location: Location, size: int) -> bool:
-        """Whether a file that its writer could not close has all written bytes and is closed now."""
+        """Finish a file that its writer could not close.
+
+        Return True if it is closed with all written bytes.
+        """
         path = self._path(location)
         deadline = time.monotonic() + self._client.seconds
         while not self._client.ask(location, lambda client: client.recover_lease(path)):
@@ -275,5 +281,5 @@ class HdfsStorage:
 
     def _path(self, location: Location) -> str:
         if (location.scheme, location.authority) != (self._scheme, self._authority):
-            raise OSError(errno.EXDEV, f"the location does not lie in {self._client.url}", str(location))
+            raise OSError(errno.EXDEV, f"the location is not in {self._client.url}", str(location))
         return location.path

@@ -1,19 +1,19 @@
 """Object stores: files without directories, and their input.
 
-SizedInput: a readable file of known size, over a function that returns bytes by their positions.
+SizedInput: a readable file of known size over a function that returns bytes by position.
 
 Files of an object store: outputs that are sent when they are closed, and inputs that read ranges.
 
-A file is written to the local disk first. So memory is bounded, a failed request can be repeated, and the
+A file is first written to the local disk. So memory is bounded, a failed request can be repeated, and the
 written bytes can be read again.
 
-What object stores have in common: locations that are keys, and files that appear in one request.
+The common part of object stores: locations that are keys, and files that appear in one request.
 
-There are no directories. A location counts as one if anything lies below it, or if another program left a
-mark for it. Such a mark is listed as a directory only.
+There are no directories. A location counts as one if anything is below it, or if another program left a mark
+for it. Such a mark is listed only as a directory.
 
-A request may have taken effect although its answer was lost. Its repetition then hears that the object
-exists. The object is recognised as ours by a name in its metadata, which is new for each file.
+A request may have taken effect although its answer was lost. When it is repeated, the store reports that the
+object exists. A name in the object's metadata, which is new for each file, identifies it as this writer's.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ __all__ = [
 
 
 class SizedInput(io.RawIOBase, abc.ABC):
-    """Subclasses fetch the bytes; they are never asked for bytes outside of the file.
+    """A readable file whose bytes a subclass fetches. It never requests bytes outside the file.
 
     Args:
-        size: of the file, in bytes.
-        name: of the file, for errors.
+        size: size of the file in bytes.
+        name: name of the file, for errors.
     """
 
     def __init__(self, size: int, name: str | None = None) -> None:
@@ -61,30 +61,44 @@ class SizedInput(io.RawIOBase, abc.ABC):
 
     @abc.abstractmethod
     def _bytes_at(self, start: int, stop: int) -> bytes:
-        """The bytes from ``start`` to before ``stop``, at least one. Raises OSError."""
+        """Return the bytes from ``start`` up to, but not including, ``stop``. There is at least one.
+
+        Raises:
+            OSError: If the bytes cannot be read.
+        """
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Move the position, also past the end, and return it. Raises OSError."""
+        """Move the position, which may be past the end, and return it.
+
+        Raises:
+            OSError: If the position would be negative.
+        """
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         if start + offset < 0:
-            raise OSError(errno.EINVAL, "a position before the beginning", self._name)
+            raise OSError(errno.EINVAL, "cannot seek to a position before the beginning", self._name)
         self._position = start + offset
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to ``size`` bytes; the rest of the file if it is negative; none at the end. Raises OSError."""
+        """Read and return up to ``size`` bytes, or the rest of the file if ``size`` is negative.
+
+        At the end of the file there are none.
+
+        Raises:
+            OSError: If the bytes cannot be read.
+        """
         left = max(0, self._size - self._position)
         count = left if size is None or size < 0 else min(size, left)
         if not count:
@@ -94,27 +108,28 @@ class SizedInput(io.RawIOBase, abc.ABC):
         return data
 
     def readall(self) -> bytes:
-        """The rest of the file."""
+        """Read and return the rest of the file."""
         return self.read()
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer with the next bytes; returns their number."""
+        """Fill a buffer with the next bytes and return their number."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
 
 TAIL_BYTES = 64 * 1024
-"""Read when a file is opened: usually the footer of an ORC file, and a small file as a whole."""
+"""Number of bytes read when a file is opened. They usually contain the footer of an ORC file, or all of a
+small file."""
 _FEWEST_READ_BYTES = 256 * 1024
-"""The least that later reads fetch: a request takes as long as this many bytes."""
+"""The minimum number of bytes that a later read fetches. A request takes as long as this many bytes."""
 
 Send = Callable[[Staged, IO[bytes], int], Staged]
-"""Sends a body of this many bytes to the file that was begun."""
+"""A function that sends a body with this number of bytes as the file that was begun."""
 
 
 class ObjectOutput:
-    """A file being written; see :class:`~mutation_api.storage.protocol.OutputFile`."""
+    """A file being written. See :class:`~mutation_api.storage.protocol.OutputFile`."""
 
     def __init__(
         self,
@@ -123,8 +138,13 @@ class ObjectOutput:
         take_back: Callable[[Staged], object],
         begin: Callable[[Location], Staged] = Staged,
     ) -> None:
-        """:meth:`close` calls ``begin`` and ``send`` once. ``take_back`` removes what was sent, or an upload
-        that was only begun.
+        """Create the local copy.
+
+        Args:
+            location: location of the file.
+            send: function that sends the file. :meth:`close` calls it once.
+            take_back: function that removes what was sent, or an upload that was only begun.
+            begin: function that begins the file. :meth:`close` calls it once, before ``send``.
         """
         self._begin = begin
         self._send = send
@@ -136,7 +156,7 @@ class ObjectOutput:
 
     @property
     def staged(self) -> Staged:
-        """The location of the file; after :meth:`close` the result of ``send``."""
+        """The location of the file. After :meth:`close`, the result of ``send``."""
         return self._written
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
@@ -144,7 +164,7 @@ class ObjectOutput:
         return self._spool.write(data)
 
     def restart(self) -> pa.NativeFile:
-        """The bytes written so far, in the local copy."""
+        """Return the bytes written so far, from the local copy."""
         self._earlier, self._spool = self._spool, _local_copy()
         self._earlier.seek(0)
         return pa.PythonFile(self._earlier, mode="r")
@@ -162,7 +182,7 @@ class ObjectOutput:
         self._drop_copies()
 
     def discard(self) -> None:
-        """Drop the local copy, and take back what was sent or begun."""
+        """Drop the local copy, and remove what was sent or begun."""
         self._drop_copies()
         if self._is_closed or self._written.upload_id:
             self._take_back(self._written)
@@ -174,15 +194,15 @@ class ObjectOutput:
 
 
 def _local_copy() -> IO[bytes]:
-    """A file without a name on the local disk (``TMPDIR``)."""
+    """Create a file without a name on the local disk (``TMPDIR``)."""
     return tempfile.TemporaryFile(prefix="hive-mutation-")
 
 
 class RangeReader(SizedInput):
-    """A file that is read by ranged requests; its end has been read already."""
+    """A file that is read with range requests. Its end has already been read."""
 
     def __init__(self, read: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
-        """``read`` gives the bytes from a start to before a stop."""
+        """Prepare the reader. ``read`` returns the bytes from a start up to, but not including, a stop."""
         super().__init__(size)
         self._read_range = read
         self._known_start = size - len(tail)
@@ -193,7 +213,7 @@ class RangeReader(SizedInput):
         return self._known[start - self._known_start : stop - self._known_start]
 
     def _know(self, start: int, stop: int) -> None:
-        """Load these bytes; bytes loaded before are dropped, except for the end of the file."""
+        """Load these bytes unless they are loaded. Bytes loaded before are dropped."""
         if self._known_start <= start and stop <= self._known_start + len(self._known):
             return
         stop = min(self._size, max(stop, start + _FEWEST_READ_BYTES))
@@ -202,9 +222,9 @@ class RangeReader(SizedInput):
 
 
 def opened(read: Callable[[int, int], bytes], size: int) -> pa.NativeFile:
-    """A seekable stream over the bytes of an object; ``read`` gives those from a start to before a stop.
+    """Return a seekable stream over the bytes of an object. The end of the object is read at once.
 
-    Its end is read at once. Raises what ``read`` raises.
+    ``read`` returns the bytes from a start up to, but not including, a stop. Its errors are raised.
     """
     if not size:
         return nothing()
@@ -212,7 +232,7 @@ def opened(read: Callable[[int, int], bytes], size: int) -> pa.NativeFile:
 
 
 def nothing() -> pa.NativeFile:
-    """A stream without bytes: a store has no range of an empty file."""
+    """Return a stream without bytes, since stores have no range of an empty file."""
     return pa.PythonFile(io.BytesIO(b""), mode="r")
 
 
@@ -220,9 +240,10 @@ _Head = TypeVar("_Head")
 
 
 class ObjectStore(abc.ABC, Generic[_Head]):
-    """One bucket or container; see :class:`~mutation_api.storage.protocol.Storage`.
+    """A bucket or container. See :class:`~mutation_api.storage.protocol.Storage`.
 
-    Subclasses make the requests. ``_Head`` is their client's type for an object without its bytes.
+    Subclasses make the requests. ``_Head`` is the type in which their client returns an object without its
+    bytes.
     """
 
     publishes_by_rename: ClassVar[bool]
@@ -230,35 +251,43 @@ class ObjectStore(abc.ABC, Generic[_Head]):
     threads = 16
     closing_waits = False
     may_have_put: ClassVar[type[OSError]] = OSError
-    """The error of a put request after which the object may exist all the same."""
+    """The error of a put request after which the object may exist nevertheless."""
 
     def __init__(self, scheme: str, container: str) -> None:
         self._scheme = scheme
         self._container = container
 
-    # ---- what each store does in its own way
+    # ---- what each store does differently
 
     @abc.abstractmethod
     def delete_file(self, location: Location) -> None:
-        """Delete a file; a missing one is fine."""
+        """Delete a file. A missing one is not an error."""
 
     @abc.abstractmethod
     def _head(self, location: Location) -> _Head | None:
-        """The head of the object there, or None. Raises OSError."""
+        """Return the head of the object at a location, or None.
+
+        Raises:
+            OSError: If the request fails.
+        """
 
     @abc.abstractmethod
     def _own_name(self, head: _Head) -> str | None:
-        """The name that we gave an object when we wrote it; None if another program wrote it."""
+        """Return the name that this library gave an object, or None if another program wrote it."""
 
     @abc.abstractmethod
     def _put_new(self, location: Location, own_name: str, body: IO[bytes], size: int) -> None:
-        """Create an object of that name. Raises FileExistsError."""
+        """Create an object with this name in its metadata.
+
+        Raises:
+            FileExistsError: If the object exists.
+        """
 
     def _is_folder(self, head: _Head) -> bool:
-        """Whether an object stands for a directory."""
+        """Return True if an object stands for a directory."""
         return False
 
-    # ---- what all stores share
+    # ---- what is common to all stores
 
     def create(self, location: Location) -> ObjectOutput:
         """Create a file, which appears when it is closed."""
@@ -266,15 +295,19 @@ class ObjectStore(abc.ABC, Generic[_Head]):
         return ObjectOutput(location, self._put, lambda written: self.delete_file(written.location))
 
     def create_directory(self, directory: Location) -> None:
-        """Does nothing: there are no directories, or a file creates its own."""
+        """Do nothing: there are no directories, or a file creates its own."""
         self._key(directory)
 
     def sync_directory(self, directory: Location) -> None:
-        """Does nothing: a store's answer means that the data is safe."""
+        """Do nothing: the store answers only when the data is durable."""
         self._key(directory)
 
     def _put(self, written: Staged, body: IO[bytes], size: int) -> Staged:
-        """Create an object; its only tag is the name that marks it as ours. Raises FileExistsError."""
+        """Create an object. Its only tag is the name that identifies its writer.
+
+        Raises:
+            FileExistsError: If another writer's object exists.
+        """
         own_name = uuid.uuid4().hex
         with self._unless_own(written.location, own_name, self.may_have_put):
             self._put_new(written.location, own_name, body, size)
@@ -284,7 +317,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
     def _unless_own(
         self, location: Location, own_name: str | None, after: type[OSError] = OSError
     ) -> Iterator[None]:
-        """Ignore a failure if the request took effect: the object there has this name."""
+        """Ignore a failure if the request took effect: the object at the location has this name."""
         try:
             yield
         except after:
@@ -292,12 +325,12 @@ class ObjectStore(abc.ABC, Generic[_Head]):
                 raise
 
     def _is_own(self, location: Location, own_name: str | None) -> bool:
-        """Whether the object there was written under this name; None: it was written without one."""
+        """Return True if the object at the location was written under this name. If None, it had no name."""
         head = None if own_name is None else self._head(location)
         return head is not None and self._own_name(head) == own_name
 
     def _check_directory(self, directory: Location) -> None:
-        """Raise unless this location, which has nothing below it, is a directory."""
+        """Raise an error unless this location, which has nothing below it, is a directory."""
         head = self._head(directory)
         if head is None:
             raise os_error(errno.ENOENT, directory)
@@ -305,14 +338,14 @@ class ObjectStore(abc.ABC, Generic[_Head]):
             raise os_error(errno.ENOTDIR, directory)
 
     def _prefix(self, directory: Location) -> str:
-        """The common beginning of all keys below a location."""
+        """Return the common prefix of all keys below a location."""
         key = self._key(directory)
         return f"{key}/" if key else ""
 
     def _key(self, location: Location) -> str:
         if (location.scheme, location.authority) != (self._scheme, self._container):
             raise OSError(
-                errno.EXDEV, f"the location does not lie in {self._scheme}://{self._container}", str(location)
+                errno.EXDEV, f"the location is not in {self._scheme}://{self._container}", str(location)
             )
         return location.path.lstrip("/")
 
@@ -321,6 +354,6 @@ class ObjectStore(abc.ABC, Generic[_Head]):
 
 
 def check_uploaded_to(staged: Staged, target: Location) -> None:
-    """Raise OSError (EXDEV) for an upload to another location: it cannot be renamed."""
+    """Raise OSError (EXDEV) if the upload is for another location, since it cannot be renamed."""
     if staged.location != target:
-        raise OSError(errno.EXDEV, f"it was uploaded to {staged.location} and cannot be renamed", str(target))
+        raise OSError(errno.EXDEV, f"uploaded to {staged.location}; it cannot be renamed", str(target))

@@ -1,15 +1,15 @@
 """The protocol of storages, and the faults of a machine that are not the storage's.
 
-Storage: the operations of a file system or an object store that writing, publishing and reading need.
+The protocol of storages: the operations that writing, publishing and reading need.
 
-Each kind of storage has its own module. Schemes are known in this package only.
+A storage is a file system or an object store. Each kind has its own module. Only this package knows schemes.
 
 Files are published in one of two ways. A file system stages a file under a hidden name and *renames* it
-(``publishes_by_rename``). An object store cannot rename: it takes the parts of a multipart upload to the
-**final** key and shows nothing of it until the upload is completed, which is a request without data. In both
-cases the writer calls :meth:`Storage.stage`, and the committer calls :meth:`Storage.publish`.
+(``publishes_by_rename``). An object store cannot rename. It receives the parts of a multipart upload for the
+**final** key and shows nothing until the upload is completed, which is a request without data. In both cases
+the writer calls :meth:`Storage.stage`, and the committer calls :meth:`Storage.publish`.
 
-Which errors come from the machine that reads, and say nothing about a file.
+Distinguishes errors of the reading machine, which say nothing about a file, from errors of the file.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ __all__ = ["FileEntry", "OutputFile", "Staged", "Storage", "is_fault_of_machine"
 class FileEntry:
     """An existing file or directory.
 
-    ``size`` is in bytes, 0 for directories. ``modified`` is when a file was written, in seconds since 1970
-    by the storage's clock; None if the storage does not say, as object stores do of directories.
+    ``size`` is in bytes, 0 for directories. ``modified`` is the time when a file was written, in seconds
+    since 1970 by the storage's clock. It is None if the storage does not report it, as for directories of
+    object stores.
     """
 
     location: Location
@@ -43,17 +44,17 @@ class FileEntry:
 
     @property
     def name(self) -> str:
-        """Its name in its directory."""
+        """The name of the file or directory in its parent directory."""
         return self.location.name
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A file that is written and not published.
+    """A file that has been written but not published.
 
-    ``location``: that of the hidden file, or the target of an upload. ``upload_id`` and ``part_tags`` (in the
-    order of the parts) name an upload to an object store. Otherwise they are empty, except for a tag by which
-    a storage recognises its own file. Files found by :meth:`Storage.unfinished` have no part tags.
+    ``location`` is that of the hidden file, or the target of an upload. ``upload_id`` and ``part_tags`` (in
+    the order of the parts) identify an upload to an object store. Otherwise they are empty, except for a tag
+    by which a storage recognises its own file. Files found by :meth:`Storage.unfinished` have no part tags.
     """
 
     location: Location
@@ -64,154 +65,189 @@ class Staged:
 class OutputFile(Protocol):
     """A file being written, by one thread at a time. A file that is not closed must be discarded.
 
-    It is invisible until :meth:`close`, or, if it is staged, until it is published.
+    The file is invisible until :meth:`close`. If it is staged, it is invisible until it is published.
     """
 
     @property
     def staged(self) -> Staged:
-        """The written file, for :meth:`Storage.publish`; complete after :meth:`close`."""
+        """The written file, for :meth:`Storage.publish`. It is complete after :meth:`close`."""
         ...
 
     def write(self, data: bytes | memoryview | pa.Buffer) -> int:
-        """Append bytes; returns their number. Raises OSError."""
+        """Append bytes and return their number.
+
+        Raises:
+            OSError: If the bytes cannot be written.
+        """
         ...
 
     def restart(self) -> pa.NativeFile:
         """Empty the file and return a stream over the bytes written so far. May be called once.
 
-        The stream is valid until this file is closed or discarded. Raises OSError.
+        The stream is valid until this file is closed or discarded.
+
+        Raises:
+            OSError: If the bytes cannot be kept or read.
         """
         ...
 
     def close(self) -> None:
-        """Complete the file and make it durable as far as the storage can. May be called twice.
+        """Complete the file and make it as durable as the storage can. May be called more than once.
 
-        May be called from another thread than the writer's. On some storages it mostly waits: close files in
-        parallel. Raises OSError; then :meth:`discard` the file.
+        A thread other than the writer's may call this. On some storages closing mostly waits, so close files
+        in parallel.
+
+        Raises:
+            OSError: If the file is not complete. Then :meth:`discard` it.
         """
         ...
 
     def discard(self) -> None:
-        """Remove the file, closed or not, unless it is published. May be called twice. Raises OSError."""
+        """Remove the file, closed or not, unless it is published. May be called more than once.
+
+        Raises:
+            OSError: If the file cannot be removed.
+        """
         ...
 
 
 class Storage(Protocol):
-    """One file system or bucket. Safe to use from several threads, and in a process forked after its use.
+    """A file system or bucket. It is thread safe and works in a process forked after its use.
 
     Every method raises OSError or a subclass that fits (FileNotFoundError, FileExistsError, PermissionError,
-    NotADirectoryError, IsADirectoryError, TimeoutError …) with errno, the reason in one line, and the
-    location's text as its ``filename``. Callers wrap it in the error of their layer. A location of another
+    NotADirectoryError, IsADirectoryError, TimeoutError …). The error has an errno, the reason in one line,
+    and the location as its ``filename``. Callers wrap it in the error of their layer. A location with another
     scheme or authority is refused (EXDEV) before anything happens, so that the same path elsewhere is never
     touched. If the answer to a request is lost, the method finds out whether the request took effect.
     """
 
     @property
     def publishes_by_rename(self) -> bool:
-        """Whether staged files lie under their hidden names; otherwise they are unfinished uploads."""
+        """True if staged files exist under their hidden names, false if they are unfinished uploads."""
         ...
 
     @property
     def has_directories(self) -> bool:
-        """Whether empty directories exist; otherwise a directory without files cannot be recognised."""
+        """True if empty directories exist. Otherwise, a directory without files cannot be recognised."""
         ...
 
     @property
     def threads(self) -> int:
-        """Number of parallel calls that are worth it here: a call mostly waits."""
+        """The number of parallel calls that is useful for this storage. A call mostly waits."""
         ...
 
     @property
     def closing_waits(self) -> bool:
-        """Whether closing a file mostly waits, so that a task ends with a wait for its last files."""
+        """True if closing a file mostly waits, so that a task ends with a wait for its last files."""
         ...
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name, including hidden ones.
+        """Return the children of a directory, sorted by name, including hidden ones.
 
-        Raises FileNotFoundError, NotADirectoryError. An object store has no empty directories: a location
-        with nothing below it is not found.
+        An object store has no empty directories: a location with nothing below it is not found.
+
+        Raises:
+            FileNotFoundError: If the directory does not exist.
+            NotADirectoryError: If the location is a file.
         """
         ...
 
     def stat(self, location: Location) -> FileEntry | None:
-        """The file or directory there, or None."""
+        """Return the file or directory at a location, or None if there is none."""
         ...
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """A seekable stream over the bytes of a file. Raises FileNotFoundError, IsADirectoryError."""
+        """Return a seekable stream over the bytes of a file.
+
+        Raises:
+            FileNotFoundError: If the file does not exist.
+            IsADirectoryError: If the location is a directory.
+        """
         ...
 
     def create(self, location: Location) -> OutputFile:
-        """Create a file that appears under its own name, at the latest when it is closed. Its directory must
-        exist.
+        """Create a file that appears under its own name when it is closed, or earlier.
 
-        Raises FileExistsError, here or in ``close``, if the file exists: nothing is overwritten.
+        Its directory must exist.
+
+        Raises:
+            FileExistsError: If the file exists (raised here or by ``close``). Nothing is overwritten.
         """
         ...
 
     def create_directory(self, directory: Location) -> None:
-        """Create a directory and its parents; an existing one is fine. Object stores do nothing."""
+        """Create a directory and its parents.
+
+        An existing directory is not an error. Object stores do nothing.
+        """
         ...
 
     def stage(self, hidden: Location, target: Location) -> OutputFile:
-        """Create a file that is to be published as ``target``.
+        """Create a file that will be published as ``target``.
 
-        A storage that renames keeps it at ``hidden`` until then; the directory of ``hidden`` must exist. An
-        object store uploads to ``target`` and uses no hidden name.
+        A storage that renames keeps the file at ``hidden`` until then. The directory of ``hidden`` must
+        exist. An object store uploads to ``target`` and uses no hidden name.
 
-        Raises FileExistsError, here or in ``close``, if ``hidden`` exists.
+        Raises:
+            FileExistsError: If ``hidden`` exists (raised here or by ``close``).
         """
         ...
 
     def publish(self, staged: Staged, target: Location) -> None:
-        """Make a staged file appear under its name, in one atomic step; the target's directory must exist.
+        """Make a staged file appear under its name in one atomic step. The target's directory must exist.
 
-        Raises FileExistsError if the target exists (nothing is overwritten), FileNotFoundError if the staged
-        file does not. An upload that is complete already is fine if the target is its result.
+        If an upload is already complete, this succeeds if the target is its result.
+
+        Raises:
+            FileExistsError: If the target exists. Nothing is overwritten.
+            FileNotFoundError: If the staged file does not exist.
         """
         ...
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """Uploads below a directory that are neither completed nor aborted, sorted by location.
+        """Return the uploads below a directory that are neither completed nor aborted, sorted by location.
 
         A storage that renames has none.
         """
         ...
 
     def abandon(self, staged: Iterable[Staged]) -> None:
-        """Remove staged files; missing ones are fine. Raises the first error after all have been tried."""
+        """Remove staged files and skip missing ones. After trying all, raise the first error."""
         ...
 
     def delete_file(self, location: Location) -> None:
         """Delete a file and what belongs to it.
 
-        Raises FileNotFoundError if it is missing (an object store need not).
+        Raises:
+            FileNotFoundError: If the file does not exist. An object store need not raise this.
         """
         ...
 
     def delete_directory(self, directory: Location) -> None:
-        """Delete a directory and everything in it; a missing one is fine."""
+        """Delete a directory and everything in it. A missing directory is not an error."""
         ...
 
     def sync_directory(self, directory: Location) -> None:
-        """Force the names in a directory to disk if a power cut could lose them."""
+        """Force the names in a directory to disk if a power failure could lose them."""
         ...
 
 
 def os_error(number: int, location: Location) -> OSError:
-    """An error as :class:`Storage` promises it; Python chooses the subclass by the number."""
+    """Return an OSError in the form that :class:`Storage` promises.
+
+    Python chooses its class by the number.
+    """
     return OSError(number, os.strerror(number), str(location))
 
 
 def is_fault_of_machine(error: BaseException) -> bool:
-    """Whether a file may be sound although it could not be read.
+    """Return True if the file may be intact although it could not be read.
 
-    The operating system gives its own errors a number (too many open files, no permission, no memory); those
-    of decoders have none. A missing file is one of the table.
+    The operating system's errors have a number (too many open files, no permission, no memory). Errors of
+    decoders have none. A missing file is an error of the table.
 
     Args:
-        error: of reading a file.
+        error: the error raised when the file was read.
     """
     if isinstance(error, OSError):
         return error.errno not in (None, errno.ENOENT)

@@ -1,21 +1,21 @@
 """Requests to S3, their repetition, and their errors.
 
-When a request to S3 is repeated, and after which pause.
+Decides whether a request to S3 is repeated, and after which pause.
 
-The client's own modes fail when a store is gone for a while. Its "standard" mode waits a twentieth of a
-second first, so eight attempts are over after three seconds; it stops repeating altogether when a hundred
-parallel requests have been repeated. Its "legacy" mode waits a random time without a lower bound. Here each
-pause is twice the one before, less up to half of it at random, so that many workers do not come back
-together: ten attempts take 20 to 41 seconds.
+The client's own modes fail when a store is unavailable for a while. Its "standard" mode starts with a pause
+of a twentieth of a second, so eight attempts are over after three seconds. It also stops repeating after a
+hundred parallel requests have been repeated. Its "legacy" mode waits a random time without a lower bound.
+Here, each pause is twice the previous one, less a random share of up to half, so that many workers do not
+return at the same time. Ten attempts take 20 to 41 seconds.
 
-Errors of the AWS client and of a store as OSError: with errno, one line of text, and the location.
+Turns errors of the AWS client or a store into OSError with errno, a one-line reason and the location.
 
 Requests to one bucket with keys that may expire.
 
-Each request is repeated with back-off as often as ``fs.s3a.attempts.maximum`` says (see ``repeating``).
+Each request is repeated with back-off, up to ``fs.s3a.attempts.maximum`` attempts (see ``repeating``).
 
-Keys may expire at any time. If the AWS client found them itself, it looks for them again when the store calls
-them expired. A profile or an environment that another program keeps fresh needs this.
+Keys may expire at any time. If the AWS client found them itself, it looks for them again when the store
+reports them as expired. This is needed for a profile or an environment that another program keeps fresh.
 """
 
 from __future__ import annotations
@@ -67,23 +67,23 @@ _PASSING_CODES = (
 
 
 class Repeating:
-    """The pauses between the AWS client's attempts; a handler of its event ``needs-retry``.
+    """The pauses between the AWS client's attempts. It handles the client's event ``needs-retry``.
 
-    The client signs each repetition anew, with the keys valid at that time.
+    The client signs each repetition again, with the keys that are valid at that time.
     """
 
     def __init__(self, attempts: int) -> None:
         self._attempts = attempts
 
     def pause_seconds(self, attempt: int) -> float:
-        """How long to wait after an attempt; the first attempt is 1."""
+        """Return the time to wait after an attempt. The first attempt is 1."""
         longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1))
         return longest * random.uniform(0.5, 1.0)
 
     def __call__(
         self, attempts: int, response: tuple[Any, Any] | None, caught_exception: Exception | None, **_: Any
     ) -> float | None:
-        """The pause after this answer, or after a failure to get one; None: do not repeat."""
+        """Return the pause after this answer, or after a failure to get one. None means: do not repeat."""
         if attempts >= self._attempts or not _is_passing(response, caught_exception):
             return None
         return self.pause_seconds(attempts)
@@ -102,35 +102,35 @@ _TAKEN = ("PreconditionFailed", "412")
 _BUSY = ("SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling", "TooManyRequests")
 _REFUSED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "400")
-"""The answer to a HEAD has only a status. With valid keys none of our HEADs is a bad request."""
-_EXPIRED_HINT = "the credentials for the store have expired; give new ones and run the job again"
+"""The answer to a HEAD has only a status. With valid keys, none of this library's HEADs is a bad request."""
+_EXPIRED_HINT = "the credentials for the store have expired; provide new ones and run the job again"
 _CONFLICT = ("ConditionalRequestConflict", "409")
 _UNKNOWN_CONDITION = ("NotImplemented", "501", "InvalidArgument")
 
 
 class OutOfRangeError(OSError):
-    """The requested range lies behind the end."""
+    """Raised when the requested range is behind the end of the object."""
 
 
 class BrokenAnswerError(ConnectionError):
-    """The connection broke in the middle of an answer."""
+    """Raised when the connection broke in the middle of an answer."""
 
 
 class ExpiredKeysError(PermissionError):
-    """The keys have expired."""
+    """Raised when the keys have expired."""
 
 
 class ConflictError(OSError):
-    """Another request writes the same key at this time; ours may be repeated."""
+    """Raised when another request is writing the same key at this time. The request may be repeated."""
 
 
 class UnknownConditionError(OSError):
-    """The store does not know the condition."""
+    """Raised when the store does not support the condition."""
 
 
 @contextlib.contextmanager
 def os_errors(location: Location) -> Iterator[None]:
-    """Turn the client's errors into OSError with errno, one line of text and the location."""
+    """Turn the client's errors into OSError with errno, a one-line reason and the location."""
     try:
         yield
     except ClientError as error:
@@ -141,16 +141,16 @@ def os_errors(location: Location) -> Iterator[None]:
     except BotoCoreError as error:
         raise _of_client(error, location) from None
     except json.JSONDecodeError as error:  # the store answers in XML
-        text = f"the provider of the store's keys does not answer in JSON: {error}"
+        text = f"the provider of the store's keys did not answer with JSON: {error}"
         raise PermissionError(errno.EACCES, text, str(location)) from None
     except RuntimeError as error:
-        if "expired" not in str(error):  # the client's error for fetched keys that have expired already
+        if "expired" not in str(error):  # the client's error for fetched keys that have already expired
             raise
         raise ExpiredKeysError(errno.EACCES, f"{error} ({_EXPIRED_HINT})", str(location)) from None
 
 
 def of_code(code: str, text: str, location: Location) -> OSError:
-    """The error that a store means by a code."""
+    """Return the error that corresponds to a store's code."""
     kinds: list[tuple[Sequence[str], type[OSError], int]] = [
         (_MISSING + _NO_UPLOAD, FileNotFoundError, errno.ENOENT),
         (_TAKEN, FileExistsError, errno.EEXIST),
@@ -188,16 +188,19 @@ _READ_SECONDS = 60
 
 
 class S3Requests:
-    """Makes requests to one bucket; raises OSError. Safe to use from several threads, and after a fork."""
+    """A client that makes requests to one bucket.
+
+    It raises OSError, is thread safe and works after a fork.
+    """
 
     def __init__(self, bucket: str, settings: S3Settings, threads: int) -> None:
-        """Up to ``threads`` requests may run in parallel."""
+        """Prepare the client. Up to ``threads`` requests may run in parallel."""
         self._bucket = bucket
         self._settings = settings
         self._client = ClientOfProcess(lambda: _client(settings, threads))
 
     def ask(self, operation: str, location: Location, **arguments: Any) -> dict[str, Any]:
-        """One request."""
+        """Make one request and return its answer."""
 
         def request(client: Any) -> dict[str, Any]:
             answer: dict[str, Any] = getattr(client, operation)(**self._common(), **arguments)
@@ -206,7 +209,7 @@ class S3Requests:
         return self._with_good_keys(location, request)
 
     def pages(self, operation: str, location: Location, **arguments: Any) -> Sequence[dict[str, Any]]:
-        """All pages of a listing."""
+        """Return all pages of a listing."""
 
         def pages(client: Any) -> Sequence[dict[str, Any]]:
             paginator = client.get_paginator(operation)
@@ -215,7 +218,10 @@ class S3Requests:
         return self._with_good_keys(location, pages)
 
     def content(self, location: Location, **arguments: Any) -> tuple[dict[str, Any], bytes]:
-        """Answer and bytes of an object; requested again if the connection breaks in the middle of them."""
+        """Return the answer and the bytes of an object.
+
+        Repeat the request if the connection breaks meanwhile.
+        """
         repeating = Repeating(self._settings.attempts)
         for attempt in range(1, self._settings.attempts):
             try:
@@ -235,7 +241,7 @@ class S3Requests:
             raise BrokenAnswerError(errno.ECONNRESET, text, str(location)) from None
 
     def _with_good_keys(self, location: Location, request: Callable[[Any], _Answer]) -> _Answer:
-        """Make a request; if the keys have expired, once more with a client that looks for them again."""
+        """Make a request. If the keys have expired, make it again with a client that looks for new ones."""
         with os_errors(location):
             client = self._client.get()
         try:

@@ -1,7 +1,7 @@
 """S3Settings: Hadoop's ``fs.s3a.*`` properties for one bucket.
 
-Missing settings (keys, profile, region, endpoint) are found by the AWS client as usual: ``AWS_*``, the
-profiles' files, the role of the machine.
+The AWS client finds missing settings (keys, profile, region, endpoint) as usual: in ``AWS_*``, in the
+profiles' files, or through the role of the machine.
 
 Source: Hadoop's documentation of S3A, "Configuring different S3 buckets" and "Authenticating".
 """
@@ -39,7 +39,7 @@ _ENCRYPTIONS = {"SSE-S3": "AES256", "AES256": "AES256", "SSE-KMS": "aws:kms", "D
 
 @dataclass(frozen=True)
 class S3Settings:
-    """How one bucket is reached; None leaves a choice to the AWS client. The ``repr`` shows no secrets."""
+    """The settings of one bucket. None leaves a choice to the AWS client. The ``repr`` shows no secrets."""
 
     endpoint: str | None
     region: str | None
@@ -57,15 +57,15 @@ class S3Settings:
 
     @property
     def finds_keys_itself(self) -> bool:
-        """Whether the AWS client finds the keys, and may find new ones later."""
+        """True if the AWS client finds the keys and may find new ones later."""
         return self.access_key is None and not self.anonymous
 
     @classmethod
     def of_bucket(cls, bucket: str, settings: HadoopSettings) -> S3Settings:
-        """The settings of a bucket: ``fs.s3a.bucket.NAME.…`` wins over ``fs.s3a.…``.
+        """Return the settings of a bucket. ``fs.s3a.bucket.NAME.…`` takes precedence over ``fs.s3a.…``.
 
         Raises:
-            OSError: EINVAL, a setting is invalid or not supported by this client.
+            OSError: If a setting is invalid or not supported by this client (EINVAL).
         """
         merged = _of_bucket(bucket, settings)
         providers = _provider_names(merged)
@@ -75,7 +75,8 @@ class S3Settings:
         if encryption is not None and encryption.upper() not in _ENCRYPTIONS:
             raise OSError(
                 errno.EINVAL,
-                f"fs.s3a.encryption.algorithm is {encryption!r}; this client knows {', '.join(_ENCRYPTIONS)}",
+                f"unsupported fs.s3a.encryption.algorithm {encryption!r}; "
+                f"supported: {', '.join(_ENCRYPTIONS)}",
                 f"s3a://{bucket}",
             )
         return cls(
@@ -96,7 +97,7 @@ class S3Settings:
 
 
 def _of_bucket(bucket: str, settings: HadoopSettings) -> HadoopSettings:
-    """The bucket's settings without their prefixes; an empty setting counts as missing."""
+    """Return the bucket's settings without their prefixes. An empty setting counts as missing."""
     merged: dict[str, str] = {}
     for prefix in (_PREFIX, f"{_PREFIX}bucket.{bucket}."):
         merged |= {
@@ -110,7 +111,7 @@ def _of_bucket(bucket: str, settings: HadoopSettings) -> HadoopSettings:
 def _endpoint(merged: HadoopSettings) -> str | None:
     text = merged.get("endpoint")
     if text is None or text.rstrip("/").endswith("amazonaws.com"):
-        return None  # the client knows them, by region
+        return None  # the client finds them by region
     if "://" in text:
         return text
     scheme = "https" if merged.flag("connection.ssl.enabled", default=True) else "http"
@@ -123,13 +124,13 @@ def _provider_names(merged: HadoopSettings) -> list[str]:
 
 
 def _check_providers(bucket: str, names: list[str]) -> None:
-    """Require one known provider: Hadoop tries them in turn, so one is enough."""
+    """Raise an error unless one provider is supported. Hadoop tries them in turn, so one is enough."""
     known = {*_STATIC, _ANONYMOUS, *_FOUND_BY_THE_CLIENT}
     if names and not known & set(names):
         raise OSError(
             errno.EINVAL,
-            f"fs.s3a.aws.credentials.provider names {', '.join(names)}, which this client does not have: "
-            "give keys, or a profile or role that the AWS client finds, and name one of "
+            f"unsupported fs.s3a.aws.credentials.provider {', '.join(names)}: "
+            "provide keys, or a profile or role that the AWS client finds, and name one of "
             f"{', '.join(sorted(known))}",
             f"s3a://{bucket}",
         )

@@ -1,15 +1,15 @@
-"""S3 and compatible stores: a bucket, by ``boto3``.
+"""S3 and compatible stores: a bucket, accessed with ``boto3``.
 
 There is no rename. A file is staged as a multipart upload to its **final** key, which stays invisible until
-the upload is completed. The completion is one request without data and refuses to replace
-(``If-None-Match``). If a store does not know that condition, the key is looked up before the completion.
+the upload is completed. The completion is one request without data and refuses to replace an object
+(``If-None-Match``). If a store does not support this condition, the key is looked up before the completion.
 
-Markers that other programs leave (``name/``, ``name_$folder$``) are listed as directories only.
+Markers that other programs leave (``name/``, ``name_$folder$``) are listed only as directories.
 
-A file is sent in parts: memory is bounded by a part, and a part whose request failed is sent again.
+A file is sent in parts. Memory is bounded by a part, and a part whose request failed is sent again.
 
 Each request is repeated (see ``s3_requests``). So a request may have taken effect although its answer was
-lost. A repetition finds that out: an object names its upload in its metadata.
+lost. A repetition finds that out, since an object names its upload in its metadata.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ _KEYS_OF_A_DELETE = 1000
 _MOST_PARTS = 10_000
 _EMR_MARKER = "_$folder$"
 _OWN_NAME = "mutation-upload"
-"""Metadata that names the upload that became an object."""
+"""Metadata key for the name of the upload that became an object."""
 _CONFLICTS_BORNE = 5
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> S3Storage:
-    """The storage of a bucket; no request is made yet.
+    """Return the storage of a bucket, without making a request.
 
     Raises:
-        OSError: EINVAL, the location names no bucket, or a setting is invalid.
+        OSError: If the location has no bucket, or if a setting is invalid (EINVAL).
     """
     if not authority:
-        raise OSError(errno.EINVAL, "the location names no bucket; expected s3a://bucket/path", f"{scheme}:/")
+        raise OSError(errno.EINVAL, "the location has no bucket; expected s3a://bucket/path", f"{scheme}:/")
     return S3Storage(scheme, authority, S3Settings.of_bucket(authority, settings))
 
 
 class S3Storage(ObjectStore[Mapping[str, Any]]):
-    """One bucket; see :class:`~mutation_api.storage.protocol.Storage`."""
+    """A bucket. See :class:`~mutation_api.storage.protocol.Storage`."""
 
     publishes_by_rename = False
     may_have_put = FileExistsError
@@ -81,7 +81,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
     # ---- reading
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name, without markers."""
+        """Return the children of a directory, sorted by name, without markers."""
         prefix = self._prefix(directory)
         found: dict[str, FileEntry] = {}
         is_there = not prefix
@@ -102,7 +102,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return sorted(found.values(), key=lambda entry: entry.name)
 
     def list_below(self, directory: Location) -> Iterator[FileEntry]:
-        """Files below a directory, at any depth, and markers as directories."""
+        """Yield the files below a directory at any depth. Markers are yielded as directories."""
         for page in self._requests.pages("list_objects_v2", directory, Prefix=self._prefix(directory)):
             for each in page.get("Contents", ()):
                 key = _decoded(each["Key"], page)
@@ -111,7 +111,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
                 yield FileEntry(child, True, 0) if is_marker else _file_entry(child, each["Size"], each)
 
     def stat(self, location: Location) -> FileEntry | None:
-        """The file or directory there, or None."""
+        """Return the file or directory at a location, or None."""
         key = self._key(location)
         head = self._head(location) if key else None
         if head is not None:
@@ -120,7 +120,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return FileEntry(location, True, 0) if page.get("KeyCount") or not key else None
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """A seekable stream over one version of a file: it never mixes bytes of two versions."""
+        """Return a seekable stream over one version of a file. It never mixes bytes of two versions."""
         try:
             answer, tail = self._requests.content(
                 location, Key=self._key(location), Range=f"bytes=-{TAIL_BYTES}"
@@ -156,10 +156,13 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         for _ in range(_CONFLICTS_BORNE):
             if self._complete(staged):
                 return
-        raise OSError(errno.EBUSY, "other requests write to this key at the same time", str(target))
+        raise OSError(errno.EBUSY, "other requests are writing to this key at the same time", str(target))
 
     def unfinished(self, directory: Location) -> Sequence[Staged]:
-        """Uploads below a directory. Not every store lists them: MinIO lists uploads of whole keys only."""
+        """Return the uploads below a directory.
+
+        Not every store lists them: MinIO lists uploads only for whole keys.
+        """
         found = []
         for page in self._requests.pages("list_multipart_uploads", directory, Prefix=self._prefix(directory)):
             for each in page.get("Uploads", ()):
@@ -171,11 +174,11 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         side_by_side(self._abort, staged, self.threads)
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file; a missing one is fine."""
+        """Delete a file. A missing one is not an error."""
         self._ask("delete_object", location)
 
     def delete_directory(self, directory: Location) -> None:
-        """Delete everything below a directory and its markers, many objects in one request."""
+        """Delete everything below a directory and its markers, many objects per request."""
         prefix = self._prefix(directory)
         keys = [
             _decoded(each["Key"], page)
@@ -202,7 +205,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
             self._put_new(location, own_name, body, size)
 
     def begin_upload(self, location: Location) -> Staged:
-        """Begin an upload; its only tag is its name."""
+        """Begin an upload. Its only tag is its name."""
         name = uuid.uuid4().hex
         answer = self._ask("create_multipart_upload", location, **self._named(name))
         return Staged(location, answer["UploadId"], (name,))
@@ -220,7 +223,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return Staged(location, begun.upload_id, (*begun.part_tags, *tags))
 
     def _complete(self, staged: Staged) -> bool:
-        """Whether the upload is complete now; False if the request must be repeated."""
+        """Complete the upload. Return False if the request must be repeated."""
         location, (name, *tags) = staged.location, staged.part_tags
         condition = self._condition()
         head = None if condition else self._head(location)
@@ -242,7 +245,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         except OSError as error:
             if not self._is_own(location, name):
                 if not isinstance(error, (FileExistsError, FileNotFoundError)):
-                    self._ask("list_parts", location, **upload)  # raises if the upload is gone
+                    self._ask("list_parts", location, **upload)  # raises if the upload no longer exists
                 raise
         return True
 
@@ -272,11 +275,11 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return own
 
     def _condition(self) -> dict[str, str]:
-        """The condition that nothing is replaced; empty if the store does not know it."""
+        """Return the condition that nothing is replaced. It is empty if the store does not support it."""
         return {"IfNoneMatch": "*"} if self._knows_conditions else {}
 
     def _named(self, own_name: str) -> dict[str, Any]:
-        """Arguments that create an object with this name in its metadata."""
+        """Return the arguments that create an object with this name in its metadata."""
         return {"Metadata": {_OWN_NAME: own_name}, **self._encryption()}
 
     def _encryption(self) -> dict[str, Any]:
@@ -287,11 +290,11 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
 
 
 def _decoded(text: str, page: Mapping[str, Any]) -> str:
-    """A key of a listing, decoded if the store says that it encoded keys."""
+    """Return a key of a listing, decoded if the store reports that it encoded keys."""
     return unquote_plus(text) if page.get("EncodingType") == "url" else text
 
 
 def _file_entry(location: Location, size: int, answer: Mapping[str, Any]) -> FileEntry:
-    """A file with the time that an answer of the store says of it."""
+    """Return a file with the time that the store's answer contains."""
     written = answer.get("LastModified")
     return FileEntry(location, False, int(size), None if written is None else written.timestamp())

@@ -1,14 +1,14 @@
 """Walks over directories with several requests at once, and the permissions of new files.
 
-Work that mostly waits for storage, done in parallel.
+Runs work in parallel that mostly waits for storage.
 
 Lists everything below a directory with as few requests as a storage allows.
 
-An object store has no directories. One request lists a thousand of all files below a location; a request for
-each directory lists only a few. So a flat listing takes one request for a partition, and for a table a
-thousandth of its number of files.
+An object store has no directories. One request lists a thousand of all files below a location, while a
+request for each directory lists only a few. So a flat listing takes one request for a partition. For a table
+it takes one request for every thousand files.
 
-Checks before the first write whether this user may write.
+Checks that this user has write permission, before the first write.
 """
 
 from __future__ import annotations
@@ -45,15 +45,19 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 BACKGROUND_BYTES = 64 * 1024 * 1024
-"""Bound for files that are written but not closed. Their buffers are in memory, of large ones only a part."""
+"""Limit on the bytes of files that are written but not closed.
+
+Their buffers are in memory. For a large file, only a part of its bytes is.
+"""
 LARGEST_SHARE_BYTES = BACKGROUND_BYTES // 4
-"""A larger file counts as this many bytes: no storage holds more of a file in memory."""
+"""A larger file counts as this many bytes, since no storage holds more of a file in memory."""
 
 
 def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int) -> list[_Result]:
-    """The results of ``work`` for all items, in their order; ``threads`` at a time (:attr:`Storage.threads`).
+    """Run ``work`` for all items, ``threads`` at a time, and return the results in the order of the items.
 
-    Raises the error of the first item that failed, after all have been tried.
+    For ``threads`` see :attr:`Storage.threads`. After all items have been tried, the error of the first
+    failed item is raised.
     """
     with ThreadPoolExecutor(threads) as pool:
         futures = [pool.submit(work, item) for item in items]
@@ -61,10 +65,10 @@ def side_by_side(work: Callable[[_Item], _Result], items: Iterable[_Item], threa
 
 
 class Background:
-    """Work for which a writer need not wait: mostly the closing of files.
+    """Work for which a writer need not wait, mostly the closing of files.
 
-    It is bounded: :meth:`submit` waits if the number of threads, or BACKGROUND_BYTES of files that are not
-    closed, would be exceeded. No thread starts before the first work.
+    Threads and bytes are limited: :meth:`submit` waits while there are too many threads, or more than
+    BACKGROUND_BYTES of files that are not closed. No thread starts before the first work.
     """
 
     def __init__(self) -> None:
@@ -76,9 +80,9 @@ class Background:
         self._errors: dict[int, BaseException] = {}
 
     def submit(self, work: Callable[[], None], byte_count: int, threads: int) -> None:
-        """Do work on a file of this many bytes in the background; the first call sets the number of threads.
+        """Do work on a file of this many bytes in the background. The first call sets the number of threads.
 
-        Raises the error of an earlier work.
+        If earlier work failed, its error is raised.
         """
         self._raise_first()
         if self._pool is None:
@@ -88,12 +92,12 @@ class Background:
         self._pool.submit(self._run, work, number, byte_count)
 
     def finish(self) -> None:
-        """Wait for all work. Raises the first error."""
+        """Wait for all work and raise the first error."""
         self.stop()
         self._raise_first()
 
     def stop(self) -> None:
-        """Wait for work that runs; its errors are dropped."""
+        """Wait for running work and drop its errors."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown()
@@ -128,14 +132,14 @@ class Background:
 
 
 class Directories(Protocol):
-    """Lists directories and opens files: a storage, or a listing taken from one."""
+    """A storage, or a listing taken from one, that lists directories and opens files."""
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """See :meth:`Storage.list`."""
+        """Return the children of a directory. See :meth:`Storage.list`."""
         ...
 
     def open_input(self, location: Location) -> pa.NativeFile:
-        """See :meth:`Storage.open_input`."""
+        """Return a stream over a file. See :meth:`Storage.open_input`."""
         ...
 
 
@@ -144,17 +148,21 @@ class FlatStorage(Protocol):
     """A storage that lists all files below a location as cheaply as those directly in it."""
 
     def list_below(self, directory: Location) -> Iterable[FileEntry]:
-        """Files below a directory, in any order, and marks of directories as directories. Raises OSError."""
+        """List the files below a directory, in any order. Marks of directories are listed as directories.
+
+        Raises:
+            OSError: If the storage fails.
+        """
         ...
 
 
 class ListedTree:
-    """Everything that lay below some locations when they were listed.
+    """Everything that existed below some locations when they were listed.
 
     Args:
-        storage: opens files, and lists all other locations.
+        storage: storage that opens files and lists all other locations.
         roots: the listed locations.
-        entries: files and directories below them; the directories between need not be among them.
+        entries: files and directories below the roots. The directories in between may be missing.
     """
 
     def __init__(self, storage: Storage, roots: Iterable[Location], entries: Iterable[FileEntry]) -> None:
@@ -165,7 +173,7 @@ class ListedTree:
             self._add(entry)
 
     def list(self, directory: Location) -> list[FileEntry]:
-        """Children of a directory, sorted by name."""
+        """Return the children of a directory, sorted by name."""
         if not self._covers(directory):
             return self._storage.list(directory)
         found = self._children.get(directory)
@@ -178,7 +186,7 @@ class ListedTree:
         return self._storage.open_input(location)
 
     def _add(self, entry: FileEntry) -> None:
-        """Add an entry and the directories that hold it, up to the root."""
+        """Add an entry and the directories that contain it, up to the root."""
         if entry.is_directory:
             self._children.setdefault(entry.location, {})
         while entry.location not in self._roots:
@@ -197,10 +205,13 @@ class ListedTree:
 
 
 def directories_below(roots: Iterable[Location]) -> Directories:
-    """An object that lists the directories below some locations, in any storages.
+    """Return an object that lists the directories below some locations, in any storages.
 
-    Where a flat listing is cheaper, everything is listed now; otherwise each directory when it is asked for.
-    Missing locations are not directories. Raises OSError.
+    If a flat listing is cheaper, everything is listed now. Otherwise, each directory is listed on request.
+    Missing locations are not directories.
+
+    Raises:
+        OSError: If a storage fails.
     """
     by_storage: dict[tuple[str, str], list[Location]] = {}
     for root in dict.fromkeys(roots):
@@ -218,7 +229,7 @@ def _below(roots: Sequence[Location]) -> Directories:
 
 @dataclass(frozen=True)
 class _ByStorage:
-    """Asks the storage that holds a location."""
+    """Listings of several storages, each used for its own locations."""
 
     known: Mapping[tuple[str, str], Directories]
 
@@ -235,22 +246,28 @@ def _storage_of(location: Location) -> tuple[str, str]:
 
 @runtime_checkable
 class KnowsPermissions(Protocol):
-    """A storage that can report without writing whether this user may write."""
+    """A storage that can report whether this user may write, without writing."""
 
     threads: int
 
     def refusal(self, directory: Location) -> PermissionError | None:
-        """Why this user may create nothing in a directory; None: the user may, or the directory is missing.
+        """Return the reason why this user may not create files in a directory.
 
-        Raises OSError.
+        Return None if the user may, or if the directory is missing.
+
+        Raises:
+            OSError: If the storage fails.
         """
         ...
 
 
 def refused(directories: Iterable[Location]) -> list[PermissionError]:
-    """An error for each of these directories in which this user may create nothing.
+    """Return an error for each of these directories in which this user may not create files.
 
-    Storages that do not know permissions are not asked. Missing directories are fine. Raises OSError.
+    Storages that do not know permissions are skipped. Missing directories are not errors.
+
+    Raises:
+        OSError: If a storage fails.
     """
     by_storage: dict[KnowsPermissions, list[Location]] = defaultdict(list)
     for directory in directories:

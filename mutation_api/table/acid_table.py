@@ -1,17 +1,17 @@
 """The descriptor of a table, its serialized form, and the options of writers.
 
-AcidTable: the light, frozen descriptor of one table that the driver hands to workers.
+AcidTable: the small, frozen descriptor of one table that the driver passes to the workers.
 
 WriterOptions: user settings for the files that a job writes. They travel from the driver to the tasks.
 
-SnapshotView: what readers need of whoever holds a snapshot of tables.
+SnapshotView: what readers need from the object that holds a snapshot of tables.
 
-AcidTableSerializer: the text form of an AcidTable, for sending it to workers.
+AcidTableSerializer: converts an AcidTable to a string and back, for sending it to workers.
 
-``AcidTable:1:<payload>:<checksum>``: the payload is JSON, deflated, in URL-safe base64; the checksum is its
-CRC-32 in hexadecimal. The text is ASCII without blanks, line ends, quotes or ``$``, so it may be a Spark
-configuration value or an environment variable. Hive's own ``AcidTableV1:`` texts hold a Java object and
-cannot be read.
+In ``AcidTable:1:<payload>:<checksum>`` the payload is JSON, deflated, in URL-safe base64, and the checksum is
+its CRC-32 in hexadecimal. The string is ASCII without blanks, line ends, quotes or ``$``, so it can be a
+Spark configuration value or an environment variable. Hive's own ``AcidTableV1:`` strings hold a Java object
+and cannot be read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = [
 
 
 class TableRole(enum.Enum):
-    """What a transaction may do with the table."""
+    """The role of a table in a transaction: what the transaction may do with it."""
 
     SOURCE = "source"
     SINK = "sink"
@@ -60,9 +60,9 @@ class TableRole(enum.Enum):
 
 @dataclass(frozen=True)
 class AcidColumn:
-    """A column: name in lower case, Hive type text, and the constraints that Hive enforces on it.
+    """A column: its name in lower case, its Hive type, and the constraints that Hive enforces on it.
 
-    ``default`` is the SQL text of the value of rows that lack the column; '' stands for NULL.
+    ``default`` is the SQL expression for rows that lack the column; '' means NULL.
     """
 
     name: str
@@ -81,22 +81,27 @@ class CheckConstraint:
 
 @dataclass(frozen=True)
 class AcidTable:
-    """Exactly what a worker needs to write or read one table.
+    """Exactly what a worker needs to read or write one table.
 
-    ``columns`` are the data columns in table order; ``bucket_columns`` are in CLUSTERED BY order.
-    ``txn_id`` is None until :meth:`bind`; only a bound sink can be written. ``write_id`` is set with it if
-    the version uses write ids.
-    ``partition_spellings`` maps the canonical partition name to the name of an existing partition that
-    spells the same values differently (``hr=1`` -> ``hr=01``). ``partition_locations`` holds, by name, the
-    location of partitions outside their default directory. ``ambiguous_partitions`` maps a canonical name to
-    the names of all partitions that have its values, if there are several; they can be read, but not written.
-    All three hold exceptions only. ``null_partition_text`` is the server's name of the partition of NULL.
-    ``goes_by_position``: the setting ``orc.force.positional.evolution`` that holds for the table; None: none.
-    ``prints_shortest_numbers``: its Hive runs on Java 19 or later (``types.java_float_text``).
-    ``was_altered``: Hive's ALTER TABLE may have changed how rows are bucketed, and it moves none.
-    ``user`` is the value of ``current_user()`` in defaults; '' if the table has none.
-    ``time_zone`` is the zone of Hive's own processes, which the v1 hash of timestamp bucket columns depends
-    on. ``checks`` are the CHECK constraints that Hive enforces, of columns and of the table.
+    ``columns`` are the data columns in table order. ``bucket_columns`` are in CLUSTERED BY order. ``txn_id``
+    is None until :meth:`bind`, which also sets ``write_id`` if the version uses write ids. Only a bound sink
+    can be written to.
+
+    The next three mappings hold exceptions only. ``partition_spellings`` maps a canonical partition name to
+    the name of an existing partition that spells the same values differently (``hr=1`` -> ``hr=01``).
+    ``partition_locations`` maps names to the location of partitions outside their default directory.
+    ``ambiguous_partitions`` maps a canonical name to the names of all partitions that have its values, if
+    there are several. These can be read, but not written to.
+
+    ``null_partition_text`` is the server's name of the partition of NULL. ``goes_by_position`` is the setting
+    ``orc.force.positional.evolution`` that applies to the table; None if it is not set.
+    ``prints_shortest_numbers`` is True if the table's Hive runs on Java 19 or later
+    (``types.java_float_text``). ``was_altered`` is True if Hive's ALTER TABLE, which moves no rows, may have
+    changed their bucketing. ``user`` is the value of ``current_user()`` in defaults; '' if the table has no
+    such default.
+
+    ``time_zone`` is the time zone of Hive's own processes. The v1 hash of timestamp bucket columns depends on
+    it. ``checks`` are the CHECK constraints of columns and table that Hive enforces.
     """
 
     database: str
@@ -131,64 +136,65 @@ class AcidTable:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """Names of the data columns."""
+        """The names of the data columns."""
         return tuple(c.name for c in self.columns)
 
     @property
     def all_columns(self) -> tuple[AcidColumn, ...]:
-        """Data columns, then partition columns."""
+        """The data columns, followed by the partition columns."""
         return (*self.columns, *self.partition_keys)
 
     @property
     def partition_key_names(self) -> tuple[str, ...]:
-        """Names of the partition columns."""
+        """The names of the partition columns."""
         return tuple(c.name for c in self.partition_keys)
 
     @property
     def is_bucketed(self) -> bool:
-        """Whether the table is CLUSTERED BY."""
+        """True if the table is CLUSTERED BY."""
         return bool(self.bucket_columns)
 
     @property
     def placing_columns(self) -> frozenset[str]:
-        """Partition and bucket columns. A row must move if their values change."""
+        """The partition and bucket columns. A row must move if their values change."""
         return frozenset((*self.partition_key_names, *self.bucket_columns))
 
     @property
     def bucket_limit(self) -> int:
-        """Bucket ids are below this; without bucketing, the number of buckets that a ROW__ID can hold.
+        """The exclusive upper limit of bucket ids.
 
-        So also if the table had more buckets once. Only Hive 2 leaves files of others unread.
+        If the table is not bucketed, this is the number of buckets that a ROW__ID can hold. The same applies
+        if the table may once have had more buckets; only Hive 2 ignores files of other buckets.
         """
         has_others = self.was_altered and self.version.uses_write_ids
         return self.num_buckets if self.is_bucketed and not has_others else MAX_BUCKETS
 
     @property
     def matches_columns_by_position(self) -> bool:
-        """Columns of a file are the table's in order, whatever their names; otherwise they go by name."""
+        """True if a file's columns are matched with the table's by position, False if by name."""
         asked = self.goes_by_position
         return self.version.matches_columns_by_position if asked is None else asked
 
     @property
     def keeps_misplaced_rows(self) -> bool:
-        """Rows may lie in a bucket other than their hash says; an update leaves them there."""
+        """True if rows may lie in a bucket other than their hash gives. An update leaves them there."""
         return self.was_altered or self.version.keeps_misplaced_rows
 
     def bind(self, txn_id: int, write_id: int | None = None) -> AcidTable:
-        """A copy to be written under transaction ``txn_id``, in v2 with this write id."""
+        """Return a copy that can be written to by transaction ``txn_id``, in v2 with this write id."""
         return dataclasses.replace(self, txn_id=txn_id, write_id=write_id)
 
     def required_txn_id(self) -> int:
-        """The transaction's id. Raises TransactionStateError if the descriptor is not bound."""
+        """Return the transaction's id. Raises TransactionStateError if the descriptor is not bound."""
         if self.txn_id is None:
             raise TransactionStateError(
-                f"table {self.full_name}: the descriptor belongs to no transaction yet; "
-                "take it from transaction.table(name) after transaction.begin()"
+                f"table {self.full_name}: the descriptor does not belong to a transaction yet; take it "
+                "from transaction.table(name) after transaction.begin()"
             )
         return self.txn_id
 
     def required_write_id(self) -> int:
-        """The id in file names and events: the write id, in v1 the transaction's id.
+        """Return the id in file names and events: the write id, or in v1 the transaction's id.
 
         Raises TransactionStateError if the descriptor is not bound.
         """
@@ -203,9 +209,9 @@ class AcidTable:
         return self.write_id
 
     def partition_location(self, partition_name: str) -> Location:
-        """Location at which the partition with this (escaped) name lies, or would be created.
+        """Return the location of the partition with this (escaped) name, whether it exists or not.
 
-        '' means the whole of an unpartitioned table.
+        '' stands for all of an unpartitioned table.
         """
         if not partition_name:
             return self.location
@@ -215,15 +221,15 @@ class AcidTable:
 STRIPE_BYTES_DEFAULT = 8 * 1024 * 1024
 """The stripe size of Hive's own writer for deltas (64 MiB / ``orc.base.delta.ratio``)."""
 BATCH_ROWS_DEFAULT = 10_000
-"""Rows that a coordinator collects from single records before it encodes them."""
+"""The number of single records that a coordinator collects before it encodes them."""
 SORT_MEMORY_BYTES_DEFAULT = 128 * 1024 * 1024
-"""In addition a Python worker needs about 150 MiB and a stripe."""
+"""The default sort memory. A Python worker needs about 150 MiB and one stripe in addition."""
 SORT_MEMORY_BYTES_MAX = 2**31
-"""Arrow's arrays of texts safely hold at most half of it."""
+"""The maximum sort memory. Arrow's string arrays safely hold at most half of it."""
 ZLIB = "zlib"
-"""Hive's codec if the table does not set one."""
+"""The codec that Hive uses if the table does not set one."""
 COMPRESSIONS = (ZLIB, "snappy", "lz4", "zstd", "none")
-"""Codecs that pyarrow and pyorc both write; ``AcidVersion.compressions`` says which ones a release reads."""
+"""The codecs that both pyarrow and pyorc write. ``AcidVersion.compressions`` lists those a release reads."""
 
 
 @dataclass(frozen=True)
@@ -231,10 +237,10 @@ class WriterOptions:
     """Settings of the files that are written.
 
     Attributes:
-        stripe_bytes: size at which a stripe is closed (with zlib, the size before compression); it also
-            bounds the memory of a writer.
-        batch_rows: rows per batch in which single records are encoded.
-        compression: one of COMPRESSIONS, or None for the table's own.
+        stripe_bytes: size at which a stripe is closed (with zlib, the size before compression). It also
+            limits the memory of a writer.
+        batch_rows: number of rows per batch in which single records are encoded.
+        compression: one of COMPRESSIONS. If None, the table's own.
         sort_memory_bytes: memory in which a Spark task sorts its changes, at most SORT_MEMORY_BYTES_MAX. The
             rest is spilled to the executor's local disk. A coordinator ignores it.
     """
@@ -248,7 +254,7 @@ class WriterOptions:
         """Raise ConfigurationError if a setting is out of range."""
         if self.stripe_bytes < 1 or self.batch_rows < 1:
             raise ConfigurationError(
-                f"stripe_bytes ({self.stripe_bytes}) and batch_rows ({self.batch_rows}) must be 1 or more"
+                f"stripe_bytes ({self.stripe_bytes}) and batch_rows ({self.batch_rows}) must be at least 1"
             )
         if not 1 <= self.sort_memory_bytes <= SORT_MEMORY_BYTES_MAX:
             raise ConfigurationError(
@@ -260,27 +266,27 @@ class WriterOptions:
 
 
 class SnapshotView(Protocol):
-    """A begun transaction, a snapshot that a client opened, or a past one."""
+    """A begun transaction, a snapshot that a client opened, or a past snapshot."""
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """The transactions it sees, compactions among them."""
+        """The transactions that the snapshot sees, including compactions."""
         ...
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """Which of the ids in the files of one of its tables it sees."""
+        """Return which ids in the files of one of its tables the snapshot sees."""
         ...
 
     def table(self, table_name: str) -> AcidTable:
-        """Descriptor of one of its tables."""
+        """Return the descriptor of one of its tables."""
         ...
 
     def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
-        """Partitions of one of its tables; none if it has no partition keys."""
+        """Return the partitions of one of its tables; empty if the table has no partition keys."""
         ...
 
     def check(self) -> None:
-        """Raise if its lock is lost."""
+        """Raise an error if the snapshot's lock is lost."""
         ...
 
 
@@ -289,24 +295,24 @@ _FORM = re.compile(r"AcidTable:([0-9]+):([A-Za-z0-9_=-]*):([0-9a-f]{8})")
 _START = re.compile(r"AcidTable:([0-9]+):")
 _SHOWN_CHARACTERS = 60
 _MAX_BYTES = 128 << 20
-"""A partition takes some 200 bytes."""
+"""The maximum size of a decompressed descriptor. A partition takes about 200 bytes."""
 _ROWS_OF_FIELDS: dict[str, type] = {
     "columns": AcidColumn,
     "partition_keys": AcidColumn,
     "checks": CheckConstraint,
 }
-"""Fields of AcidTable that are tuples of a class whose fields are plain values."""
+"""The fields of AcidTable that are tuples of a class whose fields are plain values."""
 
 _DAMAGE = (LookupError, ValueError, TypeError, AttributeError, RecursionError)
-"""Errors of a text that is not what :meth:`AcidTableSerializer.encode` writes."""
+"""Errors that occur for a string that :meth:`AcidTableSerializer.encode` did not write."""
 
 
 class AcidTableSerializer:
-    """Turns an AcidTable into text and back."""
+    """Converts an AcidTable to a string and back."""
 
     @staticmethod
     def encode(table: AcidTable) -> str:
-        """Write a table as text."""
+        """Write a table as a string."""
         fields = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}
         for name in _ROWS_OF_FIELDS:
             fields[name] = [dataclasses.astuple(each) for each in fields[name]]
@@ -322,10 +328,10 @@ class AcidTableSerializer:
 
     @staticmethod
     def decode(text: str) -> AcidTable:
-        """Read what :meth:`encode` wrote.
+        """Read a string that :meth:`encode` wrote.
 
         Raises:
-            ConfigurationError: the text is something else, is damaged, or comes from a newer release.
+            ConfigurationError: If the string is something else, is damaged, or comes from a newer release.
         """
         payload = _payload(text)
         try:
@@ -343,32 +349,37 @@ class AcidTableSerializer:
             _check_names(fields)
             return AcidTable(**fields)
         except (*_DAMAGE, OSError, zlib.error) as error:
-            raise ConfigurationError(f"damaged table text {_shown(text)}: {error}") from error
+            raise ConfigurationError(f"damaged table descriptor {_shown(text)}: {error}") from error
 
 
 def _unpacked(packed: bytes) -> bytes:
-    """Raises ValueError: it is longer than any table's text, and would take all memory."""
+    """Decompress the payload.
+
+    Raises ValueError if it is longer than the descriptor of any table, because it would fill the memory.
+    """
     unpacking = zlib.decompressobj()
     found = unpacking.decompress(packed, _MAX_BYTES)
     if not unpacking.eof:
-        raise ValueError(f"it is cut off, or has more than {_MAX_BYTES:,} bytes")
+        raise ValueError(f"it is cut off or has more than {_MAX_BYTES:,} bytes")
     return found
 
 
 def _payload(text: str) -> str:
     start = _START.match(text)
     if not start:
-        raise ConfigurationError(f"not a serialized table: {_shown(text)} (expected AcidTable:{_VERSION}:…)")
+        raise ConfigurationError(
+            f"not a serialized table: got {_shown(text)}, expected AcidTable:{_VERSION}:…"
+        )
     version = int(start.group(1))
     if version != _VERSION:
         raise ConfigurationError(
-            f"serialized table of version {version}, this release reads version {_VERSION}: "
-            "use the same release on driver and workers"
+            f"serialized table of version {version}, but this release reads version {_VERSION}; use the "
+            "same release on driver and workers"
         )
     form = _FORM.fullmatch(text)
     if not form or _checksum(form.group(2)) != form.group(3):
         raise ConfigurationError(
-            f"damaged table text {_shown(text)} ({len(text)} characters): it was cut or changed"
+            f"damaged table descriptor {_shown(text)} ({len(text)} characters): it was cut off or changed"
         )
     return form.group(2)
 
@@ -376,7 +387,7 @@ def _payload(text: str) -> str:
 def _check_names(fields: dict[str, object]) -> None:
     expected = {field.name for field in dataclasses.fields(AcidTable)}
     if set(fields) != expected:
-        raise ValueError(f"fields that differ: {sorted(set(fields) ^ expected)}")
+        raise ValueError(f"fields that are missing or unknown: {sorted(set(fields) ^ expected)}")
 
 
 def _checksum(payload: str) -> str:

@@ -2,15 +2,16 @@
 
 BucketIdResolver: a batch of records -> the bucket that each new row belongs to.
 
-For inserts only. An update or a delete goes to the bucket in its ROW__ID, even if its hash says another one:
-Hive itself may have misplaced the row.
+It is for inserts only. An update or a delete goes to the bucket in its ROW__ID, even if the hash gives
+another bucket, because Hive itself may have misplaced the row.
 
 Placement: check that rows lie in the bucket that their values hash to. Pure, vectorised.
 
-A read of some buckets alone, because the others can hold no wanted row, relies on it. Hive promises it, and
-keeps the promise no longer once ALTER TABLE has changed CLUSTERED BY, the number of buckets or the type of a
-bucket column: it moves no row, and -1 as int hashes unlike -1 as bigint. Of a table that was altered
-(``AcidTable.was_altered``) all buckets are read. The check finds files that somebody has put there by hand.
+A read of only some buckets relies on it, because it assumes that the other buckets hold no matching row. Hive
+guarantees this until ALTER TABLE changes CLUSTERED BY, the number of buckets or the type of a bucket column.
+ALTER TABLE moves no rows, and -1 as int hashes differently from -1 as bigint. Therefore all buckets of a
+table that was altered (``AcidTable.was_altered``) are read. The check detects files that somebody has put
+there by hand.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ __all__ = ["BucketIdResolver", "BucketedTable", "NamedType", "Placement", "tells
 
 
 class NamedType(Protocol):
-    """A column: name in lower case, Hive type text."""
+    """A column: its name in lower case and its Hive type."""
 
     @property
     def name(self) -> str:
-        """Name in lower case."""
+        """The name in lower case."""
 
     @property
     def type(self) -> str:
-        """Hive type text."""
+        """The Hive type as a string."""
 
 
 class BucketedTable(Protocol):
-    """What the resolver must know of a table; AcidTable is one."""
+    """The properties of a table that the resolver needs. AcidTable has them."""
 
     @property
     def full_name(self) -> str:
@@ -60,43 +61,44 @@ class BucketedTable(Protocol):
 
     @property
     def columns(self) -> Sequence[NamedType]:
-        """Data columns."""
+        """The data columns."""
 
     @property
     def bucket_columns(self) -> Sequence[str]:
-        """Names in CLUSTERED BY order, which need not be the table's order."""
+        """The names of the bucket columns in CLUSTERED BY order, which may differ from the table's order."""
 
     @property
     def num_buckets(self) -> int:
-        """Bucket count."""
+        """The number of buckets."""
 
     @property
     def bucketing_version(self) -> int:
-        """1 or 2."""
+        """The bucketing version, 1 or 2."""
 
     @property
     def version(self) -> AcidVersion:
-        """Layout of the table's files; it determines the calendar of early dates."""
+        """The layout of the table's files. It determines the calendar of early dates."""
 
     @property
     def time_zone(self) -> str | None:
-        """Zone of Hive's own processes."""
+        """The time zone of Hive's own processes."""
 
 
 class BucketIdResolver:
-    """Computes bucket ids for one table; holds no state between batches, so threads may share it."""
+    """Computes bucket ids for one table. It keeps no state between batches, so threads may share it."""
 
     def __init__(self, table: BucketedTable) -> None:
         """Check that the table's buckets can be computed.
 
         Raises:
-            TableNotMutableError: the bucket count is not in 1 to 4096, bucket columns are missing or are not
-                columns of the table, or the hash of a type is not defined.
-            ConfigurationError: a bucket column holds timestamps, the version is 1 and no time zone is given.
+            TableNotMutableError: If the bucket count is not in 1 to 4096, bucket columns are missing or are
+                not columns of the table, or the hash of a type is not defined.
+            ConfigurationError: If a bucket column holds timestamps, the version is 1 and the time zone is
+                missing.
         """
         if not 1 <= table.num_buckets <= MAX_BUCKETS:
             raise TableNotMutableError(
-                f"table {table.full_name}: {table.num_buckets} buckets; 1 to {MAX_BUCKETS} are supported"
+                f"table {table.full_name}: got {table.num_buckets} buckets; 1 to {MAX_BUCKETS} are supported"
             )
         if not table.bucket_columns:
             raise TableNotMutableError(
@@ -113,19 +115,19 @@ class BucketIdResolver:
     def resolve(self, batch: pa.RecordBatch | pa.Table) -> pa.Int32Array:
         """Compute the bucket of every record.
 
-        The values are converted to the table's column types first, since equal numbers of different types
+        The values are first converted to the table's column types, because equal numbers of different types
         hash differently. A null field counts as hash 0.
 
         Args:
-            batch: n records; columns in any order, names in any case; columns other than the bucket columns
-                are ignored.
+            batch: n records. Their columns may be in any order, with names in any case. Columns other than
+                the bucket columns are ignored.
 
         Returns:
-            int32, n values, none null, each 0 <= id < num_buckets.
+            int32, n values without nulls, each 0 <= id < num_buckets.
 
         Raises:
-            RecordLayoutError: a bucket column is missing, occurs twice, or has a type that does not fit.
-            RecordValueError: a value does not fit its column.
+            RecordLayoutError: If a bucket column is missing, occurs twice, or has an unsuitable type.
+            RecordValueError: If a value does not fit its column.
 
         Source: Hive's ReduceSinkOperator: CLUSTERED BY order, the table's bucket count.
         """
@@ -150,7 +152,7 @@ class BucketIdResolver:
                 f"the records have {batch.schema.names}"
             )
         array = batch.column(indices[0])
-        # The hash accepts any unit: years that nanoseconds cannot hold must not be refused here.
+        # The hash accepts any unit. Years that nanoseconds cannot hold must not be rejected here.
         unit = "ns" if "[ns" in str(array.type) else "us"
         return convert_to_column(
             array, hive_type, column=f"{self._table.full_name}.{name}", timestamp_unit=unit
@@ -169,7 +171,7 @@ _UNHASHED_KINDS = ("float", "double", "timestamp")
 
 
 def tells_bucket(table: AcidTable, key_columns: Set[str]) -> bool:
-    """Whether the values of these columns (lower case) determine the bucket of a row.
+    """Return True if the values of these columns (in lower case) determine the bucket of a row.
 
     They do not if rows may lie in other buckets (``keeps_misplaced_rows``).
     """
@@ -189,11 +191,12 @@ class Placement:
     bucket_id: int
 
     def check(self, columns: Mapping[str, pa.Array], path: str) -> None:
-        """Raise DirectoryStateError, naming a row, if a row hashes to another bucket.
+        """Raise DirectoryStateError, with an example row, if rows hash to another bucket.
 
         Args:
-            columns: the bucket columns, maybe others too, under the table's names; n values each. Rows whose
-                bucket columns are all NULL are not checked: an event without a row looks the same.
+            columns: the bucket columns under the table's names, with n values each. Other columns are
+                allowed. Rows whose bucket columns are all NULL are not checked, because an event without a
+                row looks the same.
             path: the file, for the message.
         """
         names = [name.lower() for name in self.table.bucket_columns]
@@ -218,9 +221,9 @@ class Placement:
         expected = self._resolver.resolve(row)[0].as_py()
         return (
             f"table {table.full_name}{partition}: {count:,} of {total:,} rows in {path} lie in bucket "
-            f"{self.bucket_id} but hash to others; for example {values} hashes to bucket {expected} of "
-            f"{table.num_buckets}. Files were added by hand, or another program than Hive altered the table. "
-            "Hive itself misses such rows when it reads a single bucket. Read all buckets "
-            "(prune_buckets=False, or --all-buckets) to see or delete them; to update them, rewrite the "
-            "table first (INSERT OVERWRITE … SELECT)"
+            f"{self.bucket_id} but hash to others; for example, {values} hashes to bucket {expected} of "
+            f"{table.num_buckets}. Files were added by hand, or a program other than Hive altered the "
+            "table. Hive itself misses such rows when it reads a single bucket. Read all buckets "
+            "(prune_buckets=False, or --all-buckets) to see or delete these rows. To update them, rewrite "
+            "the table first (INSERT OVERWRITE … SELECT)"
         )

@@ -2,11 +2,11 @@
 
 JSON values as columns for the bucket hash.
 
-Numbers may be JSON numbers or strings; decimals, dates and timestamps are strings; binary is hexadecimal; a
+Numbers may be JSON numbers or strings. Decimals, dates and timestamps are strings; binary is hexadecimal. A
 map is an object or a list of pairs, a struct an object or a list by position, a union ``[tag, value]``.
-``"NaN"`` and ``"Infinity"`` are strings, since JSON does not have them.
+``"NaN"`` and ``"Infinity"`` are strings, because JSON does not have them.
 
-Bucket hashes of values that are written as JSON, one array of bucket column values a line.
+Bucket hashes of values that are written as JSON: one array of bucket column values per line.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ _FLOAT_WORDS = ("NaN", "Infinity", "-Infinity")
 
 
 def column_from_json(values: Sequence[object], hive_type: HiveType) -> pa.Array:
-    """Make a column of JSON values (read with ``parse_float=Decimal``, so that no digit is lost).
+    """Make a column of JSON values (parsed with ``parse_float=Decimal``, so that no digit is lost).
 
     Args:
-        values: n parsed values; None is null.
+        values: n parsed values. None is null.
         hive_type: the column's type.
 
     Returns:
-        n values as :func:`~mutation_api.format.bucket_hash.hash_columns` accepts them: char and varchar
-        cut, decimals rounded, timestamps as a struct of seconds and nanoseconds so that every one fits.
+        n values in the form that :func:`~mutation_api.format.bucket_hash.hash_columns` accepts: char and
+        varchar are cut and decimals are rounded. Timestamps are structs of seconds and nanoseconds, which
+        hold every timestamp.
 
     Raises:
-        RecordValueError: a value is not one of this type.
+        RecordValueError: If a value is not valid for this type.
     """
     nested = _NESTED.get(hive_type.kind)
     try:
@@ -78,7 +79,7 @@ def _map(values: Sequence[object], hive_type: HiveType) -> pa.Array:
     maps = [None if value is None else _pairs(value) for value in values]
     entries = [entry for each in maps if each is not None for entry in each]
     if any(key is None for key, _ in entries):
-        raise ValueError("a key of a map cannot be null")
+        raise ValueError("a map key must not be null")
     keys = column_from_json([key for key, _ in entries], hive_type.children[0])
     return pa.MapArray.from_arrays(
         offsets_of_lists(maps), keys, column_from_json([v for _, v in entries], hive_type.children[1])
@@ -102,7 +103,7 @@ def _union(values: Sequence[object], hive_type: HiveType) -> pa.Array:
     for row, value in enumerate(values):
         tag, held = (0, None) if value is None else _list(value)
         if not isinstance(tag, int) or not 0 <= tag < len(parts):
-            raise ValueError(f"tag {tag!r} is not 0 to {len(parts) - 1}")
+            raise ValueError(f"tag {tag!r} is not in 0 to {len(parts) - 1}")
         tags[row], positions[row] = tag, len(parts[tag])
         parts[tag].append(held)
     children = [column_from_json(part, child) for part, child in zip(parts, hive_type.children, strict=True)]
@@ -111,7 +112,7 @@ def _union(values: Sequence[object], hive_type: HiveType) -> pa.Array:
 
 def _list(value: object) -> list[object]:
     if not isinstance(value, list):
-        raise TypeError(f"expected a list, found {value!r}")
+        raise TypeError(f"expected a list, got {value!r}")
     return value
 
 
@@ -120,7 +121,7 @@ def _pairs(value: object) -> list[tuple[object, object]]:
         return list(value.items())
     pairs = [_list(entry) for entry in _list(value)]
     if any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"expected [key, value] pairs, found {value!r}")
+        raise ValueError(f"expected [key, value] pairs, got {value!r}")
     return [(pair[0], pair[1]) for pair in pairs]
 
 
@@ -129,11 +130,11 @@ def _fields(value: object, hive_type: HiveType) -> list[object]:
         given = {name.lower(): field for name, field in value.items()}
         extra = set(given) - {name.lower() for name in hive_type.field_names}
         if extra:
-            raise ValueError(f"the struct has no field {sorted(extra)}")
+            raise ValueError(f"the struct does not have the fields {sorted(extra)}")
         return [given.get(name.lower()) for name in hive_type.field_names]
     fields = _list(value)
     if len(fields) != len(hive_type.children):
-        raise ValueError(f"expected {len(hive_type.children)} fields, found {len(fields)}")
+        raise ValueError(f"expected {len(hive_type.children)} fields, got {len(fields)}")
     return fields
 
 
@@ -142,7 +143,7 @@ def _read_boolean(value: object) -> bool:
         return value
     if value in ("true", "false"):
         return value == "true"
-    raise ValueError(f"expected true or false, found {value!r}")
+    raise ValueError(f"expected true or false, got {value!r}")
 
 
 def _read_integer(value: object) -> int:
@@ -150,7 +151,7 @@ def _read_integer(value: object) -> int:
         return value
     number = _read_exact_decimal(value)
     if number != number.to_integral_value():
-        raise ValueError(f"expected a whole number, found {value!r}")
+        raise ValueError(f"expected a whole number, got {value!r}")
     return int(number)
 
 
@@ -160,15 +161,15 @@ def _read_float(value: object) -> float:
 
 def _read_decimal(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
-        raise TypeError(f"expected a number, found {value!r}")
+        raise TypeError(f"expected a number, got {value!r}")
     if isinstance(value, str) and not is_number_text(value):
-        raise ValueError(f"expected a number, found {value!r}")
+        raise ValueError(f"expected a number, got {value!r}")
     try:
         number = Decimal(value)
     except InvalidOperation:
-        raise ValueError(f"expected a number, found {value!r}") from None
+        raise ValueError(f"expected a number, got {value!r}") from None
     if not number.is_finite():
-        raise ValueError(f"expected a number, found {value!r}")
+        raise ValueError(f"expected a number, got {value!r}")
     return number
 
 
@@ -178,7 +179,7 @@ def _read_exact_decimal(value: object) -> Decimal:
 
 def _read_text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"expected a string, found {value!r}")
+        raise TypeError(f"expected a string, got {value!r}")
     return value
 
 
@@ -193,7 +194,7 @@ def _read_date(value: object) -> datetime.date:
 def _read_timestamp(value: object) -> dict[str, int]:
     found = _TIMESTAMP.fullmatch(_read_text(value))
     if not found:
-        raise ValueError(f"expected yyyy-MM-dd HH:mm:ss[.f], found {value!r}")
+        raise ValueError(f"expected yyyy-MM-dd HH:mm:ss[.f], got {value!r}")
     date, hour, minute, second, fraction = found.groups()
     time = datetime.time(int(hour), int(minute), int(second))
     days = datetime.date.fromisoformat(date).toordinal() - datetime.date(1970, 1, 1).toordinal()
@@ -223,21 +224,21 @@ _ARROW = {
     "date": pa.date32(),
     "timestamp": pa.struct([("seconds", pa.int64()), ("nanos", pa.int64())]),
 }
-"""Arrow type to build before conversion; Arrow chooses a decimal's by its digits."""
+"""The Arrow type that is built before conversion. Arrow chooses the type of a decimal by its digits."""
 
 
 BATCH_LINES = 50_000
-"""Lines that are hashed at once."""
+"""The number of lines that are hashed at once."""
 
 
 @dataclass(frozen=True)
 class BucketHash:
-    """How a table hashes: its bucket columns' types in CLUSTERED BY order, bucket count, bucketing version.
+    """The settings of a table's hash: bucket count, version, and column types in CLUSTERED BY order.
 
-    ``time_zone`` is that of Hive's own processes; version 1 hashes timestamps by it.
+    ``time_zone`` is the time zone of Hive's own processes; version 1 hashes timestamps with it.
 
     Raises:
-        TableNotMutableError, ConfigurationError: see :func:`~mutation_api.format.bucket_hash.check_hashable`.
+        TableNotMutableError, ConfigurationError: See :func:`~mutation_api.format.bucket_hash.check_hashable`.
     """
 
     types: tuple[HiveType, ...]
@@ -250,19 +251,21 @@ class BucketHash:
 
 
 def hash_json_lines(lines: Iterable[str], how: BucketHash) -> Iterator[tuple[int, int]]:
-    """Hash and bucket of each line.
+    """Yield the hash and the bucket of each line.
 
     Args:
-        lines: JSON arrays, with a value for each bucket column as :mod:`mutation_api.table.bucket_rows` reads
-            it; decimals keep all their digits.
-        how: the table's.
+        lines: JSON arrays with one value per bucket column, in the form that
+            :mod:`mutation_api.table.bucket_rows` reads. Decimals keep all their digits.
+        how: the settings of the table's hash.
 
     Yields:
-        (hash, bucket) of the lines, as ints; those of a batch with a mistake not at all.
+        (hash, bucket) of each line, as ints. If a batch contains an invalid line, none of its lines is
+        yielded.
 
     Raises:
-        RecordValueError: a line that is no JSON array of such values; has its number, counted from 1.
-        TableNotMutableError: the bucket count is out of range.
+        RecordValueError: If a line is not a JSON array of such values. The message has the line number,
+            counted from 1.
+        TableNotMutableError: If the bucket count is out of range.
     """
     rest = iter(lines)
     first = 1
@@ -289,7 +292,7 @@ def _row(line: str, number: int, how: BucketHash) -> list[object]:
         raise RecordValueError(f"line {number}: not JSON: {error}") from error
     if not isinstance(row, list) or len(row) != len(how.types):
         found = line.strip()[:200]
-        raise RecordValueError(f"line {number}: expected an array of {len(how.types)} value(s): {found}")
+        raise RecordValueError(f"line {number}: expected an array of {len(how.types)} value(s), got {found}")
     return row
 
 
@@ -299,7 +302,7 @@ def _hashes(rows: Sequence[Sequence[object]], how: BucketHash) -> NDArray[np.int
 
 
 def _refuse_bad_line(rows: Sequence[Sequence[object]], first: int, how: BucketHash) -> None:
-    """A whole batch failed; find the line."""
+    """Raise an error for the first invalid line of a batch that failed as a whole."""
     for number, row in enumerate(rows, first):
         try:
             _hashes([row], how)

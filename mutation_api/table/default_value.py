@@ -1,6 +1,6 @@
-"""The value of a DEFAULT constraint: a literal, a cast of one, the time or the user.
+"""The value of a DEFAULT constraint: a literal, a cast of a literal, the time or the user.
 
-Hive 3.1 takes nothing else; 4.1 takes every constant expression, of which the others are refused.
+Hive 3.1 accepts nothing else. Hive 4.1 accepts every constant expression; the other ones are rejected here.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|-?\.[0-9]+")
 
 
 def default_value(text: str, hive_type: HiveType, what: str, now: datetime, user: str) -> pa.Scalar:
-    """The value that Hive stores in rows that lack the column.
+    """Return the value that Hive stores in rows that lack the column.
 
     Args:
-        text: the constraint's SQL text.
-        hive_type: type of the column.
-        what: names the constraint in messages.
-        now: the local wall clock, for ``current_date`` and ``current_timestamp``.
-        user: for ``current_user``; '' if nobody knows.
+        text: the constraint's SQL expression.
+        hive_type: the type of the column.
+        what: the name of the constraint in messages.
+        now: the current local time, for ``current_date`` and ``current_timestamp``.
+        user: the user, for ``current_user``; '' if the user is not known.
 
     Returns:
         A scalar of ``arrow_type(hive_type, timestamp_unit="us")``.
 
     Raises:
-        ConfigurationError: only Hive can evaluate it.
+        ConfigurationError: If only Hive can evaluate the expression.
     """
     tree = parsed_sql(text, what)
     kind = hive_type.kind
@@ -59,12 +59,12 @@ def default_value(text: str, hive_type: HiveType, what: str, now: datetime, user
         return convert_to_column(found, hive_type, column=what, timestamp_unit="us")[0]
     except _UNFIT as error:
         raise ConfigurationError(
-            f"{what} cannot be evaluated here, so give the column a value in each row: {error}"
+            f"{what} cannot be evaluated without Hive: {error}. Give the column a value in each row"
         ) from error
 
 
 class _UnknownError(Exception):
-    """Only Hive knows the value."""
+    """Raised if only Hive can determine the value."""
 
 
 _UNFIT = (
@@ -106,10 +106,10 @@ def _value(tree: Tree, hive_type: HiveType, now: datetime, user: str) -> Any:
 
 
 def _check_target(tree: Tree, hive_type: HiveType) -> None:
-    """A cast must be to the column's type, as Hive wants it, and be the only one of its kind.
+    """Check that a cast is to the column's type, as Hive requires, and that it is the only cast of its kind.
 
-    sqlglot makes casts of ``5L`` and ``date '…'``, and forgets the lengths of char(n) and varchar(n), so a
-    text may be cast once alone.
+    sqlglot represents ``5L`` and ``date '…'`` as casts and drops the lengths of char(n) and varchar(n). So
+    only one cast of a string is accepted.
     """
     kind, target = hive_type.kind, tree.args["to"]
     inner = tree.this
@@ -123,21 +123,26 @@ def _check_target(tree: Tree, hive_type: HiveType) -> None:
     else:
         is_same = found == kind.upper()
     if not is_same:
-        raise _UnknownError(f"{tree.sql(dialect='hive')} is not only a cast of a literal to {hive_type.text}")
+        raise _UnknownError(
+            f"{tree.sql(dialect='hive')} is more than a cast of a literal to {hive_type.text}"
+        )
 
 
 def _literal(text: str, is_string: bool, hive_type: HiveType) -> Any:
-    """A text is cut as Hive's cast does; the type of a number is the column's, which Hive has checked."""
+    """Return the value of a literal.
+
+    A string is cut as Hive's cast cuts it. A number gets the column's type, which Hive has checked.
+    """
     kind = hive_type.kind
     is_number = kind in ("decimal", *_FLOATS, *INTEGER_KINDS)
     if kind in _TEXTS:
         if not is_string:
             if not _WHOLE.fullmatch(text) or abs(int(text)) >= 2**63:
-                raise _UnknownError(f"Hive releases differ in the text of {text}")
+                raise _UnknownError(f"Hive releases convert {text} to different strings")
             text = str(int(text))
         return text[: hive_type.length] if hive_type.length else text
     if kind == "binary" or not (is_string or is_number):
-        raise _UnknownError(f"{text!r} is no literal of type {hive_type.text}")
+        raise _UnknownError(f"{text!r} is not a literal of type {hive_type.text}")
     if is_number and not _NUMBER.fullmatch(text):
         raise _UnknownError(f"{text!r} is not a number")
     if kind in INTEGER_KINDS:

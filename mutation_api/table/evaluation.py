@@ -1,7 +1,7 @@
-"""Arrow expressions over rows: their type, the columns that they read, their values.
+"""Arrow expressions over rows: their type, the columns that they read, and their values.
 
-Columns of a struct are named by a path: ``pc.field("source", "price")``. An expression is resolved over the
-columns that it names and no others, so other columns cost nothing and may have any type.
+A field of a struct column is named by a path: ``pc.field("source", "price")``. An expression is resolved only
+over the columns that it names, so other columns cost nothing and may have any type.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from mutation_api.table.expression_parts import (
     with_typed_sets,
 )
 
-acero = lazy_loader.load("pyarrow.acero", suppress_warning=True)  # it imports pandas, if that is installed
+acero = lazy_loader.load(
+    "pyarrow.acero", suppress_warning=True
+)  # importing it imports pandas, if that is installed
 
 __all__ = [
     "Path",
@@ -40,37 +42,38 @@ __all__ = [
 ]
 
 _BY_NUMBER = "non-name field_refs"
-"""How Arrow says that it cannot pickle a column that is named by its number."""
+"""The message of Arrow if it cannot pickle a column that is given by its number."""
 _TOO_NARROW = ("Precision is not great enough", "Decimal precision out of range")
-"""How Arrow says that it finds no common type for a decimal and another number."""
+"""The messages of Arrow if it finds no common type for a decimal and another number."""
 _UNKNOWN = re.compile(
     r"No match for FieldRef\.(?:Name\((?P<name>.*)\)"
     r"|Nested\(FieldRef\.Name\((?P<struct>.*)\) FieldRef\.Name\((?P<field>.*)\)\)) in "
 )
-"""How Arrow says that there is no such column, or no such field of a struct column."""
+"""The message of Arrow if a column, or a field of a struct column, does not exist."""
 _TOGETHER = 50
-"""Expressions evaluated at a time."""
+"""The number of expressions that are evaluated at a time."""
 _DIGITS = 38
-"""Of Hive's widest decimal."""
+"""The maximum number of digits of Hive's decimals."""
 _OTHER_TYPE = re.compile(
     r"Function '(?:equal|not_equal|(?:less|greater)(?:_equal)?)' has no kernel|Array type doesn't match"
 )
-"""How Arrow says that it does not compare these types."""
+"""The message of Arrow if it cannot compare these types."""
 
 
 def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.DataType:
-    """The type of an expression's values over rows of ``schema``.
+    """Return the type of an expression's values over rows of ``schema``.
 
     Raises:
-        RecordLayoutError: a column is missing or named by its number, or a function does not take these
-            types; ``what`` names the expression.
+        RecordLayoutError: If a column is missing or given by its number, or if a function does not accept
+            these types. ``what`` is the name of the expression in the message.
     """
     named = _named(expression, schema, what)
     with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):
         if has_fatal_literal(expression):
             raise RecordLayoutError(
-                f"{what} {expression_text(expression)} holds a NULL of type large_string or large_binary, "
-                "with which pyarrow ends the process: write is_null(), or pa.scalar(None, pa.string())"
+                f"{what} {expression_text(expression)} contains a NULL of type large_string or "
+                "large_binary, which makes pyarrow end the process: use is_null(), or pa.scalar(None, "
+                "pa.string())"
             )
     try:
         return _values([expression], _narrowed(schema, named).empty_table())[0].type
@@ -81,15 +84,15 @@ def result_type(expression: pc.Expression, schema: pa.Schema, what: str) -> pa.D
 
 
 def checked_expression(given: object, what: str) -> pc.Expression:
-    """What the caller gave, if it is an expression.
+    """Return the caller's value if it is an expression.
 
     Raises:
-        RecordLayoutError: it is something else; the message says what to give.
+        RecordLayoutError: If it is something else. The message says what to pass.
     """
     if isinstance(given, pc.Expression):
         return given
     kind = type(given)
-    also = "; for Polars' pl.col write pc.field" if kind.__module__.startswith("polars") else ""
+    also = "; instead of Polars' pl.col use pc.field" if kind.__module__.startswith("polars") else ""
     raise RecordLayoutError(
         f"{what} is of type {kind.__module__}.{kind.__qualname__}: give an Arrow expression, such as "
         f'pc.field("x") > 1, or the name of a column{also}'
@@ -97,30 +100,35 @@ def checked_expression(given: object, what: str) -> pc.Expression:
 
 
 def named_column(text: str, names: Sequence[str], what: str) -> str:
-    """The column that a text names in any case; ``names`` are in lower case.
+    """Return the column that a string names, in any case. ``names`` are in lower case.
 
     Raises:
-        RecordLayoutError: there is none, as when the text is a condition; ``what`` says whose text it is.
+        RecordLayoutError: If there is no such column, for example because the string is a condition. ``what``
+            is the name of the string in the message.
     """
     if text.lower() not in names:
         raise RecordLayoutError(
-            f"{what} {text!r}: a text is the name of a column, one of {', '.join(names)}; anything else is "
-            'an Arrow expression, such as pc.field("x") > 1, or pc.scalar("…") for a text itself'
+            f"{what} {text!r}: a string must be the name of a column, one of {', '.join(names)}. For "
+            'anything else pass an Arrow expression, such as pc.field("x") > 1, or pc.scalar("…") for a '
+            "string value"
         )
     return text.lower()
 
 
 def paths_read(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[Path]:
-    """The columns that an expression reads; of struct columns the fields. It resolves over ``schema``.
+    """Return the paths of the columns that an expression reads; for struct columns, those of their fields.
+
+    The expression must resolve over ``schema``.
 
     Raises:
-        RecordLayoutError: it names columns by their number; ``what`` names the expression.
+        RecordLayoutError: If it gives columns by their number. ``what`` is its name in the message.
     """
     named = _named(expression, schema, what)
     whole = {path for path in named if len(path) == 1 and pa.types.is_struct(schema.field(path[0]).type)}
     if not whole:
         return frozenset(path[:2] for path in named)
-    # A function may take a struct and read one field of it: what it reads cannot be resolved without it.
+    # A function may take a struct and read one of its fields. Without a field that it reads, it cannot be
+    # resolved.
     narrow = _narrowed(schema, named)
     fields = {path for path in _paths(narrow) if path[:1] in whole}
     read = {path for path in fields if not _resolves(expression, _without(narrow, path))}
@@ -128,16 +136,16 @@ def paths_read(expression: pc.Expression, schema: pa.Schema, what: str) -> froze
 
 
 def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[str]:
-    """The columns that an expression reads, as a whole or in part. It resolves over ``schema``.
+    """Return the columns that an expression reads, entirely or in part. It must resolve over ``schema``.
 
     Raises:
-        RecordLayoutError: it names columns by their number; ``what`` names the expression.
+        RecordLayoutError: If it gives columns by their number. ``what`` is its name in the message.
     """
     return frozenset(path[0] for path in _named(expression, schema, what))
 
 
 def bindable(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
-    """The expression in a form that Arrow binds to rows of ``schema`` by itself, if there is one."""
+    """Return the expression in a form that Arrow itself binds to rows of ``schema``, if there is one."""
     if _may_cut_sets(schema):
         expression = with_typed_sets(expression, schema)
     try:
@@ -148,23 +156,25 @@ def bindable(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
 
 
 def is_too_narrow(error: pa.ArrowInvalid) -> bool:
-    """Whether Arrow finds no common type for a decimal and another number; :func:`evaluate` may."""
+    """Return True if Arrow found no common type for a decimal and a number; :func:`evaluate` may find one."""
     return any(text in str(error) for text in _TOO_NARROW)
 
 
 def evaluate(expression: pc.Expression, rows: pa.Table) -> pa.Array:
-    """The values of an expression, one for each row; it resolves over the rows' schema.
+    """Return the values of an expression, one per row. It must resolve over the rows' schema.
 
     Raises:
-        pa.ArrowInvalid: a value has none (a division by zero, an overflow, a text that is no number).
+        pa.ArrowInvalid: If a value cannot be computed (division by zero, overflow, a string that is not a
+            number).
     """
     return _values([expression], rows)[0].combine_chunks()
 
 
 def evaluate_each(expressions: Mapping[str, pc.Expression], rows: pa.Table) -> dict[str, pa.Array]:
-    """The values of some expressions by their names; see :func:`evaluate`.
+    """Return the values of several expressions by name. See :func:`evaluate`.
 
-    Some at a time, over the columns that these name: Arrow looks through all columns for each name.
+    They are evaluated in groups, over the columns that a group names, because Arrow searches all columns for
+    each name.
     """
     found: dict[str, pa.Array] = {}
     names = [*expressions]
@@ -177,7 +187,7 @@ def evaluate_each(expressions: Mapping[str, pc.Expression], rows: pa.Table) -> d
 
 
 def _narrow_rows(rows: pa.Table, expressions: Iterable[pc.Expression]) -> pa.Table:
-    """The rows with the columns, and fields of structs, that some expressions name."""
+    """Return the rows with only the columns, and fields of structs, that some expressions name."""
     named = frozenset[Path]().union(*(_named(each, rows.schema, "a value") for each in expressions))
     schema = _narrowed(rows.schema, named)
     return pa.table([_narrow_column(rows, field) for field in schema], schema=schema)
@@ -196,7 +206,7 @@ def _narrow_column(rows: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArra
 
 
 def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:
-    """Evaluated as Arrow does; where it finds no common type of a decimal and a number, in wider types."""
+    """Evaluate expressions; use wider types if Arrow finds no common type for a decimal and a number."""
     if _may_cut_sets(rows.schema):
         expressions = [with_typed_sets(expression, rows.schema) for expression in expressions]
     try:
@@ -219,7 +229,7 @@ def _values(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.Chu
 
 
 def _may_cut_sets(fields: Iterable[pa.Field]) -> bool:
-    """Whether there is a column to whose type a set's values are cut, also within structs."""
+    """Return True if a column, or a field within structs, has a type to which Arrow cuts a set's values."""
     return any(
         pa.types.is_decimal(field.type)
         or pa.types.is_floating(field.type)
@@ -231,7 +241,7 @@ def _may_cut_sets(fields: Iterable[pa.Field]) -> bool:
 
 
 def _wide(data_type: pa.DataType) -> pa.DataType:
-    """The type with twice the digits for decimals, also within structs."""
+    """Return the type with twice the digits for decimals, including those within structs."""
     if pa.types.is_struct(data_type):
         return pa.struct([field.with_type(_wide(field.type)) for field in data_type])
     if pa.types.is_decimal128(data_type):
@@ -240,7 +250,7 @@ def _wide(data_type: pa.DataType) -> pa.DataType:
 
 
 def _narrow(data_type: pa.DataType) -> pa.DataType:
-    """The type of a result; the cast to it raises ArrowInvalid if a value has too many digits."""
+    """Return the type of a result. The cast to it raises ArrowInvalid if a value has too many digits."""
     if pa.types.is_decimal256(data_type) and data_type.scale <= _DIGITS:
         return pa.decimal128(_DIGITS, data_type.scale)
     return data_type
@@ -257,19 +267,22 @@ def _projected(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.
 
 
 def _named(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset[Path]:
-    """The columns that an expression names; those of which Arrow cannot tell may be all."""
+    """Return the columns that an expression names, or all columns if Arrow cannot determine them."""
     try:
         return named_paths(expression)
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         if _BY_NUMBER in str(error):
             raise RecordLayoutError(
-                f"{what} {expression_text(expression)} names a column by its number: use its name"
+                f"{what} {expression_text(expression)} gives a column by its number; use its name"
             ) from error
         return frozenset(_paths(schema))
 
 
 def _narrowed(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
-    """The columns of a schema that some paths name, of structs the fields; at least one column."""
+    """Return the columns of a schema that some paths name, with only the named fields of structs.
+
+    The result has at least one column.
+    """
     fields: dict[str, dict[str, pa.Field] | None] = {}
     for name, *rest in sorted(paths):
         at = schema.get_field_index(name)
@@ -291,17 +304,17 @@ def _narrowed(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
 
 
 def _reason(message: str, schema: pa.Schema) -> str:
-    """Why an expression cannot be resolved, from Arrow's message, and what to write instead."""
+    """Return why an expression cannot be resolved, from Arrow's message, and what to write instead."""
     first = message.splitlines()[0]
     unknown = _UNKNOWN.match(first)
     if unknown is not None:
         path = tuple(filter(None, unknown.group("struct", "field", "name")))
         meant = [known for known in _paths(schema) if known[-1].lower() == path[-1].lower()]
         written = " or ".join(f"pc.field({', '.join(map(_quoted, known))})" for known in meant)
-        return f"there is no column {'.'.join(path)}" + (f", write {written}" if meant else "")
+        return f"column {'.'.join(path)} does not exist" + (f"; write {written}" if meant else "")
     if _OTHER_TYPE.match(first):
         example = 'datetime.date(2024, 5, 1) or Decimal("1.50")'
-        return f"{first}: a value must have the column's type, as {example}"
+        return f"{first}: a value must have the column's type, for example {example}"
     return first
 
 
@@ -326,7 +339,7 @@ def _paths(schema: pa.Schema) -> Iterator[Path]:
 
 
 def _without(schema: pa.Schema, path: Path) -> pa.Schema:
-    """The schema with a column, or a field of a struct column, under another name."""
+    """Return the schema with a column, or a field of a struct column, renamed."""
     at = schema.get_field_index(path[0])
     field = schema.field(at)
     if len(path) == 1:
@@ -337,5 +350,5 @@ def _without(schema: pa.Schema, path: Path) -> pa.Schema:
 
 
 def _other_name(names: Sequence[str]) -> str:
-    """A name that is none of these."""
+    """Return a name that differs from all of these."""
     return f"{max(names, key=len)}_"

@@ -1,18 +1,18 @@
 """Parts of Arrow expressions, and strings padded as Hive's CHAR compares them.
 
-The parts of an Arrow expression: which columns it names, and its literals.
+The parts of an Arrow expression: the columns that it names, and its literals.
 
-Arrow shows an expression's parts only in the form in which it pickles one: an IPC file with one row. The
-schema's metadata list the parts in order (``field_ref``, ``nested_field_ref`` before as many ``field_ref``,
-``literal`` and ``options`` with the number of the column that holds them, ``call``, ``end``).
+Arrow shows the parts of an expression only in the form in which it pickles one: an IPC file with one row. The
+schema's metadata list the parts in order: ``field_ref``, ``nested_field_ref`` followed by as many
+``field_ref``, ``literal`` and ``options`` with the number of the column that holds them, ``call``, ``end``.
 
-Source: Serialize in Arrow's compute/expression.cc; ArrowSchema of Arrow's C data interface, which gives all
-metadata where ``Schema.metadata`` gives the last of each key.
+Source: Serialize in Arrow's compute/expression.cc; ArrowSchema of Arrow's C data interface, which provides
+all metadata, while ``Schema.metadata`` provides only the last value of each key.
 
-Texts with blanks at their end that an Arrow expression compares with char columns.
+Strings with trailing blanks that an Arrow expression compares with char columns.
 
-A char is read without the blanks at its end, so Arrow finds it unequal to every such text, while Hive's
-releases differ in what they find. Such a comparison is refused; an answer would be a guess.
+A char is read without its trailing blanks, so for Arrow it differs from every such string, while Hive's
+releases disagree. Such a comparison is rejected, because any answer would be a guess.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ __all__ = [
 
 T = TypeVar("T")
 Path = tuple[str, ...]
-"""A column's name, or for a field of a struct column both names."""
+"""The name of a column, or, for a field of a struct column, both names."""
 
 _FIELD, _NESTED, _LITERAL, _OPTIONS = b"field_ref", b"nested_field_ref", b"literal", b"options"
 _DIGITS = 76
-"""Of Arrow's widest decimal."""
+"""The maximum number of digits of Arrow's decimals."""
 _EXACT = Context(prec=_DIGITS)
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
 
 
 class _ArrowSchema(ctypes.Structure):
-    """The beginning of the structure of that name."""
+    """The first fields of the C structure ArrowSchema."""
 
     _fields_ = (("format", ctypes.c_void_p), ("name", ctypes.c_void_p), ("metadata", ctypes.c_void_p))
 
 
 def named_paths(expression: pc.Expression) -> frozenset[Path]:
-    """The columns and fields that an expression names, whether they exist or not.
+    """Return the columns and fields that an expression names, whether they exist or not.
 
     Raises:
-        pa.ArrowNotImplementedError: it names one by its number, or holds a value that Arrow cannot pickle.
+        pa.ArrowNotImplementedError: If it gives one by its number, or has a value that Arrow cannot pickle.
     """
     parts = iter(_metadata(_pickled(expression).schema))
     paths = set()
@@ -85,15 +85,17 @@ def folded(
     of_literal: Callable[[pa.Array], T],
     of_call: Callable[[str, Sequence[T], pa.Array | None], T],
 ) -> T:
-    """What the parts of an expression amount to, from the innermost outwards, however deep it is.
+    """Evaluate an expression by its parts, from the innermost outwards, at any depth.
 
     Args:
-        expression: any.
-        of_field: what a column amounts to.
-        of_literal: what a literal does; it is the only value of an array.
-        of_call: what a function does: its name, what its arguments amount to, and the values of a set.
+        expression: any expression.
+        of_field: returns the result for a column.
+        of_literal: returns the result for a literal, which is passed as an array of one value.
+        of_call: returns the result for a function, from its name, the results of its arguments and the values
+            of a set.
 
-    Raises: as :func:`named_paths`.
+    Raises:
+        pa.ArrowNotImplementedError: See :func:`named_paths`.
     """
     pickled = _pickled(expression)
     entries = iter(_metadata(pickled.schema))
@@ -121,7 +123,10 @@ def folded(
 
 
 def expression_text(expression: pc.Expression) -> str:
-    """The expression for a message; bytes that are no UTF-8, which its own text cannot hold, are left out."""
+    """Return the expression as a string for messages, with bytes that are not UTF-8 replaced.
+
+    ``str()`` fails if there are such bytes.
+    """
     try:
         return str(expression)
     except UnicodeDecodeError as error:
@@ -129,10 +134,12 @@ def expression_text(expression: pc.Expression) -> str:
 
 
 def has_fatal_literal(expression: pc.Expression) -> bool:
-    """Whether it holds a NULL of type large_string or large_binary, with which pyarrow 26 ends the process.
+    """Return True if a literal is a NULL of type large_string or large_binary.
+
+    pyarrow 26 ends the process on such a literal.
 
     Raises:
-        pa.ArrowNotImplementedError, pa.ArrowInvalid: it holds a value that Arrow cannot pickle.
+        pa.ArrowNotImplementedError, pa.ArrowInvalid: If it has a value that Arrow cannot pickle.
     """
     pickled = _pickled(expression)
     return any(
@@ -143,10 +150,10 @@ def has_fatal_literal(expression: pc.Expression) -> bool:
 
 
 def with_small_integers(expression: pc.Expression) -> pc.Expression:
-    """The same expression, in which each whole number has the smallest type that holds it.
+    """Return an expression in which each whole number has the smallest type that holds it.
 
-    Arrow finds the common type of a decimal and a literal as if the literal had that type, but casts it from
-    the type it has, for which the common type is too narrow (seen up to 26).
+    Arrow determines the common type of a decimal and a literal as if the literal had that type, but casts it
+    from its actual type, for which the common type is too narrow (observed up to pyarrow 26).
     """
     pickled = _pickled(expression)
     changes = {
@@ -157,12 +164,13 @@ def with_small_integers(expression: pc.Expression) -> pc.Expression:
 
 
 def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expression:
-    """The same expression, in which ``isin`` of a column finds what equals one of the values.
+    """Return an expression in which ``isin`` of a column finds exactly the rows that equal one of the values.
 
-    Whole numbers and decimals get the column's type: Arrow casts the values or the column, and fails for a
-    value that the other type does not hold, which equals none. Others it cuts to the column's type (0.0014 to
-    0.001 of a decimal, noon to the date, 2 to true), so those that are cut are left out. Zeros of floats get
-    their negative, too: Arrow compares the bits, where Hive's and its own ``=`` take -0.0 and 0.0 for equal.
+    Whole numbers and decimals get the column's type. Otherwise Arrow casts the values or the column, and
+    fails for a value that the other type cannot hold, although it equals no row. Arrow cuts other values to
+    the column's type (0.0014 to 0.001 of a decimal, noon to the date, 2 to true), so values that would be cut
+    are left out. Zeros of floats also get their negative: Arrow compares the bits, while Hive's ``=`` and
+    Arrow's own treat -0.0 and 0.0 as equal.
     """
     pickled = _pickled(expression)
     metadata = _metadata(pickled.schema)
@@ -188,7 +196,7 @@ def with_typed_sets(expression: pc.Expression, schema: pa.Schema) -> pc.Expressi
 
 
 def exact_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """Those of some whole numbers or decimals that a type of such numbers holds, as that type, and nulls."""
+    """Return the whole numbers or decimals that ``data_type`` can hold, as that type, and the nulls."""
     scale = getattr(data_type, "scale", 0)
     wide = values.cast(pa.decimal256(_DIGITS, max(scale, getattr(values.type, "scale", 0))))
     cut = wide.cast(pa.decimal256(_DIGITS, scale), safe=False)
@@ -196,14 +204,14 @@ def exact_values(values: pa.Array, data_type: pa.DataType) -> pa.Array:
         first, end = -(1 << data_type.bit_width - 1), 1 << data_type.bit_width - 1
     else:
         first, end = 1 - 10**data_type.precision, 10**data_type.precision
-    # The same types on both sides: Arrow finds no common type of such wide ones.
+    # Use the same types on both sides, because Arrow finds no common type for such wide ones.
     low, high = (pa.scalar(Decimal(each).scaleb(-scale, _EXACT)).cast(cut.type) for each in (first, end - 1))
     parts = [pc.equal(cut.cast(wide.type), wide), pc.less_equal(cut, high), pc.greater_equal(cut, low)]
     return cut.filter(pc.fill_null(reduce(pc.and_, parts), True)).cast(data_type)
 
 
 def _is_cut(given: pa.DataType, data_type: pa.DataType) -> bool:
-    """Whether Arrow's cast of a set's values to a column's type may lose a part of them."""
+    """Return True if Arrow's cast of a set's values to a column's type may lose part of them."""
     if pa.types.is_boolean(data_type):
         return bool(given != data_type)
     return bool(
@@ -213,9 +221,9 @@ def _is_cut(given: pa.DataType, data_type: pa.DataType) -> bool:
 
 
 def _uncut(values: pa.Array, data_type: pa.DataType) -> pa.Array:
-    """The values that come back from the column's type as they were, in that type, and nulls.
+    """Return the values that survive a cast to the column's type and back, in the column's type, and nulls.
 
-    All of them, if Arrow has no such casts: then it refuses the set, too.
+    All values are returned if Arrow does not have such casts; Arrow then also rejects the set.
     """
     try:
         cut = values.cast(data_type, safe=False)
@@ -226,7 +234,7 @@ def _uncut(values: pa.Array, data_type: pa.DataType) -> pa.Array:
 
 
 def _zeros(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:
-    """Some numbers with both zeros; None if there is no zero among them."""
+    """Return the numbers with both zeros; None if there is no zero among them."""
     if not (_is_exact(values.type) or pa.types.is_floating(values.type)):
         return None
     floats = values if pa.types.is_floating(values.type) else values.cast(data_type, safe=False)
@@ -240,7 +248,7 @@ def _is_exact(data_type: pa.DataType) -> bool:
 
 
 def _column_and_options(parts: Sequence[tuple[bytes, bytes]]) -> tuple[Path, int | None]:
-    """The column that a call takes and the number of its options; None if its argument is no column."""
+    """Return the column that a call takes and the number of its options; None if it takes something else."""
     key, value = parts[0]
     length = int(value) if key == _NESTED else 0
     names = parts[1 : 1 + length] if length else parts[:1]
@@ -269,7 +277,7 @@ def _with_value_set(options: pa.StructArray, values: pa.Array) -> pa.StructArray
 def _rebuilt(
     expression: pc.Expression, pickled: pa.RecordBatch, changes: Mapping[int, pa.Array]
 ) -> pc.Expression:
-    """The expression with other literals and options, by the numbers of their columns."""
+    """Return the expression with other literals and options, given by the numbers of their columns."""
     if not changes:
         return expression
     columns = [changes.get(at, column) for at, column in enumerate(pickled.columns)]
@@ -301,7 +309,10 @@ def _small(column: pa.Array) -> pa.Array:
 
 
 def _metadata(schema: pa.Schema) -> list[tuple[bytes, bytes]]:
-    """All metadata of a schema, in order: a number of pairs, then keys and values behind their lengths."""
+    """Return all metadata of a schema, in order.
+
+    They are stored as the number of pairs, followed by keys and values, each after its length.
+    """
     capsule = schema.__arrow_c_schema__()
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -322,12 +333,12 @@ def _texts(address: int) -> Iterator[bytes]:
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_in", "index_in")
 _KEEP_TEXTS = ("cast", "coalesce", "if_else", "utf8_lower", "utf8_upper", "ascii_lower", "ascii_upper")
-"""Functions that give one of their texts, or give it in another form, with its blanks."""
+"""Functions that return one of their strings, perhaps in another form, but with its trailing blanks."""
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """What the text that a part gives may be: that of some char columns, or some padded texts."""
+    """The possible origins of the string that a part returns: some char columns, or some padded strings."""
 
     columns: tuple[Path, ...] = ()
     padded: tuple[str, ...] = ()
@@ -337,11 +348,11 @@ class _Texts:
 
 
 def char_paths(types: Mapping[str, str], *above: str) -> frozenset[Path]:
-    """The paths of char columns, and of char fields of struct columns.
+    """Return the paths of char columns, and of char fields of struct columns.
 
     Args:
         types: Hive types by column.
-        above: what a path begins with, as the side of a merge.
+        above: the first elements of each path, such as the side of a merge.
     """
     found = set()
     for name, text in types.items():
@@ -360,15 +371,15 @@ def _char_fields(kind: HiveType) -> Iterator[Path]:
 
 
 def check_no_padded_texts(expression: pc.Expression, chars: frozenset[Path], what: str) -> None:
-    """Refuse an expression that compares a char column with a text that ends with a blank.
+    """Reject an expression that compares a char column with a string that ends with a blank.
 
     Args:
-        expression: names of columns are in lower case.
-        chars: see :func:`char_paths`.
-        what: the expression's role, for messages.
+        expression: an expression with names of columns in lower case.
+        chars: the paths of char columns. See :func:`char_paths`.
+        what: the role of the expression, for messages.
 
     Raises:
-        RecordLayoutError: it does; the message names column and text.
+        RecordLayoutError: If it contains such a comparison. The message names the column and the string.
     """
     if not chars:
         return
@@ -380,12 +391,12 @@ def check_no_padded_texts(expression: pc.Expression, chars: frozenset[Path], wha
         if found.columns and found.padded:
             raise RecordLayoutError(
                 f"{what} {expression_text(expression)} compares {'.'.join(found.columns[0])}, a char, with "
-                f"{found.padded[0]!r}: a char is read without the blanks at its end, and Hive's releases "
-                f"differ in such comparisons; write {found.padded[0].rstrip(' ')!r}"
+                f"{found.padded[0]!r}: a char is read without its trailing blanks, and Hive's releases "
+                f"differ in such comparisons. Write {found.padded[0].rstrip(' ')!r}"
             )
         return _Texts()
 
-    with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):  # of unknown columns
+    with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):  # raised for unknown columns
         folded(
             expression,
             lambda path: _Texts((path,)) if path in chars else _Texts(),

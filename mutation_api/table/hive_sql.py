@@ -1,10 +1,10 @@
-"""Conditions in Hive's SQL as Arrow expressions.
+"""Conditions in Hive's SQL, translated to Arrow expressions.
 
-sqlglot parses the text. Only what surely means the same in Arrow is translated: comparisons, AND, OR, NOT,
-IN, BETWEEN, LIKE, IS, arithmetic, CASE, IF, COALESCE and some functions, over values of types that Hive
-compares without a conversion that loses something. Everything else is refused by name.
+sqlglot parses the SQL. Only what certainly means the same in Arrow is translated: comparisons, AND, OR, NOT,
+IN, BETWEEN, LIKE, IS, arithmetic, CASE, IF, COALESCE and some functions, over values whose types Hive
+compares without a lossy conversion. Everything else is rejected, and the message names it.
 
-Source: the rules were tried with CHECK constraints on Hive 3.1.3 and 4.1.0; a row passes unless the condition
+Source: the rules were tried with CHECK constraints on Hive 3.1.3 and 4.1.0. A row passes unless the condition
 is false, so NULL passes.
 """
 
@@ -50,37 +50,37 @@ __all__ = ["HiveCondition", "hive_condition", "parsed_sql"]
 
 _INT, _BIGINT = pa.int32(), pa.int64()
 _DIGITS = 38
-"""Of Hive's widest decimal."""
+"""The maximum number of digits of Hive's decimals."""
 _LINE_BREAK = "[\n\r\u0085\u2028\u2029]"
-"""What Java's regular expressions take for one."""
+"""The characters that Java's regular expressions treat as line breaks."""
 _COMPARING = frozenset(
     {"EQ", "NEQ", "NULLSAFE_EQ", "LT", "LTE", "GT", "GTE", "IN", "LIKE", "BETWEEN", "RLIKE"}
 )
 _SEPARATING = frozenset({"L_PAREN", "COMMA", "OR", "AND", "NOT", "CASE", "WHEN", "THEN", "ELSE"})
-"""Kinds of sqlglot's tokens."""
+"""The kinds of sqlglot's tokens that compare values, and those that separate comparisons."""
 _GREGORIAN = date(1582, 10, 15)
-"""First day of the Gregorian calendar."""
+"""The first day of the Gregorian calendar."""
 _ODD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^'\"\\]")
-"""A backslash in a text of SQL before anything but a quote or a backslash."""
+"""A backslash in a SQL string before anything but a quote or a backslash."""
 
 
 def parsed_sql(text: str, what: str) -> Tree:
-    """The syntax tree of one expression in Hive's SQL.
+    """Return the syntax tree of one expression in Hive's SQL.
 
     Raises:
-        ConfigurationError: it cannot be parsed; ``what`` names it.
+        ConfigurationError: If it cannot be parsed. ``what`` is its name in the message.
     """
     if _ODD_ESCAPE.search(text):
-        raise ConfigurationError(f"{what} has an escaped character, which only Hive reads")
+        raise ConfigurationError(f"{what} has an escaped character, which only Hive can read")
     try:
-        # As a condition: a column called comment would begin a command.
+        # Parse it as a condition, because a column called comment would begin a command.
         parsed = sqlglot.Dialect.get_or_raise("hive").parse_into(sqlglot.exp.Condition, text)
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         reason = str(error.__cause__ or error).splitlines()[0]
-        raise ConfigurationError(f"{what} is not understood: {reason}") from error
+        raise ConfigurationError(f"{what} cannot be parsed: {reason}") from error
     trees: list[Tree | None] = parsed
     if len(trees) != 1 or trees[0] is None:
-        raise ConfigurationError(f"{what} is not understood: it is not one expression")
+        raise ConfigurationError(f"{what} cannot be parsed: it is not a single expression")
     return trees[0]
 
 
@@ -89,8 +89,8 @@ class HiveCondition:
     """A condition as Arrow expressions.
 
     Attributes:
-        holds: whether it holds; null where the condition is NULL. Integers that overflow are an error.
-        unclear: whether Hive gives different answers, vectorized or not; None: nowhere.
+        holds: True where the condition holds; null where it is NULL. Integers that overflow are an error.
+        unclear: True where Hive's answers differ by release or when vectorized. None if there is no such row.
     """
 
     holds: pc.Expression
@@ -98,9 +98,10 @@ class HiveCondition:
 
 
 def _check_is(text: str, what: str) -> None:
-    """Refuse an IS behind a comparison without parentheses: Hive takes what is between them alone.
+    """Reject an IS that follows a comparison without parentheses, because Hive applies it to fewer operands.
 
-    sqlglot takes the whole comparison, and its tree does not show whether there were parentheses.
+    Hive applies IS to what stands between the comparison and IS, sqlglot to the whole comparison. The tree of
+    sqlglot does not show whether there were parentheses.
     """
     behind, outer = False, []
     for kind in (token.token_type.name for token in sqlglot.tokenize(text, dialect="hive")):
@@ -114,24 +115,24 @@ def _check_is(text: str, what: str) -> None:
             behind = False
         elif kind in ("IS", "ISNULL", "NOTNULL") and behind:
             raise ConfigurationError(
-                f"{what} has IS behind a comparison: write parentheses around what it applies to"
+                f"{what} has IS after a comparison: put what it applies to in parentheses"
             )
 
 
 def hive_condition(
     text: str, columns: Mapping[str, HiveType], what: str, fine: Collection[str] = ()
 ) -> HiveCondition:
-    """A condition in Hive's SQL as Arrow expressions.
+    """Translate a condition in Hive's SQL to Arrow expressions.
 
     Args:
-        text: the condition; names of columns in any case.
-        columns: types of the columns by name in lower case. Rows have them as ``arrow_type`` says, char(n)
+        text: the condition, with names of columns in any case.
+        columns: types of the columns, by name in lower case. Rows have the types of ``arrow_type``: char(n)
             with or without padding, timestamps in microseconds.
-        what: names the condition in messages.
+        what: the name of the condition in messages.
         fine: names of columns whose timestamps are in nanoseconds.
 
     Raises:
-        ConfigurationError: it is no condition, or only Hive knows what a part of it means.
+        ConfigurationError: If it is not a condition, or if only Hive can interpret a part of it.
 
     Example:
         >>> hive_condition("v > 0 AND s IN ('a', 'b')", columns, "CHECK c1")  # doctest: +SKIP
@@ -157,7 +158,7 @@ class _Translation:
         self.unclear: list[pc.Expression] = []
 
     def value(self, tree: Tree) -> Value:
-        """A node is translated only if its rule knows all that it has, such as ``negate`` of a NOT LIKE."""
+        """Translate a node only if its rule knows all its arguments, such as ``negate`` of a NOT LIKE."""
         translate, known = _RULES.get(type(tree).__name__, (None, ()))
         given = {name for name, each in tree.args.items() if each not in (None, False, [])}
         if translate is None or not given <= {*known, *_NOTES}:
@@ -174,7 +175,7 @@ class _Translation:
         parts = [part.name.lower() for part in _parts(tree)]
         known = self._columns.get(parts[0])
         if known is None:
-            raise refused(tree, f"there is no such column, only {', '.join(self._columns)}")
+            raise refused(tree, f"there is no such column; the columns are {', '.join(self._columns)}")
         for part in parts[1:]:
             if known.kind != "struct" or part not in known.field_names:
                 raise refused(tree, f"{known.text} has no field {part}")
@@ -192,7 +193,7 @@ class _Translation:
         return number(tree.this, tree)
 
     def cast(self, tree: Tree) -> Value:
-        """``5L``, ``1.5BD``, ``date '…'``, ``timestamp '…'``, which are casts of a literal to sqlglot."""
+        """Translate ``5L``, ``1.5BD``, ``date '…'`` and ``timestamp '…'``. sqlglot takes them for casts."""
         inner, kind = tree.this, tree.args["to"].this.name
         if type(inner).__name__ != "Literal":
             raise refused(tree)
@@ -237,7 +238,10 @@ class _Translation:
         return boolean(above & self._comparison("LTE", value, high, tree))
 
     def _comparison(self, name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
-        """NaN is the greatest number to Hive, but vectorized it is neither less nor greater."""
+        """Compare two values, and record the rows with NaN.
+
+        Hive takes NaN for the greatest number, but vectorized it is neither less nor greater.
+        """
         found = comparison(name, first, second, tree)
         if name not in ("EQ", "NEQ"):
             sides = [each.expression for each in (first, second) if each.is_float and each.constant is None]
@@ -246,7 +250,7 @@ class _Translation:
 
     def is_in(self, tree: Tree) -> Value:
         value, listed = self.value(tree.this), tree.expressions
-        if not listed or value.is_float:  # releases differ in what a list finds for -0.0 and NaN
+        if not listed or value.is_float:  # releases differ in whether a list finds -0.0 and NaN
             raise refused(tree)
         return boolean(
             reduce(pc.or_kleene, (comparison("EQ", value, self.value(each), tree) for each in listed))
@@ -266,7 +270,7 @@ class _Translation:
         text = pattern.constant
         if not (value.is_text and isinstance(text, str)) or value.is_char or "\\" in text:
             raise refused(tree)
-        if "_" in text or "%" in text:  # releases, and vectorized execution, differ in line breaks
+        if "_" in text or "%" in text:  # Hive releases, and vectorized execution, differ in line breaks
             breaks = pc.match_substring_regex(value.expression, _LINE_BREAK)
             self.unclear.append(pc.coalesce(breaks, pc.scalar(False)))
         found = pc.match_like(value.expression, text)
@@ -299,7 +303,7 @@ class _Translation:
         return Value(pc.coalesce(*(each.expression for each in values)), values[0].type)
 
     def _alike(self, trees: list[Tree], whole: Tree) -> list[Value]:
-        """Values of one type; integers get the widest."""
+        """Return values of one type. Integers get the widest of their types."""
         values = [self.value(each) for each in trees]
         if all(each.is_integer for each in values):
             widest = max((each.type for each in values), key=lambda each: each.bit_width)
@@ -348,7 +352,7 @@ class _Translation:
         check_divisor(tree, second)
         wide = max(_INT, first.type, second.type, key=lambda each: each.bit_width)
         dividend, divisor = first.expression.cast(wide), second.expression.cast(wide)
-        whole = pc.divide(dividend, divisor)  # towards zero, as Java's
+        whole = pc.divide(dividend, divisor)  # rounded towards zero, as in Java
         return Value(pc.subtract(dividend, pc.multiply(whole, divisor)), wide)
 
     def length(self, tree: Tree) -> Value:
@@ -372,7 +376,7 @@ class _Translation:
         return Value(pc.abs(found.expression), found.type)
 
     def part_of_date(self, tree: Tree) -> Value:
-        # sqlglot puts a conversion to a date around the argument
+        # sqlglot puts a conversion to a date around the argument.
         inner = tree.this.this if type(tree.this).__name__ == "TsOrDsToDate" else tree.this
         found = self.value(inner)
         if not pa.types.is_date32(found.type):
@@ -388,7 +392,7 @@ def _fits(value: object, kind: pa.DataType) -> bool:
 
 
 def _parts(tree: Tree) -> list[Tree]:
-    """The names of a column and of the fields in it."""
+    """Return the names of a column and of the fields in it."""
     if type(tree).__name__ == "Dot":
         return [*_parts(tree.this), tree.expression]
     return [tree.args[name] for name in ("catalog", "db", "table", "this") if tree.args.get(name)]
@@ -424,9 +428,9 @@ _RULES: dict[str, tuple[Callable[[_Translation, Tree], Value], Collection[str]]]
     "Abs": (_Translation.absolute, ("this",)),
     **dict.fromkeys(("Year", "Month", "Day"), (_Translation.part_of_date, ("this",))),
 }
-"""Class of sqlglot's expression -> its translation, and the arguments that it knows."""
+"""Class of sqlglot's expression -> its translation, and the arguments that the translation reads."""
 _NOTES = ("typed", "safe", "is_null", "is_nvl")
-"""Arguments that say how other dialects would write it."""
+"""Arguments that only record how other dialects would write the expression."""
 _INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": _INT, "BIGINT": _BIGINT}
 _ARITHMETIC = {"Add": pc.add_checked, "Sub": pc.subtract_checked, "Mul": pc.multiply_checked}
-"""An overflow is an error: planners of Hive differ in whether they see it."""
+"""An overflow is an error, because Hive's planners differ in whether they detect it."""

@@ -1,14 +1,14 @@
 """Partitions: names, values, columns, and partitions that do not exist yet.
 
-Partition values and the names of partitions: typed values <-> Hive's text <-> escaped warehouse path.
+Partition values and partition names: typed values <-> Hive's strings <-> escaped warehouse paths.
 
-The metastore compares names exactly and checks nothing: ``hr=1`` and ``hr=01`` are two partitions. So values
-are always written as Hive's SQL writes them, and a partition that another writer spelled differently is found
-through :func:`canonical_partition_name`.
+The metastore compares names exactly and checks nothing: ``hr=1`` and ``hr=01`` are two partitions. Therefore
+values are always written as Hive's SQL writes them. A partition that another writer spelled differently is
+found through :func:`canonical_partition_name`.
 
-Partition columns as Arrow: their types, and their values in the rows of a partition. Pure.
+Partition columns in Arrow: their types, and their values in the rows of a partition. Pure.
 
-Refuses partitions that do not exist and may not be created; one text for planning and commit. Pure.
+The check for partitions that do not exist and may not be created; shared by planning and commit. Pure.
 """
 
 from __future__ import annotations
@@ -57,14 +57,15 @@ __all__ = [
 
 
 MAX_PARTITION_VALUE_LENGTH = 256
-"""Width, in characters, of the column that holds one value in the metastore's database (PART_KEY_VAL)."""
+"""The width, in characters, of the column for one value in the metastore's database (PART_KEY_VAL)."""
 
 
 def partition_name(keys: Sequence[str], texts: Sequence[str]) -> str:
-    """Escaped name ``key=value/…`` of a partition.
+    """Return the escaped name ``key=value/…`` of a partition.
 
     Raises:
-        RecordValueError: keys and texts differ in number, or the name is too long for the metastore.
+        RecordValueError: If the numbers of keys and values differ, or if the name is too long for the
+            metastore.
     """
     try:
         name = make_partition_name(keys, texts)
@@ -75,10 +76,12 @@ def partition_name(keys: Sequence[str], texts: Sequence[str]) -> str:
 
 
 def parse_partition_name(name: str) -> tuple[str, ...]:
-    """Unescaped texts of a partition's values, in key order; '' (an unpartitioned table) has none.
+    """Return the unescaped values of a partition as strings, in key order.
+
+    '' (an unpartitioned table) has no values.
 
     Raises:
-        RecordValueError: not ``key=value/…``.
+        RecordValueError: If the name is not of the form ``key=value/…``.
     """
     return tuple(text for _, text in _pairs(name)) if name else ()
 
@@ -90,29 +93,30 @@ def partition_texts(
     column: str,
     null_text: str = DEFAULT_PARTITION_NAME,
 ) -> pa.StringArray:
-    """Texts under which values of a partition column are stored, as Hive's SQL writes them.
+    """Return the strings under which values of a partition column are stored, as Hive's SQL writes them.
 
     Args:
-        array: n values, of any type that converts to the column's.
+        array: n values of any type that converts to the column's.
         hive_type: the partition column's type.
         column: its name, for messages.
         null_text: the server's name of the default partition.
 
     Returns:
-        n strings, none null, not escaped. Null and '' become ``null_text``. A char '' does not, since it is
-        padded like every other char.
+        n strings, without nulls, not escaped. Null and '' become ``null_text``. An empty char does not,
+        because it is padded like every other char.
 
     Raises:
-        RecordLayoutError: the column's type cannot be a partition key, or the values' type does not fit it.
-        RecordValueError: a value does not fit the type, is the name of the default partition, or its text is
-            too long for the metastore.
+        RecordLayoutError: If the column's type cannot be a partition key, or the values' type does not fit
+            it.
+        RecordValueError: If a value does not fit the type, is the name of the default partition, or its
+            string is too long for the metastore.
 
     Source: toString of Hive's writables, compared on 2.3.10, 3.1.2 and 4.0.1.
     """
     if hive_type.kind not in _TEXTS:
         raise RecordLayoutError(
-            f"partition column {column!r}: Hive releases write {hive_type.text} values differently, so "
-            "such a partition cannot be written"
+            f"partition column {column!r}: a partition cannot have a value of type {hive_type.text}, "
+            "because Hive releases write such values differently"
         )
     values = convert_to_column(array, hive_type, column=column, **_unit(hive_type))
     try:
@@ -127,20 +131,11 @@ def partition_texts(
 
 
 def as_partition_stores(array: pa.Array, hive_type: HiveType, null_text: str) -> pa.Array:
-    """What the values of a partition column are read as: '' becomes NULL, as no directory is called so.
-
-    Args:
-        array: n values of the column's type.
-        hive_type: that type.
-        null_text: the server's name of the default partition.
-
-    Raises:
-        MisfitError: a text is the name of the default partition, and would be read as NULL.
-    """
+    """Return the values as they will be read back: '' becomes NULL, as a directory needs a name."""
     if hive_type.kind not in ("string", "varchar"):
         return array
     if (row := pc.index(array, pa.scalar(null_text, array.type)).as_py()) >= 0:
-        reason = "is the server's name for NULL in a partition column: give NULL, or another text"
+        reason = "is the server's name for NULL in a partition column: use NULL, or another string"
         raise MisfitError(row, repr(null_text), reason)
     return pc.if_else(pc.equal(array, ""), pa.scalar(None, array.type), array)
 
@@ -148,13 +143,13 @@ def as_partition_stores(array: pa.Array, hive_type: HiveType, null_text: str) ->
 def canonical_partition_name(
     keys: Sequence[AcidColumn], name: str, null_text: str = DEFAULT_PARTITION_NAME
 ) -> str:
-    """The name that this library would give to the partition ``name``.
+    """Return the name that this library would give to the partition ``name``.
 
     Each value is read as its column's type and printed as Hive's SQL prints it (``hr=01`` -> ``hr=1``). A
-    text that is no value of this type reads as NULL, so it becomes ``null_text``.
+    string that is not valid for the type reads as NULL, so it becomes ``null_text``.
 
     Raises:
-        RecordValueError: the name does not have these keys.
+        RecordValueError: If the name does not have these keys.
     """
     pairs = _pairs(name)
     if [key.lower() for key, _ in pairs] != [key.name for key in keys]:
@@ -171,27 +166,28 @@ def partition_names(
     columns: Mapping[str, pa.Array | pa.ChunkedArray],
     known: pa.StringArray | None = None,
 ) -> pa.StringArray:
-    """Partition of every row, by escaped name.
+    """Return the partition of every row, by escaped name.
 
     Args:
-        table: its partition columns, and the spelling of existing partitions.
-        columns: arrays of n values each; must hold every partition column (any case), may hold others.
-        known: names of the partitions in which n rows are, null for new rows. Such a row stays where it is if
-            its partition is one of several that have its values.
+        table: provides the partition columns and the spelling of existing partitions.
+        columns: arrays of n values each. They must include every partition column (in any case).
+        known: the names of the partitions in which n rows currently are; null for new rows. A row stays where
+            it is if its partition is one of several that have its values.
 
     Returns:
         n strings; '' in each row if the table is not partitioned.
 
     Raises:
-        RecordLayoutError: a partition column is missing, or see :func:`partition_texts`.
-        RecordValueError: see :func:`partition_texts` and :func:`existing_name`; or a name is too long for the
-            metastore.
+        RecordLayoutError: If a partition column is missing. See also :func:`partition_texts`.
+        RecordValueError: If a name is too long for the metastore. See also :func:`partition_texts` and
+            :func:`existing_name`.
     """
     given = {name.lower(): array for name, array in columns.items()}
     missing = [key.name for key in table.partition_keys if key.name not in given]
     if missing:
         raise RecordLayoutError(
-            f"table {table.full_name}: partition column(s) {missing} missing; records have {list(columns)}"
+            f"table {table.full_name}: partition column(s) {missing} are missing; the records have "
+            f"{list(columns)}"
         )
     if not table.partition_keys:
         return pa.repeat("", len(next(iter(given.values()))) if given else 0)
@@ -203,12 +199,12 @@ def partition_names(
         return names
     stays = pa.array([False] * len(names), pa.bool_()) if known is None else _stays(table, names, known)
     for name in names.filter(pc.invert(stays)).unique().to_pylist():
-        existing_name(table, name)  # refuses those that are ambiguous
+        existing_name(table, name)  # raises for ambiguous names
     return names if known is None else pc.if_else(stays, known, names)
 
 
 def _stays(table: AcidTable, names: pa.StringArray, known: pa.StringArray) -> pa.BooleanArray:
-    """Which rows are in one of several partitions that have their values."""
+    """Return True for rows whose partition is one of several that have their values."""
     stays = pa.array([False] * len(names), pa.bool_())
     for canonical, others in table.ambiguous_partitions.items():
         found = pc.and_(pc.equal(names, canonical), pc.is_in(known, value_set=pa.array(others)))
@@ -217,7 +213,7 @@ def _stays(table: AcidTable, names: pa.StringArray, known: pa.StringArray) -> pa
 
 
 def _distinct_rows(arrays: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[pa.Array, pa.Array]:
-    """One row for each combination of values; and for each of the n rows, the index of its combination."""
+    """Return one row for each combination of values and, for each of the n rows, its combination's index."""
     indices = np.zeros(len(arrays[0]), np.int64)
     for array in arrays:
         encoded = array.dictionary_encode()
@@ -249,22 +245,22 @@ def _names(table: AcidTable, arrays: Sequence[pa.Array | pa.ChunkedArray]) -> pa
 
 
 def null_text_of(table: AcidTable, column: str) -> str | None:
-    """The server's name for NULL in a partition column; None for a data column."""
+    """Return the server's name for NULL in a partition column; None if it is a data column."""
     return table.null_partition_text if column in table.partition_key_names else None
 
 
 def existing_name(table: AcidTable, canonical: str) -> str:
-    """The partition's name as it is spelled, for a canonical one.
+    """Return the actual name of the partition that has this canonical name.
 
     Raises:
-        RecordValueError: several partitions have these values, so a row could belong to any of them.
+        RecordValueError: If several partitions have these values, so that a row could belong to any of them.
     """
     others = table.ambiguous_partitions.get(canonical)
     if others:
         raise RecordValueError(
             f"table {table.full_name}: the partitions {listed(others)} have the same values, so a row of "
-            f"{canonical} could belong to any of them. They can be read; to write there, move their rows "
-            "into one of them and drop the others"
+            f"{canonical} could belong to any of them. They can be read, but not written to. To write "
+            "there, move their rows into one of them and drop the others"
         )
     return table.partition_spellings.get(canonical, canonical)
 
@@ -286,7 +282,8 @@ def _canonical_text(text: str, hive_type: HiveType, null_text: str) -> str:
 
 
 def _reading_type(hive_type: HiveType) -> pa.DataType | None:
-    # A decimal text may have more digits than the column. Arrow chooses the width, the conversion checks it.
+    # A decimal string may have more digits than the column. Arrow chooses the width, the conversion checks
+    # it.
     return None if hive_type.kind == "decimal" else arrow_type(hive_type, **_unit(hive_type))
 
 
@@ -300,20 +297,20 @@ def _check_value_length(texts: pa.Array, column: str) -> None:
     if longest > MAX_PARTITION_VALUE_LENGTH:
         found = next(text for text in texts.to_pylist() if text and len(text) > MAX_PARTITION_VALUE_LENGTH)
         raise RecordValueError(
-            f"partition column {column!r}: value {found[:60]!r}… has {len(found)} characters; "
-            f"the metastore holds {MAX_PARTITION_VALUE_LENGTH}"
+            f"partition column {column!r}: value {found[:60]!r}… has {len(found)} characters; the "
+            f"metastore accepts at most {MAX_PARTITION_VALUE_LENGTH}"
         )
 
 
 def _check_name_length(name: str, where: str = "") -> None:
     if len(name) > MAX_PARTITION_NAME_LENGTH:
         raise RecordValueError(
-            f"{where}partition name {name[:60]!r}… has {len(name)} characters; "
-            f"the metastore holds {MAX_PARTITION_NAME_LENGTH}"
+            f"{where}partition name {name[:60]!r}… has {len(name)} characters; the metastore accepts at "
+            f"most {MAX_PARTITION_NAME_LENGTH}"
         )
 
 
-# ---- values to texts: each takes an array of distinct values
+# ---- values to strings: each function takes an array of distinct values
 
 
 def _plain_texts(array: pa.Array, _type: HiveType) -> pa.Array:
@@ -321,7 +318,7 @@ def _plain_texts(array: pa.Array, _type: HiveType) -> pa.Array:
 
 
 def _char_texts(array: pa.Array, hive_type: HiveType) -> pa.Array:
-    """Pad to the declared length, as Hive's writable prints it; so '' becomes blanks, not NULL."""
+    """Pad to the declared length, as Hive's writable prints it. So '' becomes blanks, not NULL."""
     return pc.utf8_rpad(array, hive_type.length, " ")
 
 
@@ -340,7 +337,7 @@ def _float_texts(array: pa.Array, _type: HiveType) -> pa.Array:
 
 
 def _java_float(text: str) -> str:
-    """Write a shortest float text as Java's toString does: 1.0, 1.0E10, 1.0E-4, NaN, -Infinity."""
+    """Write the shortest form of a float as Java's toString does: 1.0, 1.0E10, 1.0E-4, NaN, -Infinity."""
     value = float(text)
     if math.isnan(value):
         return "NaN"
@@ -372,21 +369,21 @@ _TEXTS: dict[str, Callable[[pa.Array, HiveType], pa.Array]] = {
 
 
 def partition_type(key: AcidColumn) -> pa.DataType:
-    """Arrow type of a partition column. Timestamps have microseconds, the finest unit that is parsed."""
+    """Return the Arrow type of a partition column. Timestamps get microseconds, the finest unit parsed."""
     return arrow_type(parse_hive_type(key.type), timestamp_unit="us")
 
 
 def partition_scalars(
     table: AcidTable, name: str, wanted: Collection[AcidColumn] | None = None
 ) -> dict[str, pa.Scalar]:
-    """Typed values of the partition columns in a partition's rows; empty for an unpartitioned table.
+    """Return the typed values of the partition columns in the rows of a partition.
 
-    Only the texts of ``wanted`` columns are parsed; None for all.
-
-    A text that is no value of its column's type is NULL, as in Hive.
+    The result is empty for an unpartitioned table. Only the values of ``wanted`` columns are parsed; if None,
+    all are. A string that is not valid for its column's type is NULL, as in Hive.
 
     Raises:
-        RecordValueError: a timestamp has nanoseconds, or the column's type is none of a partition column.
+        RecordValueError: If a timestamp has nanoseconds, or if the column's type cannot be a partition
+            column's.
     """
     texts = parse_partition_name(name) if table.partition_keys else ()
     return {
@@ -400,10 +397,10 @@ def partition_scalars(
 
 
 def check_may_create(table: AcidTable, missing: Collection[str]) -> None:
-    """Raise PartitionCreationError if there are missing partitions, and the table may not get new ones."""
+    """Raise PartitionCreationError if partitions are missing and may not be created."""
     if missing and not table.create_partitions:
         raise PartitionCreationError(
             f"table {table.full_name}: partitions {listed(sorted(missing))} do not exist; create them, or "
-            "let this library create them: --create-partitions of a command, create_partitions=True of "
-            "hive.transaction(…) or add_sink_table(…) in Python"
+            "let the library create them with --create-partitions on the command line, or "
+            "create_partitions=True of hive.transaction(…) or add_sink_table(…) in Python"
         )

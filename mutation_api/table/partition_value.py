@@ -1,4 +1,4 @@
-"""The value of a partition's text, as Hive reads it."""
+"""The typed value of a partition's string, as Hive reads it."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _TIMESTAMP = re.compile(
 
 
 def partition_value(text: str, hive_type: HiveType, null_text: str = DEFAULT_PARTITION_NAME) -> object:
-    """Typed value of a text that names a partition, as Hive reads it.
+    """Return the typed value of a string in a partition's name, as Hive reads it.
 
     Args:
-        text: not escaped.
+        text: the string, not escaped.
         hive_type: the partition column's type.
         null_text: the server's name of the default partition.
 
     Returns:
-        int, bool, float, Decimal, str, datetime.date or datetime.datetime (wall clock); None for the default
-        partition. A char loses its padding.
+        int, bool, float, Decimal, str, datetime.date or datetime.datetime (without time zone). The value of
+        the default partition is None. A char loses its padding.
 
     Raises:
-        RecordValueError: Hive could not read the text as this type either (it would show NULL), or it holds
-            nanoseconds, which Python's datetime cannot hold.
+        RecordValueError: If Hive could not read the string as this type either (it would show NULL), or if
+            the string has nanoseconds, which Python's datetime cannot hold.
     """
     try:
         return _value(text, hive_type, null_text)
@@ -50,7 +50,7 @@ def partition_value(text: str, hive_type: HiveType, null_text: str = DEFAULT_PAR
 
 
 def stored_partition_value(text: str, hive_type: HiveType, null_text: str = DEFAULT_PARTITION_NAME) -> object:
-    """Like :func:`partition_value`, for the text of a partition that exists: None if Hive shows NULL for it.
+    """Like :func:`partition_value`, for a partition that exists: return None if Hive shows NULL for it.
 
     A number too large for a tinyint or smallint, but not for an int, loses its upper bits.
 
@@ -66,11 +66,11 @@ def stored_partition_value(text: str, hive_type: HiveType, null_text: str = DEFA
 
 
 class _NotOfTypeError(Exception):
-    """A text that Hive cannot read as the type either: it shows NULL."""
+    """Raised for a string that Hive cannot read as the type either: it shows NULL."""
 
 
 class _UnclearError(RecordValueError):
-    """A text that Hive's releases read differently, or of which Python's datetime cannot hold the value."""
+    """Raised for a string that Hive's releases read differently, or that no Python datetime can hold."""
 
 
 def _value(text: str, hive_type: HiveType, null_text: str) -> object:
@@ -127,7 +127,8 @@ def _read_date(text: str, _type: HiveType) -> datetime.date:
         return datetime.date(*map(int, found.groups()))
     except ValueError as error:
         raise _UnclearError(
-            f"partition value {text!r}: Hive 3.1 reads it as a later day and 4 as NULL ({error}): rename it"
+            f"partition value {text!r}: Hive 3.1 reads it as a later day and Hive 4 as NULL ({error}); "
+            "rename the partition"
         ) from error
 
 
@@ -138,7 +139,7 @@ def _read_timestamp(text: str, _type: HiveType) -> datetime.datetime:
     *parts, fraction = found.groups()
     nanos = int((fraction or "").ljust(9, "0"))
     if nanos % 1000:
-        raise _UnclearError(f"partition value {text!r}: digits below microseconds are not supported")
+        raise _UnclearError(f"partition value {text!r}: digits after microseconds are not supported")
     year, month, day, hour, minute, second = map(int, parts)
     return datetime.datetime(year, month, day, hour, minute, second, nanos // 1000)
 

@@ -2,11 +2,11 @@
 
 The Arrow type of a table's rows.
 
-Columns that a reader names.
+Checks of column names and assignments that a caller passes.
 
-Columns and types written as text, ``id bigint, msg string``, as in a CREATE TABLE statement.
+Columns and types written as a string, ``id bigint, msg string``, as in a CREATE TABLE statement.
 
-Quotes column names, so that Spark's SQL takes them literally.
+Quote column names so that Spark SQL takes them literally.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = [
 
 
 def row_type(columns: Sequence[AcidColumn]) -> pa.StructType:
-    """Arrow struct of the ``row`` field of an ACID file: the data columns in table order.
+    """Return the Arrow struct of the ``row`` field of an ACID file: the data columns in table order.
 
     Raises:
-        TableNotMutableError: a column's type is not supported; the message names the column.
+        TableNotMutableError: If a column's type is not supported. The message names the column.
     """
     return pa.struct([pa.field(column.name, arrow_type(_type_of(column))) for column in columns])
 
@@ -51,10 +51,10 @@ def _type_of(column: AcidColumn) -> HiveType:
 
 
 def checked_names(given: object, what: str) -> list[str]:
-    """Names that a caller gave, in lower case; a text is one name.
+    """Return the names that a caller passed, in lower case. A single string is one name.
 
     Raises:
-        RecordLayoutError: it gave something else; ``what`` says what it is for.
+        RecordLayoutError: If something else was passed. ``what`` is its name in the message.
     """
     several = [given] if isinstance(given, str) else given
     names: list[Any] = [*several] if isinstance(several, Iterable) else [several]
@@ -64,14 +64,16 @@ def checked_names(given: object, what: str) -> list[str]:
 
 
 def checked_assignments(given: object, what: str) -> dict[str, Any]:
-    """Values by column that a caller gave, with the names in lower case.
+    """Return the values by column that a caller passed, with the names in lower case.
 
     Raises:
-        RecordLayoutError: it gave something else, or a column twice in different case, of which one value
-            would be lost; ``what`` says whose values they are.
+        RecordLayoutError: If something else was passed, or a column twice in different case, so that one
+            value would be lost. ``what`` names the values in the message.
     """
     if not isinstance(given, Mapping):
-        raise RecordLayoutError(f'{what}: {given!r} are no values by column, as {{"n": pc.field("n")}}')
+        raise RecordLayoutError(
+            f'{what}: expected values by column, such as {{"n": pc.field("n")}}, got {given!r}'
+        )
     names = checked_names(list(given), f"{what}: values by column")
     if len(set(names)) < len(names):
         raise RecordLayoutError(f"{what}: a column has two values (case does not count): {', '.join(given)}")
@@ -79,18 +81,18 @@ def checked_assignments(given: object, what: str) -> dict[str, Any]:
 
 
 def named_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
-    """The data and partition columns of these names (any case), in the given order; all of them for None.
+    """Return the data and partition columns with these names (in any case), in the given order.
 
-    A text is one name.
+    If ``names`` is None, all columns are returned. A single string is one name.
 
     Raises:
-        RecordLayoutError: the table does not have a column, or its name occurs twice.
+        RecordLayoutError: If the table does not have a column, or if its name occurs twice.
     """
-    return _named(table, table.all_columns, names, "there are")
+    return _named(table, table.all_columns, names, "available columns:")
 
 
 def named_data_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
-    """The same of the data columns alone."""
+    """Return the data columns with these names. See :func:`named_columns`."""
     return _named(table, table.columns, names, "data columns:")
 
 
@@ -103,7 +105,7 @@ def _named(
     if unknown or len(set(names)) < len(names):
         raise RecordLayoutError(
             f"table {table.full_name}: columns {unknown or names} cannot be read: each must exist and be "
-            f"named once; {known_as} {', '.join(by_name)}"
+            f"given once; {known_as} {', '.join(by_name)}"
         )
     return tuple(by_name[name] for name in names)
 
@@ -114,25 +116,27 @@ _COLUMN = re.compile(
 
 
 def parse_columns(text: str) -> tuple[AcidColumn, ...]:
-    """Columns of a list ``name type, name type``. Names become lower case; types are Hive's, nested or not.
+    """Parse a list of columns ``name type, name type``.
+
+    Names become lower case. Types are Hive's, nested or not.
 
     Raises:
-        ConfigurationError: a column lacks a name or a Hive type, or a name occurs twice.
+        ConfigurationError: If a column lacks a name or a Hive type, or if a name occurs twice.
     """
     columns = tuple(_column(piece, text) for piece in _pieces(text))
     names = [c.name for c in columns]
     twice = repeated(names)
     if twice or not columns:
-        problem = f"column {twice[0]!r} comes twice" if twice else "it has no columns"
+        problem = f"column {twice[0]!r} occurs twice" if twice else "it has no columns"
         raise ConfigurationError(f"schema {text!r}: {problem} (case does not count)")
     return columns
 
 
 def parse_types(text: str) -> tuple[HiveType, ...]:
-    """Types of a list ``int,decimal(10,2)``.
+    """Parse a list of types ``int,decimal(10,2)``.
 
     Raises:
-        TableNotMutableError: one is no type Hive has, or there is none.
+        TableNotMutableError: If one is not a type of Hive, or if the list is empty.
     """
     return tuple(parse_hive_type(piece) for piece in _pieces(text) or [text])
 
@@ -152,7 +156,9 @@ def _pieces(text: str) -> list[str]:
 def _column(piece: str, text: str) -> AcidColumn:
     match = _COLUMN.fullmatch(piece)
     if match is None:
-        raise ConfigurationError(f"schema {text!r}: {piece.strip()!r} is not a column name and its type")
+        raise ConfigurationError(
+            f"schema {text!r}: {piece.strip()!r} is not a column name followed by its type"
+        )
     try:
         hive_type = parse_hive_type(match["type"])
     except TableNotMutableError as error:
@@ -161,5 +167,5 @@ def _column(piece: str, text: str) -> AcidColumn:
 
 
 def quoted(*parts: str) -> str:
-    """The quoted name of a column from its parts. Dots and blanks in a part have no meaning."""
+    """Return the quoted name of a column from its parts. Dots and blanks in a part have no meaning."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

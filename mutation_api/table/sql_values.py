@@ -1,4 +1,4 @@
-"""Values in Hive's SQL as Arrow expressions with their types: constants, and what Hive compares with what."""
+"""Values in Hive's SQL as Arrow expressions with their types: constants, and comparisons as in Hive."""
 
 from __future__ import annotations
 
@@ -36,9 +36,12 @@ __all__ = [
 _INT, _BIGINT = pa.int32(), pa.int64()
 _FINE = pa.timestamp("ns")
 _MOST_DIGITS = 38
-"""Of Hive's widest decimal."""
+"""The maximum number of digits of Hive's decimals."""
 _MOST_WHOLE_DIGITS = 19
-"""Vectorized, Hive 3.1 takes a longer number for NULL beside some decimals."""
+"""The maximum number of digits before the decimal point.
+
+If vectorized, Hive 3.1 takes longer numbers for NULL beside some decimals.
+"""
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
@@ -56,11 +59,11 @@ _SWAPPED = {"EQ": "EQ", "NEQ": "NEQ", "LT": "GT", "GT": "LT", "LTE": "GTE", "GTE
 
 
 class NotTranslatedError(Exception):
-    """Only Hive knows what a part of the text means."""
+    """Raised if only Hive can interpret a part of the SQL."""
 
 
-def refused(tree: Tree, why: str = "only Hive knows what it means") -> NotTranslatedError:
-    """The error for a part of the text."""
+def refused(tree: Tree, why: str = "only Hive can interpret it") -> NotTranslatedError:
+    """Return the error for a part of the SQL."""
     return NotTranslatedError(f"{tree.sql(dialect='hive')}: {why}")
 
 
@@ -68,8 +71,8 @@ def refused(tree: Tree, why: str = "only Hive knows what it means") -> NotTransl
 class Value:
     """An expression with its type.
 
-    ``is_char``: a char(n), which is compared without its padding. ``constant``: the value that was written
-    out, if it is one; a number as it is, a text of SQL as ``str``.
+    ``is_char`` is True for a char(n), which is compared without its padding. ``constant`` is the value if it
+    is written in the SQL: a number as it is, a SQL string as ``str``.
     """
 
     expression: pc.Expression
@@ -79,38 +82,41 @@ class Value:
 
     @property
     def is_float(self) -> bool:
-        """Whether it is a float or double."""
+        """True if it is a float or double."""
         return bool(pa.types.is_floating(self.type))
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is a tinyint, smallint, int or bigint."""
+        """True if it is a tinyint, smallint, int or bigint."""
         return bool(pa.types.is_integer(self.type))
 
     @property
     def is_number(self) -> bool:
-        """Whether it is an integer, a float or a decimal."""
+        """True if it is an integer, a float or a decimal."""
         return self.is_float or self.is_integer or bool(pa.types.is_decimal(self.type))
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a string, varchar or char."""
+        """True if it is a string, varchar or char."""
         return bool(pa.types.is_string(self.type))
 
 
 def boolean(expression: pc.Expression) -> Value:
-    """A condition as a value."""
+    """Return a condition as a value."""
     return Value(expression, pa.bool_())
 
 
 def constant(value: object, kind: pa.DataType | None = None) -> Value:
-    """A Python value; without ``kind`` it has the type that Arrow gives it."""
+    """Return a Python value. If ``kind`` is None, it has the type that Arrow gives it."""
     scalar = pa.scalar(value, kind)
     return Value(pc.scalar(scalar), scalar.type, constant=value)
 
 
 def number(text: str, tree: Tree) -> Value:
-    """As Hive: a number with an exponent is a double, one with a point a decimal, others int or bigint."""
+    """Return a number with the type that Hive gives it.
+
+    A number with an exponent is a double, one with a decimal point a decimal. Others are int or bigint.
+    """
     if not _NUMBER.fullmatch(text):
         raise refused(tree)
     try:
@@ -127,10 +133,10 @@ def number(text: str, tree: Tree) -> Value:
 
 
 def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
-    """The comparison of that class of sqlglot. Raises NotTranslatedError."""
+    """Return the comparison for this class of sqlglot. Raises NotTranslatedError."""
     is_equality, are_numbers = name in ("EQ", "NEQ"), first.is_number and second.is_number
     if is_equality and are_numbers and first.is_integer != second.is_integer:
-        raise refused(tree, "Hive takes NULL for unequal where a whole number cannot equal the other number")
+        raise refused(tree, "Hive takes NULL for unequal if a whole number cannot equal the other number")
     one, two = _comparable(first, second, tree)
     fine, other = first.type == _FINE, second.type == _FINE
     if fine and not other:
@@ -141,7 +147,10 @@ def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Express
 
 
 def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc.Expression:
-    """Compare nanoseconds with microseconds, of which those of distant years are no nanoseconds."""
+    """Compare nanoseconds with microseconds.
+
+    Microseconds in distant years cannot be converted to nanoseconds.
+    """
     floor = pc.floor_temporal(fine, unit="microsecond")
     whole = floor.cast(pa.timestamp("us"))
     if name in ("LT", "GTE"):
@@ -154,14 +163,14 @@ def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc
 
 
 def _comparable(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc.Expression]:
-    """Both sides as Hive compares them; it converts none of them with a loss."""
+    """Return both sides as Hive compares them; Hive converts neither of them with a loss."""
     if first.is_number and second.is_number:
         return _numbers(first, second, tree)
     if first.is_text and second.is_text:
         if (first.is_char or second.is_char) and any(
             isinstance(each.constant, str) and each.constant.endswith(" ") for each in (first, second)
         ):
-            raise refused(tree, "Hive releases differ in blanks at the end")
+            raise refused(tree, "Hive releases differ in trailing blanks")
         return first.expression, second.expression
     for one, other, is_swapped in ((first, second, False), (second, first, True)):
         if (
@@ -181,10 +190,12 @@ def _numbers(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc
     if not (first.is_float or second.is_float):
         return first.expression, second.expression
     if first.constant is None and second.constant is None:
-        raise refused(tree, "it compares floating-point numbers of two columns, in which releases differ")
+        raise refused(
+            tree, "it compares floating-point numbers of two columns, for which Hive releases differ"
+        )
     for one, other in ((first, second), (second, first)):
         if pa.types.is_float32(one.type) and not _is_float32(other.constant):
-            raise refused(tree, "a float is compared with a number that is no float, which Hive may round")
+            raise refused(tree, "it compares a float with a number that is not a float, which Hive may round")
     return as_double(first), as_double(second)
 
 
@@ -195,58 +206,69 @@ def _is_float32(value: object) -> bool:
 
 
 def _as_moment(kind: pa.DataType, text: str, tree: Tree) -> date | datetime | None:
-    """The text as the date or timestamp with which it is compared."""
+    """Return the string as the date or timestamp with which it is compared."""
     if pa.types.is_date32(kind):
         return written_date(text, tree)
     return written_timestamp(text, tree) if pa.types.is_timestamp(kind) else None
 
 
 def written_date(text: str, tree: Tree) -> date:
-    """The date that a text of SQL names. Raises NotTranslatedError: it is written otherwise, or is none."""
+    """Return the date in a SQL string.
+
+    Raises NotTranslatedError if it is not a date, or is written in another form.
+    """
     if not _DATE.fullmatch(text):
-        raise refused(tree, f"{text!r} is not written as 2024-05-01")
+        raise refused(tree, f"{text!r} must be written like 2024-05-01")
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise refused(tree, f"{text!r} is no date") from None
+        raise refused(tree, f"{text!r} is not a date") from None
 
 
 def written_timestamp(text: str, tree: Tree) -> datetime:
-    """The timestamp that a text of SQL names. Raises NotTranslatedError: as :func:`written_date`."""
+    """Return the timestamp in a SQL string.
+
+    Raises NotTranslatedError if it is not a timestamp, or is written in another form.
+    """
     if not _TIMESTAMP.fullmatch(text):
-        raise refused(tree, f"{text!r} is not written as 2024-05-01 10:00:00")
+        raise refused(tree, f"{text!r} must be written like 2024-05-01 10:00:00")
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise refused(tree, f"{text!r} is no timestamp") from None
+        raise refused(tree, f"{text!r} is not a timestamp") from None
 
 
 def check_arithmetic(tree: Tree, *values: Value) -> None:
-    """Refuse what is no number, and small types whose overflow depends on the release."""
+    """Reject values that are not numbers, and small types whose overflow depends on the release."""
     for each in values:
         if not each.is_number or pa.types.is_float32(each.type):
             raise refused(tree)
     if all(each.is_integer and each.type.bit_width < _INT.bit_width for each in values):
-        raise refused(tree, "it is of a type smaller than int")
+        raise refused(tree, "its type is smaller than int")
 
 
 def check_divisor(tree: Tree, divisor: Value) -> None:
-    """Refuse a divisor that may be zero: Hive then gives NULL, Arrow fails."""
+    """Reject a divisor that may be zero, for which Hive returns NULL and Arrow fails."""
     if not isinstance(divisor.constant, int | float | Decimal) or not divisor.constant:
-        raise refused(tree, "it divides by something that may be zero")
+        raise refused(tree, "its divisor may be zero")
 
 
 def as_double(value: Value) -> pc.Expression:
-    """A number as the double that Hive compares and computes with. Raises NotTranslatedError: a decimal."""
+    """Return a number as the double that Hive compares and computes with.
+
+    Raises NotTranslatedError for a column of decimals.
+    """
     if isinstance(value.constant, int | float | Decimal):
         return pc.scalar(float(value.constant))
     if pa.types.is_decimal(value.type):
-        raise NotTranslatedError("a column of decimals beside floating-point numbers: only Hive rounds it so")
+        raise NotTranslatedError(
+            "a column of decimals beside floating-point numbers: only Hive rounds it in this way"
+        )
     return value.expression.cast(pa.float64(), safe=False)
 
 
 def as_decimal(value: Value) -> Value:
-    """An integer or decimal as a decimal that holds all values of its type."""
+    """Return an integer or decimal as a decimal that can hold all values of its type."""
     if pa.types.is_decimal(value.type):
         return value
     kind = DECIMALS_OF_INTEGERS[value.type]

@@ -1,34 +1,35 @@
-"""What a commit publishes besides new files: base files, old events, row counts.
+"""Everything that a commit publishes besides new files: base files, old events, row counts.
 
-Give buckets without a base file an empty one, in the legacy layout of Hive 2.
+Gives buckets without a base file an empty one, in the legacy layout of Hive 2.
 
-If a bucket has no file in the base, Hive 2.3 reads its deltas once for every base file. So rows appear twice
-or more wherever Hive reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the default chooses for
-few or large files). A file of length 0 counts as missing; a file without rows does not. Bases get such gaps
-from Hive's own compaction, if no delta had a file for a bucket; plain tables get them from empty buckets. A
-base of one file is left as it is: rows of the other buckets are read once, with that file. A second file
-would double the rows of all further buckets until they have files, too.
+If a bucket has no file in the base, Hive 2.3 reads the bucket's deltas once per base file. So rows appear
+twice or more in queries for which Hive reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the
+default chooses for few or large files). A file of length 0 counts as missing; a file without rows does not.
+Hive's own compaction leaves such gaps in a base if no delta had a file for a bucket. In plain tables, empty
+buckets leave them. A base with one file is not changed: the rows of the other buckets are read once, with
+that file. A second file would duplicate the rows of all further buckets until they have files too.
 
 No reader sees a difference after an empty ORC file is added, so it needs no transaction. It appears in one
-step, and stays if the transaction aborts. Split update does not need it.
+step and stays if the transaction aborts. Split update does not need it.
 
-Source: observed on Hive 2.3.10, also with its own SQL alone.
+Source: observed on Hive 2.3.10, including tables written only by its own SQL.
 
-Finds update and delete events that Hive 2 wrote into a table that a later Hive serves.
+Finds update and delete events that Hive 2 wrote into a table that is now served by a later Hive.
 
 Hive 3 and 4 take every event of a delta for an insert. So they show updated rows of such a table twice and
-deleted rows as nulls, until the Hive that wrote the old files has compacted them. A change before that would
-make the damage permanent.
+deleted rows as nulls, until Hive 2 has compacted the old files. A change before that would make the damage
+permanent.
 
-The check is cheap: it opens only deltas without the mark of the new format, and first reads the files' tails.
+The check is cheap: it opens only deltas without the mark of the new format, and reads the files' tails first.
 
 Source: Hive's upgrade notes for ACID tables; observed on 3.1.3 (both versions of an updated row are read).
 
-Keeps the number of rows that the metastore records right, as Hive's own statements do.
+Keeps the number of rows in the metastore correct, as Hive's own statements do.
 
-Hive 4 answers ``count(*)`` from it. A number that nobody calls accurate is counted anew from the files.
+Hive 4 answers ``count(*)`` from this number. A number that is not marked as accurate is counted again from
+the files.
 
-Source: observed on 4.1.0: see :mod:`metastore_client.valid_ids`.
+Source: observed on 4.1.0; see :mod:`metastore_client.valid_ids`.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ __all__ = ["complete_base", "record_row_counts", "refuse_old_events", "take_back
 
 
 _DOUBLING_FILES = 2
-"""From this number of base files on, rows of the other buckets are read more than once."""
+"""With this many base files or more, the rows of the other buckets are read more than once."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,11 +86,11 @@ _log = logging.getLogger(__name__)
 def complete_base(table: AcidTable, location: Location) -> None:
     """Create the missing bucket files of one partition's newest base, or of its original files.
 
-    All buckets get one, since Hive's own deltas have gaps too. Two concurrent calls do no harm.
+    All missing buckets get one, since Hive's own deltas have gaps too. Two concurrent calls do no harm.
 
     Raises:
-        OSError: the directory cannot be read or written.
-        DirectoryStateError: it holds a directory that Hive fails on.
+        OSError: If the directory cannot be read or written.
+        DirectoryStateError: If it contains a directory that makes Hive fail.
     """
     storage = storage_at(location)
     base = _newest_base(storage, location, table.version)
@@ -98,13 +99,13 @@ def complete_base(table: AcidTable, location: Location) -> None:
     for bucket_id in sorted(set(range(table.num_buckets)) - base.buckets):
         name = base.file_name(bucket_id)
         _create_empty(storage, base.location / name, base.version, table)
-        why = f"without it Hive reads the rows of bucket {bucket_id} several times"
+        why = f"without it, Hive reads the rows of bucket {bucket_id} several times"
         _log.info("table %s: created the empty file %s/%s: %s", table.full_name, base.location, name, why)
 
 
 @dataclass(frozen=True)
 class _Base:
-    """Location of the base files, and the buckets that have one with content."""
+    """The location of the base files, and the buckets that have a nonempty file."""
 
     location: Location
     version: AcidVersion
@@ -131,7 +132,7 @@ def _with_content(files: Iterable[tuple[int | None, FileEntry]]) -> frozenset[in
 
 
 def _create_empty(storage: Storage, target: Location, version: AcidVersion, table: AcidTable) -> None:
-    """Create a file that appears in one step; it replaces an existing file of length 0."""
+    """Create a file that appears in one step and replaces an existing file of length 0."""
     is_renamed = storage.publishes_by_rename
     hidden = _staging_of(target, table) / f"{uuid.uuid4().hex}_{target.name}"
     if is_renamed:
@@ -155,7 +156,7 @@ def _create_empty(storage: Storage, target: Location, version: AcidVersion, tabl
 
 
 def _staging_of(target: Location, table: AcidTable) -> Location:
-    """A directory in the transaction's staging directory, which is removed with it."""
+    """Return a directory inside the transaction's staging directory, which is removed with it."""
     root = table.location if target.is_within(table.location) else target.parent
     return staging_directory(root, table.required_txn_id()) / "base_files" / "0"
 
@@ -168,12 +169,12 @@ def _discard_quietly(writer: OrcEventWriter, target: Location) -> None:
 
 
 def refuse_old_events(table: AcidTable, partition_names: Iterable[str]) -> None:
-    """Refuse such events in partitions ('' for the whole of an unpartitioned table).
+    """Raise if there are such events in partitions ('' for the whole of an unpartitioned table).
 
     Raises:
-        TableNotMutableError: such events were found; names partition and file.
-        CorruptFileError: a file is not an ORC file.
-        OSError: the directory could not be read.
+        TableNotMutableError: If such events were found; the message names partition and file.
+        CorruptFileError: If a file is not an ORC file.
+        OSError: If a directory could not be read.
     """
     names = list(partition_names)
     directories = directories_below(table.partition_location(name) for name in names)
@@ -202,7 +203,7 @@ def _unmarked_files(storage: Directories, location: Location) -> Iterator[Locati
 
 
 def _children(storage: Directories, location: Location) -> list[FileEntry]:
-    """What lies there; nothing where another transaction was aborted, or a cleaner came by, meanwhile."""
+    """Return a directory's entries; none if an abort or a cleaner removed it meanwhile."""
     try:
         return storage.list(location)
     except (FileNotFoundError, NotADirectoryError):
@@ -224,7 +225,7 @@ def _holds_changes(storage: Storage, file: Location) -> bool:
 
 
 def _counts_changes(statistics: str) -> bool:
-    """Whether the counts ``inserts,updates,deletes`` include updates or deletes."""
+    """Return True if the counts ``inserts,updates,deletes`` include updates or deletes."""
     _, _, changes = statistics.partition(",")
     return any(int(n) for n in changes.split(",") if n)
 
@@ -232,16 +233,16 @@ def _counts_changes(statistics: str) -> bool:
 def record_row_counts(
     metastore: MetastoreClient, output: TableOutput, created: Collection[str], described: TableInfo | None
 ) -> None:
-    """Add what a transaction inserted and deleted to the recorded numbers of rows.
+    """Add the inserted and deleted rows of a transaction to the recorded numbers of rows.
 
     Args:
-        metastore: where they are recorded.
+        metastore: the metastore where they are recorded.
         output: what was written; its files have no final names yet.
         created: names of the partitions that the transaction created.
-        described: the table as it was read just before; None if that was a while ago.
+        described: the table as it was read just before. If None, it was read a while ago.
 
     Raises:
-        MetastoreError: see :class:`MetastoreClient`.
+        MetastoreError: See :class:`MetastoreClient`.
     """
     changes = output.row_count_changes
 
@@ -256,10 +257,10 @@ def record_row_counts(
 
 
 def take_back_row_counts(metastore: MetastoreClient, output: TableOutput) -> None:
-    """Subtract again what :func:`record_row_counts` added, for a transaction that never commits.
+    """Subtract what :func:`record_row_counts` added, for a transaction that never commits.
 
-    Hive takes no number of an aborted transaction for accurate, but goes on to add to it. A failure is only
-    logged: the next transaction of ours counts such rows anew.
+    Hive does not treat the number of an aborted transaction as accurate, but continues to add to it. A
+    failure is only logged: the next transaction of this library counts such rows again.
     """
     changes = output.row_count_changes
 
@@ -269,7 +270,7 @@ def take_back_row_counts(metastore: MetastoreClient, output: TableOutput) -> Non
     try:
         _record(metastore, output, old_counts)
     except (MetastoreError, MutationError) as error:
-        _log.warning("table %s: numbers of rows stay too high: %s", output.table.full_name, error)
+        _log.warning("table %s: the recorded row counts stay too high: %s", output.table.full_name, error)
 
 
 def _record(
@@ -288,7 +289,7 @@ def _record(
 
 
 def _counted(output: TableOutput, names: Sequence[str]) -> dict[str, int | None]:
-    """Rows of partitions by their files, without our own."""
+    """Count the rows of partitions from their files, without those of this transaction."""
     if not names:
         return {}
     table = output.table
@@ -298,7 +299,7 @@ def _counted(output: TableOutput, names: Sequence[str]) -> dict[str, int | None]
 
 
 def _count(output: TableOutput, directories: Directories, name: str) -> int | None:
-    """Rows of one partition; None if its files cannot be read, which is no reason not to commit."""
+    """Count the rows of one partition; None if its files cannot be read, which is no reason not to commit."""
     table = output.table
     assert output.valid_write_ids is not None, "a server with statistics has write ids"
     try:
@@ -311,7 +312,7 @@ def _count(output: TableOutput, directories: Directories, name: str) -> int | No
         )
     except (MutationError, OSError) as error:
         _log.warning(
-            "table %s, partition %r: its rows cannot be counted, so queries need its files: %s",
+            "table %s, partition %r: its rows cannot be counted, so queries must read its files: %s",
             table.full_name,
             name,
             error,

@@ -23,7 +23,7 @@ __all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuil
 LOCK_TIMEOUT_SECONDS_DEFAULT = 600.0
 
 MetastoreTarget = MetastoreClient | MetastoreConfig | str | Mapping[str, str] | Path | None
-"""A metastore's client, or what :func:`metastore_client.remote.thrift_client.connect` takes."""
+"""A metastore's client, or an argument of :func:`metastore_client.remote.thrift_client.connect`."""
 
 
 class MutatorClientBuilder:
@@ -49,20 +49,20 @@ class MutatorClientBuilder:
         """Set the metastore.
 
         Args:
-            target: ``thrift://host:port`` (several separated by commas), the keys of a hive-site.xml, the
-                path of one, a MetastoreConfig, None for the hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR
-                (the default), or a client of yours, which you close yourself.
+            target: ``thrift://host:port`` (several separated by commas), the keys of a hive-site.xml, its
+                path, a MetastoreConfig, or an existing client, which you close yourself. If None (the
+                default), the hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR is read.
         """
         self._metastore = target
         return self
 
     def user(self, name: str) -> MutatorClientBuilder:
-        """Set the user name for the metastore and lists of transactions; default: this process's user."""
+        """Set the user name for the metastore and lists of transactions. Default: this process's user."""
         self._user = name
         return self
 
     def add_source_table(self, name: str, table: str | None = None) -> MutatorClientBuilder:
-        """Add a table that the transactions read. It is locked against DDL, not against writers.
+        """Add a table that the transactions read. It is locked against DDL but not against writers.
 
         Args:
             name: ``database.table``, or only the database if ``table`` is given.
@@ -83,9 +83,9 @@ class MutatorClientBuilder:
         Args:
             name: ``database.table``, or only the database if ``table`` is given.
             table: the table's name without the database, as in the Java API.
-            create_partitions: whether missing partitions are created; otherwise they are refused.
-            insert_only: the transactions will only append. Other inserters need not wait, and commits cannot
-                conflict. An update, a delete and a merge are refused.
+            create_partitions: True to create missing partitions; otherwise they are refused.
+            insert_only: True if the transactions will only append. Other inserters then need not wait, and
+                commits cannot conflict. Updates, deletes and merges are refused.
         """
         spec = TableSpec(
             *_names(name, table),
@@ -115,9 +115,9 @@ class MutatorClientBuilder:
         return self
 
     def lock_timeout_seconds(self, seconds: float) -> MutatorClientBuilder:
-        """Set the longest wait for the lock, > 0; default LOCK_TIMEOUT_SECONDS_DEFAULT.
+        """Set the longest wait for the lock, > 0. Default: LOCK_TIMEOUT_SECONDS_DEFAULT.
 
-        Raises ConfigurationError.
+        Raises ConfigurationError if it is not above 0.
         """
         if not seconds > 0:
             raise ConfigurationError(f"lock_timeout_seconds must be above 0, not {seconds}")
@@ -125,13 +125,14 @@ class MutatorClientBuilder:
         return self
 
     def write_lock(self, mode: str) -> MutatorClientBuilder:
-        """Set whether writers of one table wait for each other. Only Hive 4 servers leave the choice.
+        """Set whether writers of one table wait for each other. Only Hive 4 servers offer the choice.
 
         Args:
             mode: ``exclusive`` (the default): writers wait, so a long job cannot lose its work. Inserts of
-                Hive's own SQL wait, too. ``optimistic``: writers do not wait. If two transactions write one
-                partition, or both insert by a key that does not name the partition, the first to commit wins,
-                and the other gets a WriteConflictError. Transactions with ``insert_only`` never meet.
+                Hive's own SQL wait too. ``optimistic``: writers do not wait. If two transactions write the
+                same partition, or both insert by a key that does not include the partition, the first to
+                commit wins, and the other gets a WriteConflictError. Transactions with ``insert_only`` never
+                conflict.
 
         Raises ConfigurationError for another mode.
         """
@@ -143,12 +144,12 @@ class MutatorClientBuilder:
         return self
 
     def clock(self, clock: Clock) -> MutatorClientBuilder:
-        """Set the clock of waits and heartbeats; for tests."""
+        """Set the clock for waits and heartbeats; for tests."""
         self._clock = clock
         return self
 
     def build(self) -> MutatorClient:
-        """The client, not connected yet. Raises ConfigurationError for contradictory tables."""
+        """Return the client, not connected yet. Raises ConfigurationError for contradictory tables."""
         user = user_of(self._metastore, self._user)
         open_metastore, owns_metastore = opener_of(self._metastore, user)
         return MutatorClient(
@@ -175,12 +176,12 @@ def _names(name: str, table: str | None) -> tuple[str, str]:
 
 
 def user_of(target: object, user: str | None) -> str | None:
-    """The user that was given, else that of the metastore's configuration, if the target is one."""
+    """Return the given user, or else that of the target if it is a MetastoreConfig."""
     return target.user if user is None and isinstance(target, MetastoreConfig) else user
 
 
 def opener_of(target: MetastoreTarget, user: str | None) -> tuple[Callable[[], MetastoreClient], bool]:
-    """A function that makes the metastore's client, and whether we must close the client."""
+    """Return a function that creates the metastore's client, and whether the caller must close the client."""
     if target is None or isinstance(target, (str, Path, Mapping, MetastoreConfig)):
         return functools.partial(connect, target, user=user), True
     client = target

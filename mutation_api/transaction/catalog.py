@@ -1,6 +1,6 @@
 """Databases and tables of a metastore as a transaction needs them.
 
-Whether a database exists. Asked only where a table was not found, to say which of the two is missing.
+Checks if a database exists, only after a table was not found, to report which of the two is missing.
 
 Catalog: reads tables from the metastore and refuses unusable ones.
 """
@@ -45,11 +45,11 @@ __all__ = [
 ]
 
 
-HOW_TO_FIND_DATABASES = "SHOW DATABASES in Hive lists them, CREATE DATABASE makes one"
+HOW_TO_FIND_DATABASES = "SHOW DATABASES in Hive lists them, CREATE DATABASE creates one"
 
 
 def has_database(metastore: MetastoreClient, database: str) -> bool:
-    """Whether the server has a database of this name. Raises MetastoreError: it could not be asked."""
+    """Return True if the server has a database of this name. Raises MetastoreError if it cannot be asked."""
     try:
         metastore.get_database_parameters(database)
     except NoSuchObjectError:
@@ -59,7 +59,7 @@ def has_database(metastore: MetastoreClient, database: str) -> bool:
 
 MAX_LOCKED_SINK_PARTITIONS = 1000
 """If a sink has more partitions, only the table is locked. Each lock costs the server some milliseconds, for
-us and for every other client that requests a lock on the table meanwhile.
+this client and for every other client that requests a lock on the table meanwhile.
 """
 
 MAX_PROBED_PARTITIONS = 1000
@@ -70,7 +70,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table with the user's options; names in lower case."""
+    """A table with the user's options; its names are in lower case."""
 
     database: str
     name: str
@@ -80,15 +80,15 @@ class TableSpec:
 
     @property
     def full_name(self) -> str:
-        """``database.table``."""
+        """The name ``database.table``."""
         return f"{self.database}.{self.name}"
 
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table that passed the preconditions, with its partitions as far as they were read.
+    """A table that passed the preconditions, with as much of its partitions as was read.
 
-    The names are read first and are cheap. ``partitions`` is None until the rest has been read.
+    Their names are read first, which is cheap. ``partitions`` is None until the rest has been read.
     """
 
     spec: TableSpec
@@ -99,7 +99,7 @@ class OpenTable:
 
     @property
     def insert_only(self) -> bool:
-        """Whether rows are only inserted: the user said so, or the table has no ROW__IDs."""
+        """True if rows are only inserted: by the user's choice, or because the table has no ROW__IDs."""
         return self.spec.insert_only or not self.table.version.has_row_ids
 
 
@@ -108,10 +108,10 @@ class Catalog:
 
     Args:
         metastore: describes the tables.
-        time_zone: the zone of Hive's own processes, see AcidTable.
+        time_zone: the time zone of Hive's own processes; see AcidTable.
         write_lock: how sinks are locked.
-        user: whose name ``current_user()`` gives.
-        clock: tells what was read just now.
+        user: the user name that ``current_user()`` returns.
+        clock: measures how old descriptions of tables are.
     """
 
     def __init__(
@@ -131,27 +131,27 @@ class Catalog:
 
     @property
     def is_optimistic(self) -> bool:
-        """Whether writers do not wait for each other, and the first to commit wins."""
+        """True if writers do not wait for each other and the first to commit wins."""
         return self._write_lock is WriteLock.OPTIMISTIC
 
     @property
     def excludes_writers(self) -> bool:
-        """Whether two transactions that may change a table wait for each other."""
+        """True if two transactions that may change a table wait for each other."""
         return not (self.is_optimistic and self._metastore.capabilities().has_exclusive_write_lock)
 
     def read(self, spec: TableSpec, *, under_lock: bool = False, may_know: bool = False) -> OpenTable:
         """Read a table without its partitions.
 
         Args:
-            spec: which table, and what for.
-            under_lock: ask for a sink's database and constraints, too. Otherwise the database is asked only
-                if the table has a mark of a replication, since the call costs each small transaction some
-                2 %.
-            may_know: a description will do that the server gave just now; see FRESH_SECONDS.
+            spec: the table and its use.
+            under_lock: True to ask for a sink's database and constraints as well. Otherwise the database is
+                asked for only if the table has a mark of a replication, since the call costs each small
+                transaction some 2 %.
+            may_know: True if a description that the server returned just now is enough; see FRESH_SECONDS.
 
         Raises:
-            TableNotMutableError: it or its database does not exist, or it breaks a rule.
-            MetastoreError: the server could not be asked.
+            TableNotMutableError: If it or its database does not exist, or it breaks a rule.
+            MetastoreError: If the server could not be asked.
         """
         info = self._described(spec, may_know=may_know)
         is_sink, metastore = spec.role is TableRole.SINK, self._metastore
@@ -179,7 +179,7 @@ class Catalog:
         return OpenTable(spec, info, table)
 
     def forget(self) -> None:
-        """Ask the server again for every table."""
+        """Forget all descriptions, so that the server is asked again."""
         self._known.clear()
 
     def _described(self, spec: TableSpec, *, may_know: bool) -> TableInfo:
@@ -206,13 +206,13 @@ class Catalog:
             what = "it does not exist; check the name, or create it with hive-mutate create-table"
         else:
             what = (
-                f"its database {spec.database} does not exist; check the name and the metastore's address; "
+                f"its database {spec.database} does not exist. Check the name and the metastore's address; "
                 f"{HOW_TO_FIND_DATABASES}"
             )
         return f"table {spec.full_name} cannot be used: {what}"
 
     def to_lock(self, spec: TableSpec) -> LockedTable:
-        """The locks that a transaction needs on a table. Raises as :meth:`read`."""
+        """Return the locks that a transaction needs on a table. For the errors see :meth:`read`."""
         opened = self.read(spec, may_know=True)
         is_partitioned = bool(opened.table.partition_keys)
         capabilities = self._metastore.capabilities()
@@ -243,23 +243,24 @@ class Catalog:
         return tuple(names)
 
     def read_and_probe(self, spec: TableSpec) -> OpenTable:
-        """As :meth:`read`, and check that a sink's directory can be written."""
+        """Read a table as :meth:`read` does, and check that a sink's directory can be written."""
         opened = self.read(spec)
         if spec.role is TableRole.SINK:
             check_location(opened.table)
         return opened
 
     def probe_partitions(self, opened: OpenTable) -> str | None:
-        """See :func:`check_partition_directories`; a source's directories are not checked."""
+        """Check a sink's partition directories; see :func:`check_partition_directories`."""
         if opened.spec.role is not TableRole.SINK:
             return None
         names = probed_partitions(self._metastore, opened.table)
         return check_partition_directories(opened.table, names)
 
     def read_with_partition_names(self, spec: TableSpec, *, may_know: bool = False) -> OpenTable:
-        """As :meth:`read` under the lock, with the names of all partitions.
+        """Read a table as :meth:`read` does under the lock, with the names of all partitions.
 
-        Raises: as :meth:`read`; TableNotMutableError: two names mean the same partition.
+        Raises:
+            TableNotMutableError: If two names mean the same partition; see also :meth:`read`.
         """
         opened = self.read(spec, under_lock=True, may_know=may_know)
         if not opened.table.partition_keys:
@@ -268,7 +269,7 @@ class Catalog:
         return replace(opened, table=with_partition_names(opened.table, names), partition_names=tuple(names))
 
     def with_partitions(self, opened: OpenTable) -> OpenTable:
-        """The same table with its partitions read in full; about 0.3 s per 1,000 partitions."""
+        """Return the table with its partitions read in full; about 0.3 s per 1,000 partitions."""
         if opened.partitions is not None:
             return opened
         spec, names = opened.spec, opened.partition_names
@@ -277,7 +278,7 @@ class Catalog:
 
 
 def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[str]:
-    """Names of the partitions whose directories are probed; none if the table has very many.
+    """Return the names of the partitions whose directories are probed; none if there are very many.
 
     Raises MetastoreError.
     """
@@ -286,7 +287,7 @@ def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[
 
 
 def split_full_name(table_name: str) -> tuple[str, str]:
-    """Database and table of ``database.table``, in lower case. Raises ConfigurationError."""
+    """Split ``database.table`` into database and table, in lower case. Raises ConfigurationError."""
     if not isinstance(table_name, str):
         raise ConfigurationError(f"not the full name of a table: {table_name!r} (expected 'database.table')")
     database, dot, name = table_name.strip().lower().partition(".")
@@ -296,7 +297,7 @@ def split_full_name(table_name: str) -> tuple[str, str]:
 
 
 def merge_specs(specs: Iterable[TableSpec]) -> tuple[TableSpec, ...]:
-    """One entry per table. A table that is both source and sink becomes a sink.
+    """Return one entry per table. A table that is both source and sink becomes a sink.
 
     Raises ConfigurationError if a sink was added twice with different options.
     """

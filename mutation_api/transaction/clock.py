@@ -1,11 +1,11 @@
 """The clock that a client uses, and the log of its waits.
 
-The clock of waits and heartbeats; tests replace it by one that they advance themselves.
+The clock for waits and heartbeats; tests replace it by a clock that they advance themselves.
 
-The logger that hears of long waits for a lock.
+The logger for long waits for a lock.
 
-It has a name of its own so that the command, or a program, can show these lines and no others. They have
-level INFO: Python prints what is above it even where nobody has asked for a log.
+It has its own name so that the command, or a program, can show these lines and no others. They have level
+INFO, since Python prints higher levels even if no log was requested.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["FRESH_SECONDS", "TELL_AFTER_SECONDS", "WAIT_LOG", "Clock", "SystemCl
 
 
 FRESH_SECONDS = 1.0
-"""What the metastore said of a table or a transaction less than so long ago need not be asked again."""
+"""Time for which answers of the metastore about a table or transaction are reused."""
 
 
 class Clock(Protocol):
-    """Monotonic time in seconds, and the two ways of letting it pass."""
+    """Monotonic time in seconds, and two ways to let it pass."""
 
     def now(self) -> float:
-        """Seconds since some moment in the past; never goes back."""
+        """Return the seconds since some moment in the past; they never decrease."""
         ...
 
     def sleep(self, seconds: float) -> None:
@@ -33,7 +33,7 @@ class Clock(Protocol):
         ...
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """Return after ``seconds``, or as soon as ``event`` is set; whether it is set."""
+        """Return after ``seconds``, or as soon as ``event`` is set; return whether it is set."""
         ...
 
 
@@ -41,19 +41,19 @@ class SystemClock:
     """The machine's clock. A wait longer than the machine can count ends after some 292 years."""
 
     def now(self) -> float:
-        """See :meth:`Clock.now`."""
+        """Return the time; see :meth:`Clock.now`."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """See :meth:`Clock.sleep`."""
+        """Sleep; see :meth:`Clock.sleep`."""
         time.sleep(min(seconds, threading.TIMEOUT_MAX))
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
-        """See :meth:`Clock.wait`."""
+        """Wait for an event; see :meth:`Clock.wait`."""
         return event.wait(min(seconds, threading.TIMEOUT_MAX))
 
 
 WAIT_LOG = "mutation_api.transaction.lock.wait"
 
 TELL_AFTER_SECONDS = 3.0
-"""A wait of this length is told."""
+"""Waits of at least this length are logged."""

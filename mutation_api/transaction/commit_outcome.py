@@ -1,6 +1,6 @@
 """The outcome of a commit whose answer was lost, and aborts that are repeated.
 
-Commits a transaction and finds out the outcome, even if the connection breaks.
+Commits a transaction and determines the outcome, even if the connection breaks.
 
 =====================================  ====================================================================
 first answer                           then
@@ -12,15 +12,15 @@ connection broken, or server fault     ask again (which is harmless), then look 
 =====================================  ====================================================================
 
 After a broken connection "no such transaction" means committed: the commit was done and its record was
-cleaned away. An aborted transaction that has recorded what it wrote would stay listed until its files are
-cleaned.
+removed. An aborted transaction that has recorded what it wrote would stay listed until its files are
+removed.
 
 Source: TxnHandler.commitTxn and openTxns of Hive 2.3, observed on 2.3.10.
 
-Aborts that the metastore could not be told: they are tried again until it answers.
+Repeats aborts for which the metastore was out of reach, until it answers.
 
 A transaction that is never aborted keeps its lock until the server's ``hive.txn.timeout`` has passed, and the
-next writer waits for that long. A metastore that restarts is back much sooner.
+next writer waits that long. A metastore that restarts is back much sooner.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 
 COMMIT_RETRY_SECONDS = 60.0
-"""How long a commit is repeated after its answer was lost. A metastore can restart in that time."""
+"""Time to repeat a commit whose response was lost. A metastore can restart in that time."""
 
 FIRST_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 10.0
@@ -79,14 +79,14 @@ def commit_and_find_out(
     has_records: bool,
     retry_seconds: float = COMMIT_RETRY_SECONDS,
 ) -> tuple[Outcome, MetastoreError | None]:
-    """Commit.
+    """Commit a transaction and determine the outcome.
 
     Args:
         metastore: the metastore in which the transaction is open.
-        clock: measures the retries.
+        clock: measures the time of the retries.
         txn_id: the transaction; its heartbeat has stopped.
-        has_records: whether the server has recorded that the transaction wrote something.
-        retry_seconds: bound of the retries; must be below the transaction's timeout.
+        has_records: True if the server has recorded that the transaction wrote something.
+        retry_seconds: limit of the retries; must be below the transaction's timeout.
 
     Returns:
         The outcome, and the metastore's error that explains why it is not COMMITTED.
@@ -100,7 +100,7 @@ def commit_and_find_out(
         is_aborted = state is TxnState.ABORTED or not has_records
         return (Outcome.ABORTED if is_aborted else Outcome.UNKNOWN), error
     except MetastoreError as error:
-        _log.warning("the answer to the commit of transaction %d was lost, asking again: %s", txn_id, error)
+        _log.warning("the response to the commit of transaction %d was lost, asking again: %s", txn_id, error)
         return _ask_again(metastore, clock, txn_id, error, clock.now() + retry_seconds)
     return Outcome.COMMITTED, None
 
@@ -134,7 +134,7 @@ def _attempt(metastore: MetastoreClient, txn_id: int) -> MetastoreError | None:
 
 
 def _settle(metastore: MetastoreClient, txn_id: int) -> Outcome:
-    """The server cannot commit: look, and abort an open transaction so that it cannot be committed later."""
+    """Abort the transaction if the server still lists it as open, so that it cannot be committed later."""
     state, looked = _look(metastore, txn_id)
     if not looked or state is not TxnState.OPEN:
         return _outcome_of(state) if looked else Outcome.UNKNOWN
@@ -154,40 +154,40 @@ def _outcome_of(state: TxnState | None) -> Outcome:
 
 
 def _look(metastore: MetastoreClient, txn_id: int) -> tuple[TxnState | None, bool]:
-    """The transaction's state (None if it is not listed), and whether the server could be asked."""
+    """Return the transaction's state (None if it is not listed), and whether the server answered."""
     try:
         listing = metastore.get_open_txns()
     except MetastoreError as error:
-        _log.warning("could not look at transaction %d: %s", txn_id, error)
+        _log.warning("could not look up the state of transaction %d: %s", txn_id, error)
         return None, False
     return next((t.state for t in listing.txns if t.id == txn_id), None), listing.high_watermark >= txn_id
 
 
 def refused_commit(txn_id: int, error: MetastoreError | None) -> ClientError:
-    """The error of a transaction that is aborted; ``error`` is the server's answer, if it gave one."""
+    """Return the error for a transaction that is aborted; ``error`` is the server's answer, if any."""
     doing = f"transaction {txn_id} could not be committed"
     return TransactionAbortedError(doing) if error is None else client_error(error, doing)
 
 
 def unknown_outcome(txn_id: int, error: MetastoreError | None) -> CommitOutcomeUnknownError:
-    """The error of a transaction of which nobody can tell whether it is committed."""
+    """Return the error for a transaction whose commit may or may not have succeeded."""
     return CommitOutcomeUnknownError(
-        f"transaction {txn_id}: the outcome of the commit could not be found out ({error}). Do not run the "
-        "job again before you have looked ('hive-mutate show txns'): if the transaction is listed as open or "
+        f"transaction {txn_id}: the outcome of the commit could not be determined ({error}). Do not run the "
+        "job again before you have checked 'hive-mutate show txns': if the transaction is listed as open or "
         "aborted, nothing of it is visible; if it is not listed, it is committed"
     )
 
 
 ABORT_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
-"""Each pause is twice the one before, up to this one."""
+"""Each pause is twice as long as the previous one, up to this limit."""
 
 
 @dataclass
 class _Pending:
-    """What is left to do with one metastore; the thread that does it ends when nothing is left.
+    """The remaining work for one metastore; its thread ends when nothing remains.
 
-    ``until`` holds by transaction the time of the clock at which the server has given it up.
+    ``until`` maps a transaction to the time of the clock at which the server has aborted it by itself.
     """
 
     until: dict[int, float] = field(default_factory=dict)
@@ -202,10 +202,10 @@ def abort_later(metastore: MetastoreClient, txn_id: int, clock: Clock, timeout_s
     """Abort a transaction as soon as the metastore answers again, in a thread that ends with the process.
 
     Args:
-        metastore: could not be reached just now. See :func:`close_after_aborts`.
-        txn_id: nothing beats for it any more.
+        metastore: a client that could not reach its server just now. See :func:`close_after_aborts`.
+        txn_id: the transaction; it has no heartbeat any more.
         clock: times the pauses.
-        timeout_seconds: the server's ``hive.txn.timeout``; after it the server has aborted by itself.
+        timeout_seconds: the server's ``hive.txn.timeout``, after which the server aborts by itself.
     """
     with _mutex:
         found = _pending.get(metastore)
@@ -219,7 +219,7 @@ def abort_later(metastore: MetastoreClient, txn_id: int, clock: Clock, timeout_s
 
 
 def close_after_aborts(metastore: MetastoreClient) -> None:
-    """Close a metastore's client: at once, or by the thread that still has transactions to abort with it."""
+    """Close a metastore's client: at once, or after the thread that still aborts transactions with it."""
     with _mutex:
         pending = _pending.get(metastore)
         if pending is not None:
@@ -244,7 +244,7 @@ def _work(metastore: MetastoreClient, pending: _Pending, clock: Clock) -> None:
 
 
 def _has_more(metastore: MetastoreClient, pending: _Pending) -> bool:
-    """Whether there are transactions left. If not, later ones get a thread of their own."""
+    """Return whether transactions remain. If none do, later ones get a new thread."""
     with _mutex:
         if not pending.until:
             del _pending[metastore]
@@ -252,7 +252,7 @@ def _has_more(metastore: MetastoreClient, pending: _Pending) -> bool:
 
 
 def _is_over(metastore: MetastoreClient, txn_id: int) -> bool:
-    """Abort. Returns whether the server has answered."""
+    """Abort, and return whether the server has answered."""
     try:
         metastore.abort_txn(txn_id)
     except MetastoreUnavailableError:

@@ -2,15 +2,15 @@
 
 The order of the steps makes a crash harmless:
 
-1. check everything that can be checked; nothing has changed so far;
-2. create missing partitions;
-3. register every touched partition with the transaction;
-4. record the numbers of rows: Hive 4 answers ``count(*)`` from them (see ``row_counts``);
-5. in the legacy layout, give all buckets a base file (see ``base_files``); give the files their final names;
-6. send the server the names of the files, if it wants them for replication.
+1. Check everything that can be checked. Nothing has changed so far.
+2. Create missing partitions.
+3. Register every touched partition with the transaction.
+4. Record the numbers of rows, from which Hive 4 answers ``count(*)`` (see ``row_counts``).
+5. In the legacy layout, give all buckets a base file (see ``base_files``). Give the files their final names.
+6. Send the names of the files to the server, if it requires them for replication.
 
 Step 3 must come before step 5: a metastore of Hive 2.3 or 3.1 forgets an aborted transaction that has
-registered nothing, and from then on readers take its files for committed data (observed on 2.3.10 and 3.1.3).
+registered nothing. From then on readers take its files for committed data (observed on 2.3.10 and 3.1.3).
 The caller does the commit itself.
 """
 
@@ -58,25 +58,26 @@ _log = logging.getLogger(__name__)
 
 
 _Ensured = tuple[Mapping[str, PartitionInfo], tuple[str, ...]]
-"""Partitions by name, and names of the new ones."""
+"""Partitions by name, and the names of the new partitions."""
 
 
 class PartitionSource(Protocol):
-    """Finds partitions, and creates those that are missing if that is allowed."""
+    """Finds partitions, and creates missing ones if that is allowed."""
 
     def ensure(
         self, table: AcidTable, values: Mapping[str, tuple[str, ...]]
     ) -> tuple[Mapping[str, PartitionInfo], tuple[str, ...]]:
-        """All partitions of ``values`` (escaped name -> unescaped texts) by name, and the names of new ones.
+        """Return all partitions of ``values`` (escaped name -> unescaped strings) by name, and the new names.
 
-        Raises PartitionCreationError, naming the partitions, before anything is created.
+        Raises:
+            PartitionCreationError: If a partition may not be created, before anything is created.
         """
         ...
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """Result of publishing one table's files: names of the touched partitions and of the created ones."""
+    """The result of publishing one table's files: names of the touched and of the created partitions."""
 
     partitions_touched: tuple[str, ...]
     partitions_created: tuple[str, ...]
@@ -94,7 +95,7 @@ class _Directory:
 
 @dataclass(frozen=True)
 class _File:
-    """A staged file and its final name; names are unique."""
+    """A staged file and its final location; locations are unique."""
 
     storage: Storage
     staged: Staged
@@ -105,11 +106,11 @@ class Committer:
     """Publishes the output of one transaction, once.
 
     Args:
-        metastore: where partitions are registered.
-        partitions: creates those that are missing.
-        txn_id: the transaction.
+        metastore: the metastore where partitions are registered.
+        partitions: finds partitions and creates missing ones.
+        txn_id: the transaction's id.
         check_alive: raises if the transaction is lost; called before files become visible.
-        in_turn: the block in which the descriptions of these tables, by their full names, are read and
+        in_turn: returns the block in which the descriptions of the tables with these full names are read and
             changed.
     """
 
@@ -136,19 +137,19 @@ class Committer:
         """Make the files of all tables part of the transaction; see the module's docstring for the order.
 
         Args:
-            outputs: what was written, by table.
+            outputs: the output by table.
             ask_alive: asks the server whether the transaction is alive, and raises if it is not; called
                 before anything is changed.
 
         Returns:
-            Results by ``database.table``.
+            The results by ``database.table``.
 
         Raises:
-            ManifestError, RowIdNotFoundError, TableNotMutableError, PartitionCreationError: nothing has been
-                changed.
-            DeltaWriteError: a file could not be moved.
-            MetastoreError: see :class:`MetastoreClient`.
-            After any error call :meth:`remove_published`.
+            ManifestError, RowIdNotFoundError, TableNotMutableError, PartitionCreationError: If a check fails;
+                nothing has been changed.
+            DeltaWriteError: If a file could not be moved.
+            MetastoreError: See :class:`MetastoreClient`.
+            After any error, call :meth:`remove_published`.
         """
         written = [o for o in outputs if o.manifests]
         with self._in_turn(sorted(o.table.full_name for o in written)):
@@ -167,9 +168,9 @@ class Committer:
     def _recorded(
         self, outputs: Sequence[TableOutput], written: Sequence[TableOutput], ask_alive: Callable[[], None]
     ) -> list[_Ensured]:
-        """Check everything, and tell the metastore what will be written; the partitions of each table."""
+        """Check everything, report the coming writes to the metastore, and return each table's partitions."""
         reads = [functools.partial(self._read_unchanged, o.description) for o in written]
-        # First of all: who begins later removes the staged files of a dead transaction.
+        # This comes first: a transaction that begins later removes the staged files of a dead one.
         _, *described = self._metastore.together(ask_alive, *reads)
         for output in outputs:
             self._check(output)
@@ -183,9 +184,10 @@ class Committer:
         return ensured
 
     def remove_published(self) -> None:
-        """Remove every directory and file that :meth:`publish` made. Only if the transaction never commits.
+        """Remove every directory and file that :meth:`publish` created, if the transaction never commits.
 
-        A failure is only logged: the server knows the transaction as aborted, so readers ignore the rest.
+        A failure is only logged: the server has marked the transaction as aborted, so readers ignore the
+        rest.
         """
         threads = max((made.storage.threads for made in self._made), default=1)
         side_by_side(
@@ -218,17 +220,17 @@ class Committer:
                 refuse_old_events(table, sorted(_known_partitions(output)))
 
     def _check_rows_exist(self, output: TableOutput) -> None:
-        """In a combined delta, an update of a missing row would appear as a new row."""
+        """Raise if rows of missing partitions change: in a combined delta their updates would be new rows."""
         names = sorted(output.partitions_without_rows)
         if names:
             raise RowIdNotFoundError(
                 f"table {output.table.full_name}, transaction {self._txn_id}: rows are updated or deleted in "
-                f"partitions {listed(names)}, which did not exist when the transaction began, so it sees no "
-                "rows there: the ROW__IDs belong to other partitions"
+                f"partitions {listed(names)}, which did not exist when the transaction began. It sees no "
+                "rows there, so the ROW__IDs belong to other partitions"
             )
 
     def _read_unchanged(self, before: TableInfo) -> TableInfo:
-        """The table as it is now. Raises TableNotMutableError: it was dropped or altered."""
+        """Return the table as it is now. Raises TableNotMutableError if it was dropped or altered."""
         try:
             after = self._metastore.get_table(before.database, before.name)
         except NoSuchObjectError as error:
@@ -247,8 +249,8 @@ class Committer:
         table = output.table
         names = sorted(output.partition_values)
         if names and output.depends_on_all_partitions:
-            # A key may be inserted into different partitions by two transactions. A partition that both name
-            # lets their commits conflict; it need not exist.
+            # Two transactions may insert a key into different partitions. If both register this partition
+            # of nulls, their commits conflict; it need not exist.
             nulls = [table.null_partition_text] * len(table.partition_keys)
             names = sorted({*names, make_partition_name(table.partition_key_names, nulls)})
         if names:
@@ -263,7 +265,7 @@ class Committer:
             directories = _final_directories(output, partitions)
             threads = max((d.storage.threads for d in directories), default=1)
             side_by_side(self._make, directories, threads)
-            # The marks come first: each is a file that must be closed, which is slow on some storages.
+            # Write the marks first: each is a file that must be closed, which is slow on some storages.
             steps = [functools.partial(self._mark_version, *mark) for mark in _version_marks(directories)]
             steps += [functools.partial(self._name, file) for d in directories for file in d.files]
             side_by_side(lambda step: step(), steps, threads)
@@ -271,16 +273,16 @@ class Committer:
             side_by_side(lambda d: d.storage.sync_directory(d.location), directories, threads)
 
     def _make(self, directory: _Directory) -> None:
-        """Create a directory of ours. A store without directories refuses each file that exists already."""
+        """Create a final directory. A store without directories refuses each existing file instead."""
         storage = directory.storage
         if storage.publishes_by_rename:
             if storage.stat(directory.location) is not None:
-                raise FileExistsError(errno.EEXIST, "it is there already", str(directory.location))
+                raise FileExistsError(errno.EEXIST, "it already exists", str(directory.location))
             self._made.append(directory)
         storage.create_directory(directory.location)
 
     def _name(self, file: _File) -> None:
-        """Record the file before publishing it: if the answer is lost, the outcome is unknown."""
+        """Publish a file. Record it first: if the response is lost, the outcome is unknown."""
         if not file.storage.publishes_by_rename:
             self._named[file.target] = file
         try:
@@ -308,7 +310,7 @@ class Committer:
             self._metastore.add_write_notifications([n for o, p in pairs for n in _notifications(o, p)])
 
     def _wants_notifications(self) -> bool:
-        """Whether the server's setting asks for notifications."""
+        """Return True if a setting of the server asks for notifications."""
         if not self._metastore.capabilities().has_write_notifications:
             return False
         return self._metastore.get_config_value(DML_EVENTS, "false").strip().lower() == "true"
@@ -328,13 +330,13 @@ _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {
 
 
 def _known_partitions(output: TableOutput) -> set[str]:
-    """Touched partitions that were there when the transaction began; '' for an unpartitioned table."""
+    """Return the touched partitions that existed at the start; '' for an unpartitioned table."""
     touched = {m.partition_name for m in output.manifests}
     return touched & (output.partitions_at_begin | {""})
 
 
 def _refuse_where_nothing_may_be_made(output: TableOutput) -> None:
-    """Raises PermissionError."""
+    """Raise PermissionError if nothing may be created in a touched partition."""
     for error in refused(output.table.partition_location(name) for name in sorted(_known_partitions(output))):
         raise error
 
@@ -348,7 +350,7 @@ def _complete_bases(output: TableOutput) -> None:
 def _notifications(
     output: TableOutput, partitions: Mapping[str, PartitionInfo]
 ) -> Iterator[WriteNotification]:
-    """The data files of each partition, delete deltas included, by their full names."""
+    """Yield the full names of each partition's data files, including delete deltas."""
     table = output.table
     files: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for manifest in output.manifests:
@@ -369,9 +371,12 @@ def _notifications(
 
 
 def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionInfo]) -> list[_Directory]:
-    """A partition's location is the metastore's word: another job may just have created it.
+    """Return the final directories with their files.
 
-    Raises OSError if a file was uploaded to another location.
+    The metastore determines a partition's location: another job may just have created it.
+
+    Raises:
+        OSError: If a file was uploaded to another location.
     """
     directories: dict[Location, _Directory] = {}
     version = output.table.version
@@ -386,7 +391,7 @@ def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionIn
 
 
 def _version_marks(directories: Sequence[_Directory]) -> list[tuple[Storage, Location, AcidVersion]]:
-    """Marks of the format: in v2 one in each directory, in v1 one beside a partition's directories."""
+    """Return the format marks: one per directory in v2, one beside a partition's directories in v1."""
     marks = {}
     for directory in directories:
         version = directory.version

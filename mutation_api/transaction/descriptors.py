@@ -1,4 +1,4 @@
-"""Builds AcidTable descriptors from the metastore's. Pure, except for the probes of directories."""
+"""Builds AcidTable descriptors from the metastore's descriptions. Pure, except for probes of directories."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = [
 ]
 
 POSITIONAL_EVOLUTION = "orc.force.positional.evolution"
-"""Setting, and property of a table: columns of a file are the table's in order, whatever their names."""
+"""Setting, and table property: the columns of files match the table's by position, not by name."""
 
 _ALTERED = "last_modified_time"
-"""Parameter that Hive's ALTER TABLE adds to a table, or to a partition, for good; whatever it changes.
+"""Parameter that any ALTER TABLE of Hive adds to a table or partition permanently.
 
 Source: updateModifiedParameters of Hive's DDL; seen on 2.3.10, 3.1.3 and 4.1.0.
 """
@@ -54,9 +54,9 @@ def describe(
     positional_evolution: str = "",
     prints_shortest_numbers: bool = False,
 ) -> AcidTable:
-    """The descriptor of a table that passed ``check_mutable``, still without its partitions.
+    """Return the descriptor of a table that passed ``check_mutable``, still without its partitions.
 
-    Raises TableNotMutableError: its location cannot be parsed.
+    Raises TableNotMutableError if its location cannot be parsed.
     """
     return AcidTable(
         database=table.database.lower(),
@@ -80,12 +80,12 @@ def describe(
 
 
 def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo], user: str = "") -> AcidTable:
-    """The descriptor with the constraints that Hive enforces; disabled ones are left out.
+    """Return the descriptor with the constraints that Hive enforces; disabled ones are left out.
 
-    ``user``: whose changes these are, for a DEFAULT.
+    ``user`` is the user who makes the changes, for a DEFAULT.
 
-    Raises TableNotMutableError: a CHECK cannot be evaluated here, or a constraint is of a column that the
-        table does not have, so rows might break it.
+    Raises TableNotMutableError if a CHECK cannot be evaluated here, or if a constraint is on a column that
+        the table does not have, so that rows might break it.
     """
     enforced = [each for each in constraints if each.is_enabled]
     names = {column.name for column in (*table.columns, *table.partition_keys)}
@@ -120,9 +120,9 @@ def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo], us
 
 
 def _goes_by_position(table: TableInfo, version: AcidVersion, setting: str) -> bool | None:
-    """What is asked for this table; None: nothing, so the release decides.
+    """Return the setting for this table; if None, nothing is set and the Hive release decides.
 
-    Hive 2.3 and 3.1 obey the table's property before the setting, Hive 4 the setting alone (measured).
+    Hive 2.3 and 3.1 obey the table's property before the setting, Hive 4 only the setting (measured).
     """
     own = "" if version.is_hive_4 else table.parameters.get(POSITIONAL_EVOLUTION, "")
     text = (own.strip() or setting.strip()).lower()
@@ -130,10 +130,10 @@ def _goes_by_position(table: TableInfo, version: AcidVersion, setting: str) -> b
 
 
 def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
-    """The descriptor with the partitions whose names are not spelled canonically.
+    """Return the descriptor with the partitions whose names are not spelled canonically.
 
-    Partitions that have the same values are ambiguous, and so are all that read as NULL if one of them has
-    another name than that of NULL: new rows would not belong there.
+    Partitions that have the same values are ambiguous. So are all partitions that read as NULL if one of them
+    has a name other than that of NULL: new rows would not belong there.
     """
     null_text, keys = table.null_partition_text, table.partition_keys
     spelled: dict[str, list[str]] = {}
@@ -154,14 +154,14 @@ def _nulls(name: str, null_text: str) -> tuple[bool, ...]:
 
 
 def with_partitions(table: AcidTable, partitions: Sequence[PartitionInfo]) -> AcidTable:
-    """The descriptor with what its partitions tell: which lie elsewhere than their name says, and whether
-    rows may be bucketed otherwise than the table says.
+    """Return the descriptor with its partitions' locations outside the usual place.
 
-    Each partition has a bucket count of its own. No release goes by it when it reads or writes: new rows are
-    bucketed as the table says, and an INSERT into the partition makes its count the table's. So the count
-    tells only that the table was altered.
+    It also records whether rows may be bucketed differently from the table. Each partition has its own bucket
+    count, but no Hive release uses it to read or write: new rows are bucketed as the table says, and an
+    INSERT into the partition replaces its count by the table's. So the count shows only that the table was
+    altered.
 
-    Raises TableNotMutableError: a location cannot be parsed.
+    Raises TableNotMutableError if a location cannot be parsed.
     """
     found = {p.name: _location(f"{table.full_name} partition {p.name}", p.location) for p in partitions}
     return dataclasses.replace(
@@ -183,9 +183,9 @@ def _was_altered(table: AcidTable, partition: PartitionInfo) -> bool:
 def check_location(table: AcidTable) -> None:
     """Check that the table's directory can be reached, listed and written.
 
-    To check writing, it creates a hidden empty file there and removes it.
+    It checks writing by creating a hidden empty file there and removing it.
 
-    Raises TableNotMutableError: names the step that failed and why.
+    Raises TableNotMutableError, which names the step that failed and the reason.
     """
     with _cannot(table, "reached"):
         storage = storage_at(table.location)
@@ -199,19 +199,20 @@ def check_location(table: AcidTable) -> None:
             storage.create(probe).close()
             storage.delete_file(probe)
         except FileNotFoundError:
-            # Another client that begins removes what it takes for abandoned, also a file that is being made.
+            # Another client that begins removes files that it takes for abandoned, including files being
+            # created.
             if storage.has_directories and storage.stat(table.location) is None:
                 raise
 
 
 def check_partition_directories(table: AcidTable, names: Sequence[str]) -> str | None:
-    """Check that this user may write to the partitions' directories; partitions elsewhere are not checked.
+    """Check that this user may write to the partitions' directories inside the table's directory.
 
     Returns:
-        A warning that names some of the directories that the user may not write; None if there are none.
+        A warning that names some of the directories that the user may not write to. If None, there are none.
 
     Raises:
-        TableNotMutableError: the user may write to none of them, and no partitions may be created.
+        TableNotMutableError: If the user may write to none of them, and no partitions may be created.
     """
     with _cannot(table, "reached"):
         refusals = refused(table.location / name for name in names)
@@ -220,7 +221,7 @@ def check_partition_directories(table: AcidTable, names: Sequence[str]) -> str |
     warning = (
         f"table {table.full_name}: {len(refusals)} of {len(names)} partition directories cannot be written: "
         + listed([str(error) for error in refusals])
-        + ". Let their owner, or an ACL, give you and Hive's user the right to write them"
+        + ". Let their owner, or an ACL, give you and Hive's user write permission"
     )
     if len(refusals) == len(names) and not table.create_partitions:
         raise TableNotMutableError(warning)
@@ -239,7 +240,7 @@ def _cannot(table: AcidTable, be: str) -> Iterator[None]:
 
 
 def _without_place(error: OSError, place: str) -> str:
-    """The error's text, without the place that the message has named already."""
+    """Return the error's text, without the location that the message already names."""
     return error.strerror if error.strerror and error.filename == place else str(error)
 
 

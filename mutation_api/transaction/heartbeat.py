@@ -1,19 +1,19 @@
 """Heartbeat: keeps a transaction alive, and reports when it is lost.
 
-The server's reaper aborts a transaction without a heartbeat for ``hive.txn.timeout``. After that nothing that
-the job writes can become visible, so the job must stop. A transaction counts as lost if
+The server aborts a transaction without a heartbeat for ``hive.txn.timeout``. After that nothing that the job
+writes can become visible, so the job must stop. A transaction counts as lost in two cases:
 
-* the server says that it is aborted, or does not know it any more;
-* no beat has succeeded for 0.8 of the timeout. A hung connection raises nothing for minutes, so a second
+* The server reports that it is aborted, or no longer knows it.
+* No beat has succeeded for 0.8 of the timeout. A hung connection raises nothing for minutes, so a second
   thread watches the time of the last success.
 
-Beats run in separate threads, hence on a separate connection: the driver's may be busy for minutes with a
-bulk call. A beat names the transaction only. Asked about transaction and lock, a 2.3 server says that the
-lock is missing and hides that the transaction was aborted.
+Beats run in separate threads, and so on a separate connection: the driver's connection may be busy for
+minutes with a bulk call. A beat names only the transaction. If asked about transaction and lock, a 2.3 server
+reports that the lock is missing and hides that the transaction was aborted.
 
-The server would answer a beat that is under way during the commit with "no such transaction".
-:meth:`Heartbeat.stop` therefore shares a mutex with the evaluation of answers: later answers are ignored, and
-a hung beat cannot delay the commit.
+The server would answer a beat that is under way during the commit with "no such transaction". So
+:meth:`Heartbeat.stop` shares a mutex with the evaluation of answers: later answers are ignored, and a hung
+beat cannot delay the commit.
 
 Source: Hive's DbTxnManager.Heartbeater and TxnHandler, observed on 2.3.10.
 """
@@ -34,10 +34,10 @@ from mutation_api.transaction.clock import FRESH_SECONDS, Clock
 __all__ = ["BEATS_PER_TIMEOUT", "LOST_AFTER_FRACTION", "Heartbeat"]
 
 BEATS_PER_TIMEOUT = 3
-"""Hive beats twice per timeout. Its Mutation API beats 1.33 times, so one lost beat kills the job."""
+"""Hive beats twice per timeout. Its Mutation API beats 1.33 times, so a single lost beat kills the job."""
 
 LOST_AFTER_FRACTION = 0.8
-"""A transaction counts as lost after this part of the timeout without success; the reaper strikes later."""
+"""A transaction counts as lost after this part of the timeout without success; the server aborts later."""
 
 RETRY_FRACTION = 0.1
 """Fraction of the interval to pause after a failed beat."""
@@ -46,15 +46,15 @@ _log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """The beats of one transaction, from :meth:`start` to :meth:`stop`.
+    """The heartbeats of one transaction, from :meth:`start` to :meth:`stop`.
 
     Args:
-        metastore: must allow calls from several threads.
+        metastore: a client that allows calls from several threads.
         txn_id: the open transaction.
         timeout_seconds: the server's ``hive.txn.timeout``, > 0.
         clock: times the beats.
         on_lost: called once, from one of the heartbeat's threads or from the caller of :meth:`beat`.
-        jitter: a number 0 <= n < 1; spreads the first beats of many jobs that start together.
+        jitter: returns a number 0 <= n < 1, which spreads the first beats of jobs that start together.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Heartbeat:
 
     @property
     def lost(self) -> ClientError | None:
-        """Why the transaction is lost; None while it is not."""
+        """The reason why the transaction is lost; None if it is not."""
         return self._lost
 
     def start(self) -> None:
@@ -102,7 +102,7 @@ class Heartbeat:
             self.beat()
 
     def beat(self) -> bool:
-        """Beat once, now. Returns whether the server confirmed the transaction; its errors are not raised."""
+        """Beat once, now; return whether the server confirmed the transaction. Its errors are not raised."""
         asked_at = self._clock.now()
         try:
             answer = self._metastore.heartbeat_txn_range(self._txn_id, self._txn_id)
@@ -116,7 +116,7 @@ class Heartbeat:
             )
         elif self._txn_id in answer.nosuch:
             self._lose(
-                LockLostError(self._text("is not known to the metastore any more: another client ended it"))
+                LockLostError(self._text("is no longer known to the metastore: another client ended it"))
             )
         else:
             self._last_success = max(self._last_success, asked_at)

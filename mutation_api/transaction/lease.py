@@ -1,33 +1,34 @@
 """Lease: an open transaction that is kept alive and holds its lock. Writers and readers both work under one.
 
-The order is: list the writers of the tables, open, beat, allocate a write id for each sink and tell the
-cleaner which tables are read, lock, then read the open transactions and the tables' write ids. The last two
-are the snapshot. Write ids come before the lock, so that the server's record of the lock carries them.
+The order is: list the writers of the tables, open the transaction and start its heartbeat, allocate a write
+id for each sink and report to the cleaner which tables are read. Then lock, and read the open transactions
+and the tables' write ids. These last two are the snapshot. Write ids come before the lock, so that the
+server's record of the lock includes them.
 
-**Roll-over.** At commit the server checks for writers that committed after our transaction was *opened*. So a
-transaction that had to wait for its lock cannot commit after the writer it waited for, however fresh its
-snapshot is. Before any work is done, such a transaction therefore hands over to a second one, opened while
-the first holds the lock. The first stays open as the guard: it keeps other writers out until the second has
-ended. The second locks the tables shared, which is compatible with the guard's lock, and does all the work.
-What it locks is looked up again, because the writer before may have created partitions.
+**Roll-over.** At commit the server checks for writers that committed after the transaction was *opened*. So a
+transaction that had to wait for its lock cannot commit after the writer it waited for, no matter how fresh
+its snapshot is. Before any work is done, such a transaction therefore hands over to a second one, opened
+while the first holds the lock. The first stays open as the guard: it keeps other writers out until the second
+has ended. The second locks the tables shared, which is compatible with the guard's lock, and does all the
+work. Its locks are determined again, because the previous writer may have created partitions.
 
-A writer that commits between our open and our lock has the same effect: nothing waited, and still the commit
+A writer that commits between the open and the lock has the same effect: nothing waited, and yet the commit
 would fail. It is found by comparing the writers listed before the open with the transactions still listed
 under the lock.
 
-**Write ids** must grow in the order in which rows become visible. If a row has a higher write id than its
+**Write ids** must increase in the order in which rows become visible. If a row has a higher write id than its
 delete event, one of Hive's readers keeps the row and the other does not (observed on 3.1.3). So the second
-transaction gets new write ids. A transaction that finds a higher one in its snapshot hands over, too: an
+transaction gets new write ids. A transaction that finds a higher write id in its snapshot also hands over: an
 inserter, which waits for no lock, allocated it.
 
 If the second transaction is not granted its shared lock at once, a request for an exclusive lock is queued
 between the two and waits for the guard. Both transactions give way to it and start over behind it.
 
-Refused: to queue the second behind the first and then abort the first. Two clients that wait for each other's
-commits then pass the lock to and fro without end, since each queues between the other's two requests
+Refused: queue the second behind the first and then abort the first. Two clients that wait for each other's
+commits then pass the lock back and forth endlessly, since each queues between the other's two requests
 (observed on Hive 2.3.10: both gave up after five rounds).
 
-Observed on 2.3.10, 3.1.3 and 4.1.0: without the roll-over the commit fails with a write conflict, with it
+Observed on 2.3.10, 3.1.3 and 4.1.0: without the roll-over the commit fails with a write conflict; with it
 the second transaction commits.
 """
 
@@ -55,13 +56,13 @@ from mutation_api.transaction.machine_queue import Place, queue_up
 __all__ = ["Lease", "LeaseSettings"]
 
 LOCK_REQUESTS = 2
-"""Number of transactions tried if the connection breaks during the lock request. Each requests once."""
+"""Number of transactions to try if the connection breaks during the lock request. Each requests once."""
 
 ROLL_OVERS = 5
-"""Number of transactions tried under one guard while others keep inserting with higher write ids."""
+"""Number of transactions to try under one guard while others keep inserting with higher write ids."""
 
 GIVE_WAYS = 3
-"""How often a lease gives way to requests for an exclusive lock."""
+"""The number of times a lease gives way to requests for an exclusive lock."""
 
 _log = logging.getLogger(__name__)
 
@@ -79,17 +80,17 @@ class Lease:
     """One transaction with its heartbeat and lock, from :meth:`acquire` to :meth:`stop` or :meth:`abort`.
 
     Args:
-        metastore: must allow calls from several threads.
+        metastore: a client that allows calls from several threads.
         clock: times the waits.
         find_components: asks the metastore what to lock; called before each lock request.
-        settings: the client's.
+        settings: the client's settings.
         on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
         changed_tables: full names of the sinks whose rows may be updated or deleted, or depend on others.
-        queues: full names of sinks, by how many of this machine's writers work on them at once; the others
-            wait, see :func:`.machine_queue.queue_up`.
-        under_lock: called while the lock is held, at the same time as the snapshot is taken; what it leaves
-            in the last call counts. Its argument says whether ``find_components`` was called under the lock,
-            or just before it was granted at once.
+        queues: full names of sinks, by the number of this machine's writers that work on them at once. Other
+            writers wait; see :func:`.machine_queue.queue_up`.
+        under_lock: called while the lock is held, at the same time as the snapshot is taken. The results of
+            the last call count. Its argument is True if ``find_components`` was called under the lock, or
+            just before a lock that was granted at once.
     """
 
     def __init__(
@@ -130,22 +131,22 @@ class Lease:
 
     @property
     def txn_ids(self) -> frozenset[int]:
-        """The transaction and its guards."""
+        """The ids of the transaction and its guards."""
         return frozenset(self._opened)
 
     @property
     def lock_id(self) -> int | None:
-        """Id of the lock."""
+        """The id of the lock."""
         return None if self._lock is None else self._lock.id
 
     @property
     def lost(self) -> ClientError | None:
-        """Why the transaction, or the guard that holds its lock, is lost; None while neither is."""
+        """The reason why the transaction, or the guard that holds its lock, is lost; None if neither is."""
         return next((h.lost for h in self._heartbeats if h.lost is not None), None)
 
     @property
     def open_txns(self) -> OpenTxns:
-        """Open and aborted transactions as listed under the lock."""
+        """The open and aborted transactions as listed under the lock."""
         return self._open_txns
 
     @property
@@ -159,20 +160,20 @@ class Lease:
         return self._valid_write_ids
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """The ids in a table's files that the snapshot sees."""
+        """Return the ids in a table's files that the snapshot sees."""
         return self._valid_write_ids[table_name] if self._has_write_ids else self.valid_txn_list
 
     def write_id(self, table_name: str) -> int | None:
-        """The transaction's write id for a sink; None on a server without write ids."""
+        """Return the transaction's write id for a sink; None on a server without write ids."""
         return self._write_ids.get(table_name)
 
     def acquire(self) -> None:
         """Open a transaction and hold its lock.
 
         Raises:
-            LockNotAcquiredError: the lock was not granted within the bound; names its holders.
-            TransactionAbortedError, LockLostError, ConnectionFailedError, TransactionError: see failure.py.
-            Whatever is raised, nothing stays open.
+            LockNotAcquiredError: If the lock was not granted in time; the message names its holders.
+            TransactionAbortedError, LockLostError, ConnectionFailedError, TransactionError: See failure.py.
+            After any error, nothing stays open.
         """
         try:
             self._acquire()
@@ -184,7 +185,7 @@ class Lease:
             raise
 
     def beat(self) -> None:
-        """Ask the server whether the transaction is alive, unless it just said so.
+        """Ask the server whether the transaction is alive, unless it has just confirmed that.
 
         :attr:`lost` holds the result. An unreachable server alone does not make the transaction lost.
         """
@@ -197,7 +198,7 @@ class Lease:
             heartbeat.stop()
 
     def release(self) -> None:
-        """End the guards after the transaction has ended. A failure is logged only: the guard times out."""
+        """End the guards after the transaction has ended. A failure is only logged: the guard times out."""
         self.stop()
         for txn_id in self._opened[:-1]:
             self._end_quietly(txn_id)
@@ -210,7 +211,8 @@ class Lease:
     def abort(self) -> None:
         """Stop beating and abort. A transaction that is already over is accepted.
 
-        Raises MetastoreError: not aborted; if the server was out of reach, the abort is tried again later.
+        Raises MetastoreError if it is not aborted. If the server was out of reach, the abort is repeated
+        later.
         """
         self.stop()
         try:
@@ -232,7 +234,7 @@ class Lease:
         self.lock_wait_seconds = self._clock.now() - started
 
     def _attempt(self, deadline: float, *, may_give_way: bool) -> bool:
-        """Whether the transaction may start; otherwise it and its guard block an exclusive lock."""
+        """Return True if the transaction may start; otherwise it and its guard block an exclusive lock."""
         writers: frozenset[int]
         writers, self._components = self._metastore.together(self._writers, self._find_components)
         waited = self._open_and_lock(deadline)
@@ -263,7 +265,7 @@ class Lease:
             self._valid_write_ids = self._metastore.get_valid_write_ids(names, self.valid_txn_list)
 
     def _is_behind(self) -> bool:
-        """Whether the snapshot sees rows of a sink under a higher write id than ours."""
+        """Return True if the snapshot sees rows of a sink with a higher write id than this transaction's."""
         changed = {_full_name(c) for c in self._components if c.operation is DataOperationType.UPDATE}
         seen = {name: self._valid_write_ids[name] for name in changed & self._write_ids.keys()}
         return any(
@@ -275,13 +277,13 @@ class Lease:
         return any(c.type is not LockType.SHARED_READ for c in self._components)
 
     def _writers(self) -> frozenset[int]:
-        """Transactions that hold or await a lock on our sinks under which they may change the same rows."""
+        """Return transactions that hold or await a lock on the sinks and may change the same rows."""
         names = [name.partition(".") for name in self._changed_tables]
         locks = [lock for database, _, table in names for lock in self._metastore.show_locks(database, table)]
         return frozenset(i.txn_id for i in locks if i.txn_id and i.type is not LockType.SHARED_READ)
 
     def _open_and_lock(self, deadline: float) -> bool:
-        """Open and lock. Returns whether it had to wait."""
+        """Open a transaction and lock; return whether it had to wait."""
         lock = self._open_and_request(self._components)
         if lock.is_acquired:
             return False
@@ -319,12 +321,12 @@ class Lease:
         return self._lock
 
     def _keep_files(self, table_names: list[str]) -> None:
-        """Tell the cleaner what the snapshot, which is taken later, will show."""
+        """Report to the cleaner what the snapshot, which is taken later, will show."""
         if self._metastore.capabilities().has_min_history:
             self._metastore.keep_files(self.txn_id, table_names)
 
     def _allocate(self, components: Iterable[LockComponent]) -> dict[str, int]:
-        """A write id for each sink."""
+        """Allocate a write id for each sink."""
         sinks = {_full_name(c): c for c in components if c.operation is not DataOperationType.SELECT}
         return {
             name: self._metastore.allocate_write_id(self.txn_id, c.database, c.table or "")
@@ -358,12 +360,12 @@ class Lease:
             self.roll_overs += 1
             self._look(knows_tables=True)
             if not self._is_behind():
-                _log.info("transaction %d works under the lock of %d", self.txn_id, guard)
+                _log.info("transaction %d continues under the lock of transaction %d", self.txn_id, guard)
                 return True
             self._drop_latest()
         raise TransactionError(
-            f"transaction {guard}: {ROLL_OVERS} times in a row others inserted under higher write ids, "
-            "between the allocation of its write ids and its snapshot: try again when fewer clients write to "
+            f"transaction {guard}: {ROLL_OVERS} times in a row others inserted with higher write ids "
+            "between the allocation of its write ids and its snapshot. Try again when fewer clients write to "
             "the table"
         )
 
@@ -392,7 +394,7 @@ class Lease:
 
 
 def _shared(components: Iterable[LockComponent]) -> tuple[LockComponent, ...]:
-    """The same components as SHARED_READ, which is compatible with every lock but EXCLUSIVE."""
+    """Return the same components as SHARED_READ, which is compatible with every lock but EXCLUSIVE."""
     return tuple(dataclasses.replace(c, type=LockType.SHARED_READ) for c in components)
 
 
@@ -405,10 +407,10 @@ def _table_names(components: Iterable[LockComponent]) -> list[str]:
 
 
 def _is_overtaken(writers: frozenset[int], txn_id: int, after: OpenTxns) -> bool:
-    """Whether another transaction may have committed to our tables since ``txn_id`` was opened.
+    """Return whether another transaction may have committed to the tables since ``txn_id`` was opened.
 
     ``writers`` were listed just before that, ``after`` under the lock. A transaction that was opened later
-    and is gone may have written anything.
+    and has ended may have written anything.
     """
     listed = {t.id for t in after.txns}
     gone_later = after.high_watermark - txn_id - sum(i > txn_id for i in listed)

@@ -2,9 +2,9 @@
 
 LockFailureListener: the user's callback for the loss of a running transaction.
 
-Phases: how long each step of a transaction took.
+Phases: measures how long each step of a transaction took.
 
-Turns the metastore client's errors into errors of this package, at the boundary and nowhere else.
+Turns the errors of the metastore's client into errors of this package, only at this boundary.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ __all__ = ["LockFailureListener", "Phases", "SaidByTheNextStep", "client_error",
 
 
 class LockFailureListener(Protocol):
-    """Called once per transaction, from the heartbeat's thread, as soon as the loss is known.
+    """The user's callback, called once per transaction from the heartbeat's thread as soon as a loss is
+    known.
 
-    The transaction cannot be committed any more, so stop the work that still runs. An exception of the
-    listener is logged and changes nothing.
+    The transaction can no longer be committed, so stop the work that still runs. An exception of the listener
+    is logged and has no effect.
     """
 
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
-        """The lock of transaction ``txn_id`` on ``tables`` (``database.table``) is lost, because of
-        ``error``.
+        """Handle the loss of transaction ``txn_id`` and its lock on ``tables`` (``database.table``).
+
+        ``error`` is the cause.
         """
         ...
 
@@ -51,15 +53,16 @@ class LockFailureListener(Protocol):
 class SaidByTheNextStep:
     """Does nothing: the loss is logged, and raised by the next step of its transaction.
 
-    For calls that begin and end a transaction by themselves; whoever keeps one open should hear of a loss.
+    For calls that begin and end a transaction by themselves. Callers that keep one open should set a
+    listener.
     """
 
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
-        """See :class:`LockFailureListener`."""
+        """Do nothing; see :class:`LockFailureListener`."""
 
 
 class Phases:
-    """Seconds by the name of a phase; each begins when the one before it ends."""
+    """Seconds by name of a phase; each phase begins when the previous one ends."""
 
     def __init__(self, clock: Clock) -> None:
         self.seconds: dict[str, float] = {}
@@ -67,11 +70,11 @@ class Phases:
         self._started = clock.now()
 
     def restart(self) -> None:
-        """The first phase begins now."""
+        """Begin the first phase now."""
         self._started = self._clock.now()
 
     def end(self, name: str) -> None:
-        """A phase ends."""
+        """End a phase."""
         now = self._clock.now()
         self.seconds[name] = now - self._started
         self._started = now
@@ -81,7 +84,7 @@ _CONFLICT = re.compile(r"write conflict on (?P<resource>.+?) committed by \[?(?:
 
 
 def client_error(error: MetastoreError, doing: str) -> ClientError:
-    """Our error for a metastore's error, to be raised ``from`` it.
+    """Return this package's error for a metastore's error, to be raised ``from`` it.
 
     ``doing`` names the failed step and its transaction.
     """
@@ -118,6 +121,6 @@ def _aborted(error: TxnAbortedError, text: str) -> TransactionAbortedError:
             "the whole job again"
         )
     return WriteConflictError(
-        f"{text}. Transaction {conflict['winner']} changed {conflict['resource']} and committed first; "
-        "nothing of ours is visible: run the whole job again, against a new snapshot"
+        f"{text}. Transaction {conflict['winner']} changed {conflict['resource']} and committed first. "
+        "Nothing of this transaction is visible: run the whole job again, against a new snapshot"
     )

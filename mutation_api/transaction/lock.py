@@ -1,8 +1,8 @@
 """Lock: one request for all tables of a transaction, a bounded wait, and release.
 
 A lock request is never repeated, not even after a broken connection: Hive 2.3 and 3.1 grant a transaction's
-second request although another transaction holds the lock. (Hive's own Mutation API repeats requests, and two
-writers then work on one table.) A queued request is polled with :meth:`Lock.poll`, which also keeps the
+second request although another transaction holds the lock. (Hive's own Mutation API repeats requests, and
+then two writers work on one table.) A queued request is polled with :meth:`Lock.poll`, which also keeps the
 transaction alive.
 
 Source: Hive's DbLockManager (back-off) and TxnHandler.checkLock, observed on 2.3.10.
@@ -38,36 +38,36 @@ from mutation_api.transaction.machine_queue import few_at_once
 __all__ = ["Lock", "LockedTable", "Marks", "Pace", "WriteLock", "lock_components", "locks_of_others"]
 
 MIN_ASK_SECONDS = 0.02
-"""With nobody before it a transaction asks for its lock after so long. That keeps the server busy for 5 to 20
-ms, in which it grants no other lock."""
+"""Pause before a transaction that is first in line requests its lock. A request keeps the server busy for 5
+to 20 ms, during which it grants no other lock."""
 MIN_LOOK_SECONDS = 0.01
-"""Whoever is next looks after so long whether the lock is still held, which costs the server 1 to 2 ms."""
+"""Pause before the next in line checks whether the lock is still held, which costs the server 1 to 2 ms."""
 MIN_LOOK_OF_OTHERS_SECONDS = 0.05
-"""Others look after so long for each one before them."""
+"""Pause before other transactions check, for each transaction ahead of them."""
 POLL_SHARE = 0.1
-"""They wait longer, by this part of the time for which nothing has moved."""
+"""Their pause grows to this part of the time since the queue last moved."""
 MAX_LOOKING_SECONDS = 1.0
-"""Longer pauses end with a request for the lock, whoever seems to be before us."""
+"""After a longer pause, a transaction requests the lock even if others seem to be before it."""
 MAX_POLL_SECONDS = 15.0
-"""Hive doubles from 100 ms to 60 s, whoever is next: then a lock that is often wanted is mostly idle."""
+"""Hive doubles its pause from 100 ms to 60 s for all waiters, so a contended lock is mostly idle."""
 
 _log = logging.getLogger(__name__)
 _wait_log = logging.getLogger(WAIT_LOG)
 
 
 class WriteLock(enum.Enum):
-    """How two writers of one table exclude each other, where the server leaves the choice to its clients.
+    """The ways in which two writers of one table exclude each other, if the server leaves clients the choice.
 
     EXCLUSIVE: the second writer waits, so a long job cannot lose its work to a short one. Inserts of Hive's
-    own SQL wait as well. OPTIMISTIC: no writer waits. If two change one partition, the first to commit wins,
-    as with Hive 4's own SQL. On a server without the choice, updates wait for each other.
+    own SQL wait too. OPTIMISTIC: no writer waits. If two change one partition, the first to commit wins, as
+    with Hive 4's own SQL. On a server without the choice, updates wait for each other.
     """
 
     EXCLUSIVE = "exclusive"
     OPTIMISTIC = "optimistic"
 
     def lock_type(self, capabilities: Capabilities) -> LockType:
-        """The lock type that a transaction with updates or deletes requests."""
+        """Return the lock type that a transaction with updates or deletes requests."""
         if capabilities.has_exclusive_write_lock and self is WriteLock.EXCLUSIVE:
             return LockType.EXCL_WRITE
         return LockType.SHARED_WRITE
@@ -77,9 +77,9 @@ class WriteLock(enum.Enum):
 class LockedTable:
     """A table and what the transaction will do with it.
 
-    ``is_sink`` false: the table is only read. ``insert_only``: the sink takes no updates or deletes, so other
-    inserters need not wait. ``partition_names``: the partitions whose files must stay while the transaction
-    reads them. ``write_lock``: the lock type of a sink with updates or deletes.
+    If ``is_sink`` is False, the table is only read. If ``insert_only`` is True, the sink takes no updates or
+    deletes, so other inserters need not wait. ``partition_names`` are the partitions whose files must stay
+    while the transaction reads them. ``write_lock`` is the lock type of a sink with updates or deletes.
     """
 
     database: str
@@ -92,18 +92,18 @@ class LockedTable:
 
     @property
     def full_name(self) -> str:
-        """``database.table``."""
+        """The name ``database.table``."""
         return f"{self.database}.{self.name}"
 
     @property
     def lock_type(self) -> LockType:
-        """With any type but SHARED_READ the server checks for conflicts with other writers at commit."""
+        """The lock type. For all but SHARED_READ, the server checks for conflicting writers at commit."""
         return self.write_lock if self.is_sink and not self.insert_only else LockType.SHARED_READ
 
 
 @dataclass(frozen=True)
 class Marks:
-    """What identifies our transactions and locks: user, host and a text for people."""
+    """The identification of this library's transactions and locks: user, host and a string for people."""
 
     user: str
     hostname: str
@@ -111,18 +111,17 @@ class Marks:
 
 
 def lock_components(tables: Iterable[LockedTable]) -> tuple[LockComponent, ...]:
-    """One component per table, and one per partition that may be read.
+    """Return one component per table, and one per partition that may be read.
 
     They are sorted by name, so two jobs on the same tables cannot deadlock.
 
     A partitioned sink is a dynamic partition write: the server records what was written when the partitions
-    are registered (``add_dynamic_partitions``), one by one. Hive's own compactor and conflict check need
-    that.
+    are registered one by one (``add_dynamic_partitions``). Hive's own compactor and conflict check need this.
 
-    Partitions of sources and sinks are locked for reading only, so they keep no writer out and are not
-    recorded as written. These locks are for the cleaner of Hive 2 and 3: it spares the files of a compacted
-    partition only for locks on that very partition. Neither a lock on the table nor the open transaction
-    stops it (observed on 2.3.10 and 3.1.3).
+    Partitions of sources and sinks are locked only for reading, so they keep no writer out and are not
+    recorded as written. These locks are for the cleaner of Hive 2 and 3, which spares the files of a
+    compacted partition only if that very partition is locked. Neither a lock on the table nor the open
+    transaction stops it (observed on 2.3.10 and 3.1.3).
     """
     ordered = sorted(tables, key=lambda t: (t.database, t.name))
     return tuple(c for table in ordered for c in (_component(table), *_partition_components(table)))
@@ -153,44 +152,44 @@ def _component(table: LockedTable) -> LockComponent:
 def locks_of_others(
     metastore: MetastoreClient, table: AcidTable, ours: Collection[int]
 ) -> tuple[LockInfo, ...]:
-    """Locks that others hold or wait for on a table or its partitions, as the metastore lists them now.
+    """Return the locks that others hold or wait for on a table or its partitions, as of now.
 
     SHARED_READ locks are left out: their holders read, or insert without touching existing rows, and neither
     wait for a writer nor conflict with one. Locks on the whole database are not listed.
 
     Args:
-        metastore: lists them.
+        metastore: lists the locks.
         table: the table.
         ours: ids of the transactions whose locks are left out.
 
     Raises:
-        ConnectionFailedError, TransactionError: the metastore failed.
+        ConnectionFailedError, TransactionError: If the metastore failed.
     """
-    with metastore_errors_as_ours(f"could not ask for the locks of table {table.full_name}"):
+    with metastore_errors_as_ours(f"could not list the locks of table {table.full_name}"):
         locks = metastore.show_locks(table.database, table.name)
     return tuple(i for i in locks if i.txn_id not in ours and i.type is not LockType.SHARED_READ)
 
 
 @dataclass
 class Pace:
-    """When a waiting transaction asks again: the sooner, the nearer its turn is and the shorter turns are.
+    """Decides when a waiting transaction asks again: sooner if its turn is near and turns are short.
 
     Attributes:
-        moved: when it began to wait, or a transaction before it was last seen to be gone; a clock's seconds.
-        ahead: how many transactions are before it, the holder included.
+        moved: the clock's time when it began to wait, or when a transaction before it was last seen to end.
+        ahead: the number of transactions before it, including the holder.
     """
 
     moved: float
     ahead: int
 
     def see(self, now: float, ahead: int) -> None:
-        """Note how many are before it now."""
+        """Record how many transactions are before it now."""
         if ahead < self.ahead:
             self.moved = now
         self.ahead = ahead
 
     def pause(self, now: float) -> float:
-        """Seconds until it looks or asks again."""
+        """Return the seconds until it checks or asks again."""
         least = {0: MIN_ASK_SECONDS, 1: MIN_LOOK_SECONDS}.get(self.ahead, MIN_LOOK_OF_OTHERS_SECONDS)
         return min(max(1, self.ahead) * max(least, POLL_SHARE * (now - self.moved)), MAX_POLL_SECONDS)
 
@@ -215,12 +214,12 @@ class Lock:
         self._marks = marks
 
     def request(self) -> bool:
-        """Request the lock, once. Returns whether it was granted at once.
+        """Request the lock, once. Return whether it was granted at once.
 
         Raises:
-            LockNotAcquiredError: the server refused it outright.
-            MetastoreUnavailableError: the connection broke. The lock may be queued: abort the transaction.
-            NoSuchTxnError, TxnAbortedError: the transaction is over.
+            LockNotAcquiredError: If the server refused it outright.
+            MetastoreUnavailableError: If the connection broke. The lock may be queued: abort the transaction.
+            NoSuchTxnError, TxnAbortedError: If the transaction is over.
         """
         marks = self._marks
         request = LockRequest(self._components, self._txn_id, marks.user, marks.hostname, marks.agent_info)
@@ -230,11 +229,11 @@ class Lock:
         return self._evaluate(response)
 
     def poll(self) -> bool:
-        """Ask whether it is granted by now. A broken connection counts as "not yet".
+        """Ask whether the lock is granted by now. A broken connection counts as "not yet".
 
         Raises:
-            LockNotAcquiredError: the server gave up on it.
-            NoSuchLockError, NoSuchTxnError, TxnAbortedError: the lock is gone.
+            LockNotAcquiredError: If the server gave up on it.
+            NoSuchLockError, NoSuchTxnError, TxnAbortedError: If the lock is gone.
         """
         assert self.id is not None
         try:
@@ -242,15 +241,15 @@ class Lock:
                 response = self._metastore.check_lock(self.id, self._txn_id)
             return self._evaluate(response)
         except MetastoreUnavailableError as error:
-            _log.warning("could not ask for lock %d of transaction %d: %s", self.id, self._txn_id, error)
+            _log.warning("could not check lock %d of transaction %d: %s", self.id, self._txn_id, error)
             return False
 
     def wait(self, deadline: float) -> None:
-        """Poll until it is granted. A long wait is told once, at level INFO.
+        """Poll until the lock is granted. A long wait is logged once, at level INFO.
 
         Raises:
-            LockNotAcquiredError: not granted by ``deadline`` (the clock's time); names the holders.
-            See also :meth:`poll`.
+            LockNotAcquiredError: If it is not granted by ``deadline`` (the clock's time); the message names
+                the holders. See also :meth:`poll`.
         """
         started = asked = self._clock.now()
         pace = Pace(started, self._ahead())
@@ -267,7 +266,7 @@ class Lock:
             self._clock.sleep(min(pace.pause(asked), remaining))
 
     def _ahead(self) -> int:
-        """How many transactions hold the lock or asked for it before us, as far as they are known.
+        """Return how many known transactions hold the lock or requested it earlier.
 
         The server grants locks in the order of their ids.
         """
@@ -275,12 +274,12 @@ class Lock:
         try:
             others = self._locks_of_others()
         except MetastoreError as error:
-            _log.warning("could not ask for the locks before lock %d: %s", self.id, error)
+            _log.warning("could not list the locks before lock %d: %s", self.id, error)
             return 0
         return len({each.txn_id for each in others if each.lock_id < self.id})
 
     def _is_granted(self, pace: Pace, asked: float) -> bool:
-        """Look how many are before us, which is cheap, and ask for the lock if nobody is."""
+        """Check how many transactions are before this one, which is cheap; request the lock if none is."""
         if pace.ahead and self._clock.now() - asked < MAX_LOOKING_SECONDS:
             pace.see(self._clock.now(), self._ahead())
             if pace.ahead:
@@ -289,13 +288,13 @@ class Lock:
 
     def _tell(self, remaining: float) -> None:
         if _wait_log.isEnabledFor(logging.INFO):
-            text = "transaction %d waits for lock %s on %s, %s; it waits for %.0f s more at most"
+            text = "transaction %d waits for lock %s on %s, %s; it waits for at most %.0f s more"
             _wait_log.info(text, self._txn_id, self.id, self._resources(), self._blockers(), remaining)
 
     def give_up(self) -> None:
         """Leave the queue. A granted lock is released with its transaction.
 
-        Failures are logged only, since the transaction is aborted next.
+        Failures are only logged, since the transaction is aborted next.
         """
         if self.id is None or self.is_acquired:
             return
@@ -334,7 +333,7 @@ class Lock:
         return "held by " + ("; ".join(map(_describe, held)) or "no other transaction any more")
 
     def _locks_of_others(self) -> list[LockInfo]:
-        """Those on our tables, held or awaited, but for SHARED_READ, for which our requests never wait."""
+        """Return others' locks on the tables, held or awaited; not SHARED_READ, which block no request."""
         tables = [c for c in self._components if c.partition is None]
         locks = [each for c in tables for each in self._metastore.show_locks(c.database, c.table)]
         return [i for i in locks if i.txn_id != self._txn_id and i.type is not LockType.SHARED_READ]

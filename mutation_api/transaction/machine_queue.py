@@ -1,19 +1,20 @@
 """The queue of this machine's writers for a table, before they queue at the metastore.
 
-A lock that another transaction holds is asked for again and again, and a transaction that waited for it needs
-a second one (see :mod:`.lease`). Writers on one machine can see each other instead: the next one asks for the
+A lock that another transaction holds is requested again and again, and a transaction that waited for it needs
+a second one (see :mod:`.lease`). Writers on one machine can see each other instead: the next one requests the
 lock when it is free.
 
-A queue is a file, a writer's place in it a locked byte, and whoever finds no locked byte before its own is
-next. The kernel gives locks back when a process dies, so nobody waits for the dead. The locks belong to an
-open file (``F_OFD_SETLK`` of Linux), not to a process, so they part threads, too. Where there are no such
-locks, writers meet at the metastore only.
+A queue is a file, and a writer's place in it is a locked byte. A writer that finds no locked byte before its
+own is next. The kernel releases locks when a process dies, so nobody waits for a dead process. The locks
+belong to an open file (``F_OFD_SETLK`` of Linux) and not to a process, so they also separate threads. On
+systems without such locks, writers meet only at the metastore.
 
-Requests for locks queue by metastore, too: only :data:`AT_ONCE` of a machine are under way at once.
+Requests for locks queue by metastore as well: only :data:`AT_ONCE` requests of a machine are under way at
+once.
 
-A writer stays in the queue while that moves. Otherwise it goes on to the metastore, which tells who holds the
-lock. The same file is found by processes of one user that have one directory for temporary files and name
-the metastore in one way; others meet at the metastore.
+A writer stays in the queue while the queue moves. Otherwise it goes on to the metastore, which reports who
+holds the lock. The same file is used by processes of one user that have the same directory for temporary
+files and the same address of the metastore; others meet at the metastore.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG, Clock
 __all__ = ["AT_ONCE", "STILL_SECONDS", "Place", "few_at_once", "in_turn", "queue_up"]
 
 AT_ONCE = 8
-"""So many writers of a table that do not exclude each other work at once; more of them wait for each other in
-the metastore's database (Hive 4.1 on Derby: a hundred for 20 s at a time).
+"""Number of a table's writers that work at once, if they do not exclude each other. More of them wait for
+each other in the metastore's database (Hive 4.1 on Derby: a hundred for 20 s at a time).
 
-A metastore gets so many requests for locks from one machine at once. By default it has ten connections to
-its database. With Derby each request keeps one while it waits for a mutex whose holder waits for a
-connection, so ten requests wait for each other until they time out, and all other calls with them (observed
-on 2.3.10).
+Also the number of lock requests that one machine sends to a metastore at once. By default a metastore has ten
+connections to its database. With Derby each request keeps one while it waits for a mutex whose holder waits
+for a connection. So ten requests wait for each other until they time out, and all other calls with them
+(observed on 2.3.10).
 """
 STILL_SECONDS = 3.0
-"""Who sees nothing move for so long goes on to the metastore."""
+"""A writer that sees nothing move for this long goes on to the metastore."""
 LOOK_SECONDS = 0.003
-"""A writer looks again after so long for each one before it. A look costs some microseconds."""
+"""Pause before a writer checks again, for each writer before it. A check costs some microseconds."""
 MUTEX_TRIES = 1000
-"""How often a writer tries to enter a queue, a millisecond apart. Others need microseconds to do so."""
+"""Number of attempts to enter a queue, a millisecond apart. Others need microseconds to enter."""
 
 _MUTEX, _FIRST = 0, 1
-"""The byte whose lock lets one writer at a time in or out, and the first of the places."""
+"""The byte whose lock lets one writer at a time in or out, and the first byte that is a place."""
 _FLOCK = "@hhqqi0q"
 """``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
 
@@ -73,7 +74,7 @@ class _Ticket:
     thread: int
 
     def before(self) -> list[int]:
-        """The places before this one whose writers are still there."""
+        """Return the places before this one whose writers are still there."""
         found: list[int] = []
         spans = [(_FIRST, self.number)]
         while spans:
@@ -84,7 +85,7 @@ class _Ticket:
         return found
 
     def give_back(self) -> None:
-        """Leave the queue. The last one to leave removes the file."""
+        """Leave the queue. The last writer to leave removes the file."""
         with contextlib.suppress(OSError):
             _set(self.file, fcntl.F_UNLCK, self.number)
             _enter(self.file)
@@ -100,7 +101,7 @@ class Place:
     tickets: list[_Ticket] = field(default_factory=list)
 
     def give_back(self) -> None:
-        """Let the next writers go on. May be called twice, and from any thread."""
+        """Let the next writers go on. May be called twice and from any thread."""
         with _mutex:
             tickets, self.tickets = self.tickets, []
             for ticket in tickets:
@@ -114,7 +115,7 @@ _taken: dict[tuple[Path, int], _Ticket] = {}
 
 
 def _begin_anew() -> None:
-    """A forked process has none of the writers, and its copies of their files must not keep the places."""
+    """Drop the places in a forked process: it has no writers, and its file copies must not keep places."""
     global _mutex
     _mutex = threading.Lock()
     for ticket in _taken.values():
@@ -129,17 +130,18 @@ os.register_at_fork(after_in_child=_begin_anew)
 def queue_up(
     metastore: MetastoreClient, tables: Iterable[str], clock: Clock, deadline: float, *, at_once: int = 1
 ) -> Place:
-    """Wait until no other writer of this machine is before us, or few are, or nothing moves any more.
+    """Wait until no other writer of this machine is before this one, or only a few, or nothing moves any
+    more.
 
     Args:
-        metastore: where the tables are.
+        metastore: the metastore of the tables.
         tables: full names, in the order in which all writers take them.
         clock: times the wait.
-        deadline: the clock's time.
-        at_once: how many writers need not wait. Those who say another number are in another queue.
+        deadline: the clock's time at which the wait ends.
+        at_once: the number of writers that need not wait. Writers with another number use another queue.
 
     Returns:
-        The place; to be given back when the transaction is over.
+        The place, which must be given back when the transaction is over.
     """
     place = Place()
     for name in tables:
@@ -152,15 +154,15 @@ def queue_up(
 
 @contextlib.contextmanager
 def in_turn(metastore: MetastoreClient, tables: Iterable[str], clock: Clock) -> Iterator[None]:
-    """The block in which descriptions of tables are read, or read and changed; one writer at a time.
+    """Return a block for reading or changing table descriptions; one writer at a time enters it.
 
-    Hive 4's numbers of rows are part of a table's description. Who reads it while another writes it may make
-    both wait on the database of the metastore until it notices (20 s on Derby, observed on 4.1.0), and two
-    who change it overwrite each other. Writers of other machines meet there all the same. Nobody waits for
-    ever: see STILL_SECONDS.
+    Hive 4's numbers of rows are part of a table's description. If one writer reads it while another writes
+    it, both may wait on the database of the metastore until it notices (20 s on Derby, observed on 4.1.0).
+    Two writers that change it overwrite each other. Writers of other machines meet there nevertheless. Nobody
+    waits forever: see STILL_SECONDS.
 
     Args:
-        metastore: where the tables are.
+        metastore: the metastore of the tables.
         tables: full names, in the order in which all writers take them.
         clock: times the waits.
     """
@@ -176,9 +178,9 @@ def in_turn(metastore: MetastoreClient, tables: Iterable[str], clock: Clock) -> 
 
 @contextlib.contextmanager
 def few_at_once(metastore: MetastoreClient, clock: Clock) -> Iterator[None]:
-    """The block in which a metastore is asked for a lock; it waits while AT_ONCE others of this machine do.
+    """Return a block for requesting a lock; it waits while AT_ONCE others of this machine are in it.
 
-    It does not wait for ever: see STILL_SECONDS.
+    It does not wait forever: see STILL_SECONDS.
     """
     place = Place()
     try:
@@ -192,7 +194,7 @@ def few_at_once(metastore: MetastoreClient, clock: Clock) -> Iterator[None]:
 def _line_up(
     place: Place, queue: str, what: str, clock: Clock, deadline: float = math.inf, at_once: int = 1
 ) -> bool:
-    """Take a place in one more queue, and wait; whether it is its turn, or there is no queue."""
+    """Take a place in another queue and wait; return True if it is its turn, or if there is no queue."""
     try:
         ticket = _take(queue)
     except OSError as error:
@@ -203,7 +205,7 @@ def _line_up(
 
 
 def _wait(ticket: _Ticket, what: str, clock: Clock, deadline: float, at_once: int) -> bool:
-    """Whether it is the ticket's turn: fewer than ``at_once`` are before it."""
+    """Wait, and return whether it is the ticket's turn: fewer than ``at_once`` are before it."""
     started = moved = clock.now()
     ahead, is_told = 0, False
     while len(before := ticket.before()) >= at_once and not _waits_for_itself(ticket, before):
@@ -214,28 +216,28 @@ def _wait(ticket: _Ticket, what: str, clock: Clock, deadline: float, at_once: in
             return False
         if not is_told and now - started >= TELL_AFTER_SECONDS:
             is_told = True
-            _wait_log.info("%s: writers of this machine that are before this one: %d", what, ahead)
+            _wait_log.info("%s: writers of this machine ahead of this one: %d", what, ahead)
         clock.sleep(min(ahead * LOOK_SECONDS, deadline - now))
     return True
 
 
 def _waits_for_itself(ticket: _Ticket, before: Iterable[int]) -> bool:
-    """Whether the thread waits for its own transaction, in vain. The metastore's error names that one."""
+    """Return whether the thread waits in vain for its own transaction, which the metastore's error names."""
     with _mutex:
         taken = [_taken.get((ticket.path, number)) for number in before]
     return any(other is not None and other.thread == ticket.thread for other in taken)
 
 
 def _take(queue: str) -> _Ticket:
-    """The last place of a queue. Raises OSError: there is no queue."""
+    """Take the last place of a queue. Raises OSError if there is no queue."""
     if not hasattr(fcntl, "F_OFD_SETLK") or sys.maxsize < 2**32:
-        raise OSError("locks of open files are needed, as 64-bit Linux has them")
+        raise OSError("open file description locks are needed, which 64-bit Linux has")
     path = _directory() / hashlib.sha256(queue.encode()).hexdigest()[:32]
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             _enter(file)
-            if os.fstat(file).st_nlink:  # else the last one to leave removed it meanwhile
+            if os.fstat(file).st_nlink:  # otherwise the last writer to leave has removed it
                 number = max(_FIRST, os.fstat(file).st_size)
                 os.ftruncate(file, number + 1)
                 _set(file, fcntl.F_WRLCK, number)
@@ -251,17 +253,17 @@ def _take(queue: str) -> _Ticket:
 
 
 def _directory() -> Path:
-    """Where the queues of this user are. Raises OSError: others could write there."""
+    """Return the directory of this user's queues. Raises OSError if others could write there."""
     path = Path(tempfile.gettempdir()) / f"hive-mutation-api-{os.getuid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
-        raise PermissionError(f"{path} is not a directory of this user alone")
+        raise PermissionError(f"{path} is not a directory that only this user can access")
     return path
 
 
 def _enter(file: int) -> None:
-    """Take the mutex of a queue. Raises BlockingIOError: somebody keeps it."""
+    """Take the mutex of a queue. Raises BlockingIOError if another writer keeps it."""
     pause = threading.Event()
     for _ in range(MUTEX_TRIES - 1):
         with contextlib.suppress(BlockingIOError):
@@ -271,12 +273,12 @@ def _enter(file: int) -> None:
 
 
 def _set(file: int, kind: int, byte: int) -> None:
-    """Raises BlockingIOError: somebody else has the lock."""
+    """Set or release a lock. Raises BlockingIOError if another writer has the lock."""
     fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, byte, 1, 0))
 
 
 def _locked_byte(file: int, start: int, end: int) -> int | None:
-    """A byte that somebody else has locked from ``start`` to before ``end`` (0: to the end)."""
+    """Return a byte that others have locked from ``start`` to before ``end`` (0: to the end)."""
     wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, max(0, end - start), 0)
     kind, _, at, _, _ = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_OFD_GETLK, wanted))
     return None if kind == fcntl.F_UNLCK else at

@@ -1,8 +1,8 @@
 """Manifests of staged files, and the directory of a table that a transaction writes.
 
-DeltaManifest: what one task attempt wrote for one (table, partition, bucket, kind). Pure.
+DeltaManifest: describes what one task attempt wrote for a (table, partition, bucket, kind). Pure.
 
-TableOutput: what a transaction wrote into one table, for the committer. Pure.
+TableOutput: the output of a transaction for one table, passed to the committer. Pure.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 STATEMENT_ID = 0
-"""Statement id in our directory names: a change set is one statement, and Hive's SQL numbers from 0."""
+"""Statement id in the names of directories. A change set is one statement; Hive's SQL numbers from 0."""
 
 STAGING_PREFIX = "_mutation_"
 """Prefix of staging directories; the underscore hides them from every Hive reader."""
@@ -51,46 +51,46 @@ _MARK_PREFIX = "uploads_"
 
 
 class FileKind(enum.Enum):
-    """Directory of a transaction that a file belongs to."""
+    """The directory of a transaction that a file belongs to."""
 
     DELTA = "delta"
     DELETE_DELTA = "delete_delta"
 
 
 def staging_directory(location: Location, txn_id: int) -> Location:
-    """Hidden directory for staged files of transaction ``txn_id``, below a table's or partition's location.
+    """Return the hidden directory for files staged by a transaction, below a table's or partition's location.
 
-    Below it lie ``<writer_id>/<attempt_id>/…``: a writer is one Spark job or one coordinator of a plain
-    process, an attempt is one task attempt. Nothing else may lie there. Where files are uploaded to their
-    final locations, an attempt has only its mark there.
+    It contains only ``<writer_id>/<attempt_id>/…``. A writer is one Spark job, or one coordinator of a plain
+    process; an attempt is one task attempt. If files are uploaded to their final locations, the directory
+    of an attempt contains only its mark.
     """
     return location / f"{STAGING_PREFIX}{txn_id}"
 
 
 def attempt_mark(write_id: int) -> str:
-    """Name of the empty file that an attempt leaves in its staging directory before it uploads anything.
+    """Return the name of the empty file that an attempt stages before it uploads anything.
 
-    An upload names neither its attempt nor its transaction; the mark says that there was such an attempt,
-    and under which id its uploads' directories are named.
+    An upload names neither its attempt nor its transaction. The mark shows that there was such an attempt,
+    and its id names the directories of the uploads.
     """
     return f"{_MARK_PREFIX}{write_id}"
 
 
 def parse_attempt_mark(name: str) -> int | None:
-    """The write id (in v1 the transaction's) in the name of a mark; None if the name is not a mark."""
+    """Return the write id (transaction id in v1) in the name of a mark; None if it is not a mark."""
     number = name.removeprefix(_MARK_PREFIX)
     return int(number) if number != name and number.isdecimal() else None
 
 
 def delta_names(write_id: int, version: AcidVersion) -> frozenset[str]:
-    """Names of the directories in which files of this id belong."""
+    """Return the names of the directories for files of this id."""
     return frozenset(relative_path(kind, write_id, 0, version).partition("/")[0] for kind in FileKind)
 
 
 def relative_path(kind: FileKind, write_id: int, bucket_id: int, version: AcidVersion) -> str:
-    """Path of a file below its partition: ``delta_0000005_0000005_0000/bucket_00001``.
+    """Return the path of a file below its partition: ``delta_0000005_0000005_0000/bucket_00001``.
 
-    In insert-only tables ``delta_0000005_0000005_0000/000001_0``.
+    In insert-only tables it is ``delta_0000005_0000005_0000/000001_0``.
     """
     directory_name = delta_directory_name if kind is FileKind.DELTA else delete_delta_directory_name
     file_name = bucket_file_name if version.has_row_ids else plain_file_name
@@ -101,12 +101,12 @@ def relative_path(kind: FileKind, write_id: int, bucket_id: int, version: AcidVe
 class DeltaManifest:
     """One staged file and its target.
 
-    ``partition_name`` is the escaped name, '' for an unpartitioned table; ``partition_values`` are the
-    unescaped texts as the metastore stores them. ``target`` = partition location / ``delta_X_X_0000`` /
+    ``partition_name`` is the escaped name, '' for an unpartitioned table. ``partition_values`` are the
+    unescaped strings as the metastore stores them. ``target`` is partition location / ``delta_X_X_0000`` /
     ``bucket_00000``; ``staged`` is published under this name. Counts are events by operation as the user
-    issued them: in a split table an update counts as one update in the ``delta`` manifest and as one in the
+    issued them. In a split table an update counts as one update in the ``delta`` manifest and as one in the
     ``delete_delta`` manifest, so sum updates over DELTA manifests only. ``write_id`` is the id in directory
-    names: in v1 the transaction's.
+    names: the transaction id in v1.
     """
 
     database: str
@@ -131,17 +131,17 @@ class DeltaManifest:
 
     @property
     def full_table_name(self) -> str:
-        """``database.table``."""
+        """The name ``database.table``."""
         return f"{self.database}.{self.table}"
 
     @property
     def group(self) -> tuple[str, str, str, int, FileKind]:
-        """Key of the file's group; each group may have only one manifest."""
+        """The key of the file's group; each group may have only one manifest."""
         return (self.database, self.table, self.partition_name, self.bucket_id, self.kind)
 
     def to_json(self) -> str:
-        """The manifest as one line of JSON."""
-        # Not asdict, which copies every value: 0.2 ms for each file.
+        """Return the manifest as one line of JSON."""
+        # asdict would copy every value, which takes 0.2 ms per file.
         value = {name: getattr(self, name) for name in self.__dataclass_fields__}
         staged = [str(self.staged.location), self.staged.upload_id, self.staged.part_tags]
         value |= {"kind": self.kind.value, "staged": staged, "target": str(self.target)}
@@ -149,7 +149,7 @@ class DeltaManifest:
 
     @classmethod
     def from_json(cls, text: str) -> DeltaManifest:
-        """Inverse of :meth:`to_json`. Raises ManifestError, naming the text."""
+        """Parse the result of :meth:`to_json`. Raises ManifestError, quoting the string."""
         try:
             value: dict[str, Any] = json.loads(text)
             for name, kind in _JSON_TYPES.items():
@@ -174,24 +174,24 @@ _JSON_TYPES: dict[str, type] = {
     **dict.fromkeys(("insert_count", "update_count", "delete_count", "row_count"), int),
     **dict.fromkeys(("partition_values", "staged"), list),
 }
-"""By field its type in JSON."""
+"""JSON types by field."""
 
 
 def _check_type(value: object, kind: type) -> None:
-    if type(value) is not kind:  # True is an int, too
+    if type(value) is not kind:  # isinstance(True, int) is True
         raise TypeError(f"{value!r} is not of type {kind.__name__}")
 
 
 @dataclass(frozen=True)
 class TableOutput:
-    """What a transaction wrote into one table.
+    """The output of a transaction for one table.
 
-    ``table`` is bound; ``description`` and ``partitions_at_begin`` (names) are the table as it was when the
-    transaction began; ``writers`` are the ids of the writers that handed in their manifests;
-    ``valid_write_ids`` and
-    ``valid_txns`` are the transaction's view of the table, if it uses write ids. ``depends_on_reads``:
-    others may change the table meanwhile, and what was inserted may depend on what was read;
-    ``depends_on_all_partitions``: also on that of partitions that were not touched.
+    ``table`` is bound. ``description`` and ``partitions_at_begin`` (names) are the table as it was when the
+    transaction began. ``writers`` are the ids of the writers that handed in their manifests.
+    ``valid_write_ids`` and ``valid_txns`` are the transaction's view of the table, if it uses write ids.
+    ``depends_on_reads`` is True if others may change the table meanwhile and the inserted rows may depend on
+    rows that were read; ``depends_on_all_partitions`` is True if they may also depend on rows of partitions
+    that were not touched.
     """
 
     table: AcidTable
@@ -207,12 +207,12 @@ class TableOutput:
 
     @property
     def partition_values(self) -> dict[str, tuple[str, ...]]:
-        """Unescaped values of every touched partition, by name; empty for an unpartitioned table."""
+        """The unescaped values of every touched partition, by name; empty for an unpartitioned table."""
         return {m.partition_name: m.partition_values for m in self.manifests if m.partition_name}
 
     @property
     def partitions_without_rows(self) -> frozenset[str]:
-        """Names of the partitions in which rows are updated or deleted, but the snapshot has no rows."""
+        """The names of partitions in which rows change although the snapshot has no rows there."""
         changed = {m.partition_name for m in self.manifests if m.update_count + m.delete_count}
         return frozenset(changed - {""} - self.partitions_at_begin)
 
@@ -223,13 +223,13 @@ class TableOutput:
 
     @property
     def operation(self) -> DataOperationType:
-        """What partitions are registered with; the server's conflict check does not look at inserts."""
+        """The operation to register partitions with; the server's conflict check ignores inserts."""
         changes = self.depends_on_reads or any(m.update_count or m.delete_count for m in self.manifests)
         return DataOperationType.UPDATE if changes else DataOperationType.INSERT
 
     @property
     def row_count_changes(self) -> Counter[str]:
-        """By how many rows each touched partition grows or, if negative, shrinks ('': no partitions)."""
+        """The change in the number of rows of each touched partition ('' if unpartitioned)."""
         changes: Counter[str] = Counter()
         for manifest in self.manifests:
             changes[manifest.partition_name] += manifest.insert_count - manifest.delete_count

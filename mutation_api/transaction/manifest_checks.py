@@ -1,8 +1,8 @@
-"""Check that the output of the tasks is consistent. Pure; each error names what contradicts what.
+"""Checks that the output of the tasks is consistent. Pure; each error names what contradicts what.
 
-A missing manifest loses rows, a manifest that occurs twice doubles rows. So nothing is published before every
-check of every table has passed. Manifests come from workers, and are not believed: what they name must be a
-file that lies in the staging directory of their attempt, or an upload to the one place where it belongs.
+A missing manifest loses rows, and a manifest that occurs twice duplicates rows. So nothing is published
+before every check of every table has passed. Manifests come from workers and are not trusted: what they name
+must be a file in the staging directory of their attempt, or an upload to the one place where it belongs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A file found in the staging directory; ``size`` in bytes."""
+    """A file found in the staging directory, with its size in bytes."""
 
     writer_id: str
     attempt_id: str
@@ -40,9 +40,9 @@ class StagedFile:
 
 @dataclass(frozen=True)
 class StagedOutput:
-    """What is found staged for a table: files in its staging directories, and uploads to its final locations.
+    """The output staged for a table: files in its staging directories, and uploads to its final locations.
 
-    With uploads, the only file of an attempt is its mark (see ``staging``).
+    If an attempt uploads, its only file is its mark (see ``staging``).
     """
 
     files: tuple[StagedFile, ...]
@@ -50,7 +50,7 @@ class StagedOutput:
 
 
 def relative_final_path(manifest: DeltaManifest, version: AcidVersion) -> str:
-    """Path of the file below its partition: ``delta_0000005_0000005_0000/bucket_00001``."""
+    """Return the path of the file below its partition: ``delta_0000005_0000005_0000/bucket_00001``."""
     return relative_path(manifest.kind, manifest.write_id, manifest.bucket_id, version)
 
 
@@ -60,13 +60,13 @@ def check_manifests(
     """Check the manifests of one table against each other and against the table.
 
     Args:
-        table: bound to the transaction.
+        table: the table, bound to the transaction.
         writers: ids of the writers that have handed in their manifests.
         manifests: the manifests of all writers.
-        insert_only: the table's lock allows inserts only.
+        insert_only: True if the table's lock allows inserts only.
 
     Raises:
-        ManifestError: a rule is broken; each function below checks one.
+        ManifestError: If a rule is broken; each function below checks one rule.
     """
     for manifest in manifests:
         _check_owner(table, writers, manifest)
@@ -91,15 +91,16 @@ def check_staged(
     Missing uploads are not detected here: not every store lists uploads, and completing a missing one fails.
 
     Raises:
-        ManifestError: a file of an unknown writer, a file or upload that its attempt did not report, a
-            reported file that is not one of its attempt or has another size, or an upload to another place.
+        ManifestError: If a file belongs to an unknown writer, if an attempt did not report a file or upload,
+            if a reported file is not one of its attempt or has another size, or if an upload is at the wrong
+            place.
     """
     strangers = sorted({f.writer_id for f in found.files} - set(writers))
     if strangers:
         raise ManifestError(
             f"table {table.full_name}, transaction {table.txn_id}: {listed(strangers)} wrote files but "
-            "handed in no manifests: close the coordinator and call transaction.add_manifests(), or its rows "
-            "would be lost"
+            "handed in no manifests, so the rows would be lost. Close the coordinator and call "
+            "transaction.add_manifests()"
         )
     _check_named_files(table, manifests, found.files)
     attempts = {(m.writer_id, m.attempt_id) for m in manifests}
@@ -110,13 +111,13 @@ def check_staged(
         if (f.writer_id, f.attempt_id) in attempts and f.location not in reported and not _is_mark(f)
     ]
     if all((f.writer_id, f.attempt_id) in attempts for f in found.files):
-        # A second upload to a reported location is one whose beginning was repeated, as its answer was lost.
+        # A location has two uploads if the request was repeated because its response was lost.
         forgotten += [str(u.location) for u in found.uploads if u.location not in reported]
     if forgotten:
         raise ManifestError(
             f"table {table.full_name}, transaction {table.txn_id}: no manifest for "
             f"{listed(sorted(forgotten))}, although the same attempt handed in others; the rows would be "
-            "lost: call transaction.add_manifests() with all manifests of the attempt"
+            "lost. Call transaction.add_manifests() with all manifests of the attempt"
         )
 
 
@@ -130,11 +131,11 @@ def _check_named_files(
             target = table.partition_location(manifest.partition_name)
             target /= relative_final_path(manifest, table.version)
             if location != target:
-                raise ManifestError(f"{_where(manifest)}: uploaded to {location}; it belongs to {target}")
+                raise ManifestError(f"{_where(manifest)}: uploaded to {location}, expected {target}")
             continue
         size = sizes.get((manifest.writer_id, manifest.attempt_id, location))
         if size != manifest.byte_count:
-            found = "is missing in the attempt's directory" if size is None else f"has {size} bytes"
+            found = "is not in the directory of the attempt" if size is None else f"has {size} bytes"
             raise ManifestError(
                 f"{_where(manifest)}: staged file {location} {found}; "
                 f"its manifest says {manifest.byte_count} bytes"
@@ -161,15 +162,15 @@ def _check_owner(table: AcidTable, writers: Collection[str], manifest: DeltaMani
 
 def _check_target(table: AcidTable, manifest: DeltaManifest) -> None:
     if not 0 <= manifest.bucket_id < table.bucket_limit:
-        raise ManifestError(f"{_where(manifest)}: the table has buckets 0 to {table.bucket_limit - 1}")
+        raise ManifestError(f"{_where(manifest)}: the table has only buckets 0 to {table.bucket_limit - 1}")
     if len(manifest.partition_values) != len(table.partition_keys):
         raise ManifestError(
-            f"{_where(manifest)}: {len(manifest.partition_values)} partition values; the table has "
+            f"{_where(manifest)}: got {len(manifest.partition_values)} partition values; the table has "
             f"{len(table.partition_keys)} partition keys"
         )
     if not _names_partition(table, manifest):
         raise ManifestError(
-            f"{_where(manifest)}: the partition's name does not fit the table's partition keys "
+            f"{_where(manifest)}: the partition's name does not match the table's partition keys "
             f"({', '.join(table.partition_key_names) or 'none'}) and its values {manifest.partition_values}"
         )
     if manifest.kind is FileKind.DELETE_DELTA and not _has_delete_deltas(table.version):
@@ -220,13 +221,13 @@ def _check_unique(manifests: Iterable[DeltaManifest]) -> None:
         if count[manifest.group] > 1:
             writers = sorted({m.writer_id for m in manifests if m.group == manifest.group})
             raise ManifestError(
-                f"{_where(manifest)}: written {count[manifest.group]} times, by {listed(writers)}; one "
+                f"{_where(manifest)}: written {count[manifest.group]} times, by {listed(writers)}; a "
                 "transaction takes one change set per table: merge them, or use two transactions"
             )
 
 
 def _check_pairs(manifests: Iterable[DeltaManifest]) -> None:
-    """In a split table an update is one event in each of two files; one without the other corrupts a row."""
+    """Check that each split update has both of its events; one without the other corrupts a row."""
     updates: dict[tuple[str, int], dict[FileKind, int]] = defaultdict(dict)
     for manifest in manifests:
         updates[manifest.partition_name, manifest.bucket_id][manifest.kind] = manifest.update_count

@@ -1,4 +1,4 @@
-"""MutatorClient: connects, checks the tables, and makes transactions and snapshots."""
+"""MutatorClient: connects, checks the tables, and creates transactions and snapshots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from mutation_api.transaction.transaction_state import TransactionState
 __all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient", "ask_settings"]
 
 AGENT_NAME = "hive-mutation-api"
-"""Part of the agent information of our transactions and locks."""
+"""Part of the agent information of this library's transactions and locks."""
 
 TXN_TIMEOUT = "hive.txn.timeout"
 TXN_TIMEOUT_DEFAULT = "300s"
@@ -47,7 +47,7 @@ TXN_MANAGER = "hive.txn.manager"
 DB_TXN_MANAGER = "org.apache.hadoop.hive.ql.lockmgr.DbTxnManager"
 SUPPORT_CONCURRENCY = "hive.support.concurrency"
 MAX_MARK_LENGTH = 120
-"""The server's columns hold 128 characters."""
+"""Limit of the marks: the server's columns hold 128 characters."""
 
 _UNSAFE_IN_MARKS = re.compile(r"[^ -~]|['\"\\]")
 
@@ -67,15 +67,15 @@ class ClientOptions:
 
 
 class MutatorClient(NotPickled):
-    """Transactions and snapshots over the tables of one metastore. Made by MutatorClientBuilder.
+    """Creates transactions and snapshots of tables of one metastore. Created by MutatorClientBuilder.
 
-    A context manager: connects on entry, closes on exit.
+    As a context manager it connects on entry and closes on exit.
 
     Args:
-        connect: makes the metastore's client; called by :meth:`connect`.
-        owns_metastore: whether :meth:`close` closes that client.
+        connect: creates the metastore's client; called by :meth:`connect`.
+        owns_metastore: True if :meth:`close` closes that client.
         specs: the tables, one entry each.
-        options: everything else.
+        options: all other options.
     """
 
     WHAT = "a client"
@@ -100,12 +100,12 @@ class MutatorClient(NotPickled):
 
     @property
     def tables(self) -> tuple[AcidTable, ...]:
-        """The tables as they were at :meth:`connect`: bound to no transaction, partitions not read."""
+        """The tables as they were at :meth:`connect`: bound to no transaction, and without partitions."""
         return self._tables
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What :meth:`connect` found that works but may surprise. The warnings are logged, too."""
+        """The findings of :meth:`connect` that work but may surprise. They are also logged."""
         return self._warnings
 
     @property
@@ -114,12 +114,12 @@ class MutatorClient(NotPickled):
         return self._connected().metastore
 
     def connect(self) -> MutatorClient:
-        """Connect and check every table; returns self. Does nothing if the client is connected.
+        """Connect, check every table, and return the client. Do nothing if it is connected.
 
         Raises:
-            ConnectionFailedError: no metastore could be reached.
-            ConfigurationError: the metastore's address is invalid, or Spark's keytab is of no use here.
-            TableNotMutableError: a table breaks a rule; the message names both.
+            ConnectionFailedError: If no metastore could be reached.
+            ConfigurationError: If the metastore's address is invalid, or Spark's keytab cannot be used here.
+            TableNotMutableError: If a table breaks a rule; the message names both.
         """
         if self._session is None:
             log_in_as_spark()
@@ -137,14 +137,14 @@ class MutatorClient(NotPickled):
         return self
 
     def new_transaction(self) -> Transaction:
-        """A transaction over all tables of the client. It has not begun yet.
+        """Return a transaction over all tables of the client. It has not begun yet.
 
-        Raises TransactionStateError (not connected), ConfigurationError (no tables).
+        Raises TransactionStateError if not connected, ConfigurationError if there are no tables.
         """
         session = self._connected()
         if not session.specs:
             raise ConfigurationError(
-                "the client has no tables: name them with add_sink_table() and add_source_table()"
+                "the client has no tables: add them with add_sink_table() and add_source_table()"
             )
         self._transactions = [t for t in self._transactions if t.state in _UNFINISHED]
         self._transactions.append(Transaction(session))
@@ -157,23 +157,22 @@ class MutatorClient(NotPickled):
     def open_snapshot(self, *full_names: str, as_of: AsOf) -> PastSnapshot: ...
 
     def open_snapshot(self, *full_names: str, as_of: AsOf | None = None) -> Snapshot | PastSnapshot:
-        """A consistent view of tables (``database.table``), which need not be among the client's.
+        """Return a consistent view of tables (``database.table``), which need not be among the client's.
 
-        The view is protected until it, or the client, is closed.
+        The view is protected until it or the client is closed.
 
         Args:
             full_names: the tables.
-            as_of: read them as they were: at a write id (of one table; on Hive 2 a transaction id), at a
-                moment with a time zone, or at one of these by table. See
-                :class:`~mutation_api.transaction.past_snapshot.PastSnapshot` for what that means and its
-                limits.
+            as_of: the point in the past to read: a write id of one table (on Hive 2 a transaction id), a
+                moment with a time zone, or one of these by table. If None, the present. For the meaning and
+                the limits see :class:`~mutation_api.transaction.past_snapshot.PastSnapshot`.
 
         Raises:
-            TableNotMutableError: a table does not exist or has no ROW__IDs.
-            DirectoryStateError: a compaction took the past; the message names its directory and the lowest id
-                or earliest moment that can still be read.
-            ConfigurationError: no table, or see PastSnapshot.
-            LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
+            TableNotMutableError: If a table does not exist or has no ROW__IDs.
+            DirectoryStateError: If a compaction removed the past state; the message names its directory and
+                the lowest id or earliest moment that can still be read.
+            ConfigurationError: If no table is given; see also PastSnapshot.
+            LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
         """
         session = self._connected()
         if not full_names:
@@ -263,8 +262,8 @@ class MutatorClient(NotPickled):
         has_sinks = any(s.role is TableRole.SINK for s in self._specs)
         if has_sinks and self._options.listener is None:
             found.append(
-                "only the next step, or commit(), tells that a transaction is lost; to be called at once, "
-                "set the builder's lock_failure_listener(…) or on_lost(…)"
+                "only the next step, or commit(), reports that a transaction is lost; to be called "
+                "at once, set the builder's lock_failure_listener(…) or on_lost(…)"
             )
         return found
 
@@ -274,7 +273,7 @@ class MutatorClient(NotPickled):
 
 
 _told: set[str] = set()
-"""Warnings that this process has logged: a query that makes a client for each batch does not repeat them."""
+"""Warnings that this process has logged: a query that creates a client per batch does not repeat them."""
 
 _UNFINISHED = (TransactionState.INACTIVE, TransactionState.OPEN, TransactionState.COMMITTING)
 
@@ -282,7 +281,7 @@ _UNFINISHED = (TransactionState.INACTIVE, TransactionState.OPEN, TransactionStat
 def ask_settings(metastore: MetastoreClient) -> None:
     """Ask for the server's settings that transactions need; the client keeps the answers.
 
-    Raises ConnectionFailedError: it could not be asked.
+    Raises ConnectionFailedError if the server could not be asked.
     """
     with metastore_errors_as_ours("could not connect"):
         metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)
@@ -292,7 +291,7 @@ def ask_settings(metastore: MetastoreClient) -> None:
 
 
 def _server_warnings(metastore: MetastoreClient) -> list[str]:
-    """Warnings about the server's settings. A setting that it does not report causes no warning."""
+    """Return warnings about the server's settings. A setting that is not reported causes no warning."""
     found = []
     if metastore.get_config_value(INITIATOR_ON, "true").strip().lower() != "true":
         found.append(
@@ -314,7 +313,7 @@ def _server_warnings(metastore: MetastoreClient) -> list[str]:
 
 
 def _mark(text: str) -> str:
-    """The text as the server can store it: it builds SQL from these texts, and its columns are short."""
+    """Make a string storable: the server builds SQL from such strings, and its columns are short."""
     return _UNSAFE_IN_MARKS.sub("_", text)[:MAX_MARK_LENGTH]
 
 

@@ -1,16 +1,16 @@
 """Snapshots of the past, and the write ids of a point in time.
 
-ids_at: which ids a table had at a moment, as far as its files tell. Pure.
+ids_at: determines which ids a table had at a moment, as far as its files show. Pure.
 
-No call of the metastore says when a transaction committed. What is known is when files were written: those
-of one id shortly before its commit, those of a compaction after the commits of all ids in it. So an id counts
-as there at a moment if its files had been written. A transaction that wrote before the moment and committed
-after it counts too early, by the time it took to commit. Clocks are the storage's.
+No call of the metastore reports when a transaction committed. It is known when files were written: files of
+one id shortly before its commit, files of a compaction after the commits of all ids in them. So an id counts
+as present at a moment if its files had been written. A transaction that wrote before the moment and committed
+after it counts too early, by the time it took to commit. The clocks are those of the storage.
 
 PastSnapshot: tables as they were, as far as their files still allow.
 
-Hive does not keep history on purpose: a major compaction rewrites rows, and the cleaner removes the files
-that it read. So a past state can be read only while the deltas in which it was written exist. A minor
+Hive deliberately keeps no history: a major compaction rewrites rows, and the cleaner removes the files that
+were compacted. So a past state can be read only while the deltas in which it was written exist. A minor
 compaction keeps every event with its id, so the past survives it (but not in insert-only tables, whose rows
 have no ids).
 """
@@ -47,9 +47,9 @@ __all__ = ["AsOf", "PastSnapshot", "TimedDirectory", "UnknownTime", "check_as_of
 
 @dataclass(frozen=True)
 class TimedDirectory:
-    """A base or delta, and when the youngest of its files was written, in seconds since 1970.
+    """A base or delta, with the time when its youngest file was written, in seconds since 1970.
 
-    ``is_compacted_base``: a compaction made the base; otherwise an overwrite.
+    ``is_compacted_base`` is True if a compaction wrote the base, False if an overwrite did.
     """
 
     directory: BaseDirectory | DeltaDirectory
@@ -57,23 +57,23 @@ class TimedDirectory:
     is_compacted_base: bool = False
 
     def tells_time_of_id(self, version: AcidVersion) -> bool:
-        """Whether its files were written by the transaction of one id, and by no compaction."""
+        """Return True if its files were written by the transaction of one id and not by a compaction."""
         directory = self.directory
         if isinstance(directory, BaseDirectory):
             return not self.is_compacted_base
         if directory.first != directory.last or directory.compaction_txn:
             return False
-        # Before Hive 4 a compaction of several statements of one id is named like this, too.
+        # Before Hive 4, a compaction of several statements of one id has such a name too.
         return directory.statement_id is not None or version.is_hive_4
 
     @property
     def first(self) -> int:
-        """The lowest id that it may hold."""
+        """The lowest id that the directory may hold."""
         return self.directory.first if isinstance(self.directory, DeltaDirectory) else 1
 
 
 class UnknownTime(Exception):
-    """A directory holds ids whose times it does not tell; its files were written after the moment."""
+    """Raised when a directory written after the moment holds ids whose times are not known."""
 
     def __init__(self, directory: TimedDirectory) -> None:
         super().__init__(directory.directory.name)
@@ -83,16 +83,16 @@ class UnknownTime(Exception):
 def ids_at(
     moment: float, directories: Iterable[TimedDirectory], valid: ValidIdList, version: AcidVersion
 ) -> ValidIdList:
-    """The ids of a table that were there at a moment: those of the list, but for those written later.
+    """Return the ids of a table that existed at a moment: the ids of the list without those written later.
 
     Args:
         moment: seconds since 1970.
         directories: all bases and deltas of all partitions that the list's snapshot may read.
-        valid: the ids that are there now.
+        valid: the ids that exist now.
         version: the layout of the table.
 
     Raises:
-        UnknownTime: which ids they are is not known any more. Of several directories it has the youngest.
+        UnknownTime: If these ids are no longer known. It has the youngest of several directories.
     """
     late: set[int] = set()
     known: set[int] = set()
@@ -111,7 +111,7 @@ def ids_at(
 
 
 def _holds_unknown(each: TimedDirectory, known: set[int], valid: ValidIdList) -> bool:
-    """Whether a directory may hold a committed id that no other directory tells the time of."""
+    """Return True if a directory may hold a committed id whose time no other directory shows."""
     last = min(each.directory.last, valid.high_watermark)
     invalid = sum(1 for id in valid.exceptions if each.first <= id <= last)
     told = sum(1 for id in known if each.first <= id <= last and valid.is_valid(id))
@@ -120,28 +120,28 @@ def _holds_unknown(each: TimedDirectory, known: set[int], valid: ValidIdList) ->
 
 AsOf = int | datetime.datetime | Mapping[str, int | datetime.datetime]
 """A point in the past: a write id of the one table (on Hive 2 a transaction id), a moment with a time zone
-for all tables, or one of them for each table by name."""
+for all tables, or a mapping from table names to such points."""
 
 
 class PastSnapshot:
-    """What an open snapshot sees of its tables, without rows written after a point in the past.
+    """The tables of an open snapshot without rows written after a point in the past.
 
-    A transaction counts by its id, however late it committed; or, for a moment, by when its files were
-    written (see :mod:`.past_snapshot`). Partitions and columns are the current ones: a partition dropped
-    since is missing, and so is what TRUNCATE removed.
+    A transaction counts by its id, no matter how late it committed. For a moment, it counts by the time its
+    files were written (see :mod:`.past_snapshot`). Partitions and columns are the current ones: a partition
+    that was dropped since is missing, and so are rows that TRUNCATE removed.
 
-    Made by ``client.open_snapshot(…, as_of=…)``. A context manager that closes the snapshot.
+    Created by ``client.open_snapshot(…, as_of=…)``. A context manager that closes the snapshot.
 
     Args:
         snapshot: an open snapshot.
-        as_of: the point; tables that a mapping does not name are read as they are.
+        as_of: the point in the past; tables that a mapping does not name are read as they are.
 
     Raises:
-        ConfigurationError: an id is above every id that the snapshot sees or below 0, a moment has no time
-            zone, an id is given for several tables, or a mapping names a table not in the snapshot.
-        DirectoryStateError: the files do not tell any more which ids were there at a moment. The message
-            names the directory and the earliest moment that can be read.
-        OSError: a directory cannot be listed.
+        ConfigurationError: If an id is above every id that the snapshot sees or below 0, a moment has no time
+            zone, an id is given for several tables, or a mapping names a table that is not in the snapshot.
+        DirectoryStateError: If the files no longer show which ids existed at a moment. The message names the
+            directory and the earliest moment that can be read.
+        OSError: If a directory cannot be listed.
     """
 
     def __init__(self, snapshot: Snapshot, as_of: AsOf) -> None:
@@ -151,12 +151,12 @@ class PastSnapshot:
 
     @property
     def is_open(self) -> bool:
-        """Whether the snapshot is open."""
+        """True if the snapshot is open."""
         return self._snapshot.is_open
 
     @property
     def txn_id(self) -> int:
-        """The reading transaction."""
+        """The id of the reading transaction."""
         return self._snapshot.txn_id
 
     @property
@@ -165,16 +165,16 @@ class PastSnapshot:
         return self._snapshot.valid_txn_list
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """The ids in the table's files that it sees."""
+        """Return the ids in the table's files that the view sees."""
         now = self._snapshot.valid_ids(table_name)
         return self._ids.get(self.table(table_name).full_name, now)
 
     def table(self, table_name: str) -> AcidTable:
-        """The descriptor of a table."""
+        """Return the descriptor of a table."""
         return self._snapshot.table(table_name)
 
     def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
-        """The partitions of a table as they are now."""
+        """Return the partitions of a table as they are now."""
         return self._snapshot.partitions(table_name)
 
     def check(self) -> None:
@@ -199,13 +199,14 @@ class PastSnapshot:
         self.close()
 
     def check_history(self) -> None:
-        """Refuse a past that may have lost rows.
+        """Raise if the past state may have lost rows.
 
         A compaction that ends later does no harm: under the snapshot's lock its input is not removed.
 
         Raises:
-            DirectoryStateError: a base holds ids of the past together with later ones, so the directories
-                that it was made from may be gone. The message names it, and the lowest id that can be read.
+            DirectoryStateError: If a base holds ids of the past together with later ones, so that the
+                directories it was created from may be gone. The message names it, and the lowest id that can
+                be read.
         """
         for name, past in self._ids.items():
             table, now = self.table(name), self._snapshot.valid_ids(name)
@@ -227,7 +228,7 @@ class PastSnapshot:
         if isinstance(point, int):
             if not 0 <= point <= now.high_watermark:
                 raise ConfigurationError(
-                    f"table {name} cannot be read as it was at id {point}; its ids go from 0 to "
+                    f"table {name} cannot be read as it was at id {point}: its ids range from 0 to "
                     f"{now.high_watermark}"
                 )
             return now.up_to(point)
@@ -240,13 +241,13 @@ class PastSnapshot:
             since = datetime.datetime.fromtimestamp(youngest.written, datetime.UTC)
             raise DirectoryStateError(
                 f"table {name} cannot be read as it was at {point.isoformat()}: "
-                f"{youngest.directory.name} was compacted after that, and when the ids in it were committed "
-                f"is not known any more. Choose {since.isoformat(timespec='seconds')} or later, or an id "
-                "(hive-mutate history lists them)"
+                f"{youngest.directory.name} was compacted after that, and the times when its ids "
+                f"were committed are no longer known. Choose {since.isoformat(timespec='seconds')} or later, "
+                "or an id (hive-mutate history lists them)"
             ) from error
 
     def _listed(self, table: AcidTable) -> dict[str, list[TimedDirectory]]:
-        """Bases and deltas that the snapshot may read, by partition."""
+        """Return the bases and deltas that the snapshot may read, by partition."""
         names = [p.name for p in self.partitions(table.full_name)] if table.partition_keys else [""]
         now, txns = self._snapshot.valid_ids(table.full_name), self.valid_txn_list
 
@@ -258,7 +259,7 @@ class PastSnapshot:
 
 
 def check_as_of(as_of: AsOf, table_names: Sequence[str]) -> dict[str, int | datetime.datetime]:
-    """The point of each table, by full name. Raises ConfigurationError, see :class:`PastSnapshot`."""
+    """Return the point of each table, by full name. For ConfigurationError see :class:`PastSnapshot`."""
     if isinstance(as_of, Mapping):
         points = {name.strip().lower(): point for name, point in as_of.items()}
         unknown = sorted(points.keys() - set(table_names))
@@ -266,7 +267,7 @@ def check_as_of(as_of: AsOf, table_names: Sequence[str]) -> dict[str, int | date
             raise ConfigurationError(f"as_of names {', '.join(unknown)}, which the snapshot does not hold")
     elif isinstance(as_of, int) and len(table_names) > 1:
         raise ConfigurationError(
-            f"as_of={as_of}: ids are those of one table, but the snapshot holds {', '.join(table_names)}: "
+            f"as_of={as_of}: an id belongs to one table, but the snapshot holds {', '.join(table_names)}: "
             "give an id for each table by name, or a moment"
         )
     else:
@@ -284,7 +285,7 @@ def check_as_of(as_of: AsOf, table_names: Sequence[str]) -> dict[str, int | date
 
 @dataclass(frozen=True)
 class _Listing:
-    """Lists one partition."""
+    """Lists the directories of one partition."""
 
     location: Location
     version: AcidVersion
@@ -292,7 +293,7 @@ class _Listing:
     txns: ValidTxnList
 
     def directories(self) -> list[TimedDirectory]:
-        """Its bases and deltas that a snapshot may read."""
+        """Return the partition's bases and deltas that a snapshot may read."""
         storage = storage_at(self.location)
         try:
             entries = storage.list(self.location)
@@ -331,7 +332,7 @@ class _Listing:
 
 
 def _is_marked(storage: Storage, files: Sequence[FileEntry]) -> bool:
-    """Whether a marker says that a compaction made the base; one that cannot be read counts, too."""
+    """Return True if a marker shows that a compaction wrote the base, or if the marker cannot be read."""
     for file in files:
         if file.name == BASE_MARKER:
             with storage.open_input(file.location) as stream:
@@ -344,7 +345,7 @@ def _is_marked(storage: Storage, files: Sequence[FileEntry]) -> bool:
 
 
 def _first_missing(past: ValidIdList, now: ValidIdList) -> int | None:
-    """The lowest id that is visible now and not in the past; None if there is none."""
+    """Return the lowest id that is visible now but not in the past; None if there is none."""
     missing = [id for id in past.exceptions if now.is_valid(id)]
     above = range(past.high_watermark + 1, now.high_watermark + 1)
     missing.extend(next(([id] for id in above if now.is_valid(id)), []))
@@ -354,7 +355,7 @@ def _first_missing(past: ValidIdList, now: ValidIdList) -> int | None:
 def _spans(
     directory: BaseDirectory | DeltaDirectory, past: ValidIdList, first_missing: int, version: AcidVersion
 ) -> bool:
-    """Whether a directory holds rows of the past and later ones, and does not tell them apart."""
+    """Return True if a directory holds rows of the past and later ones without distinguishing them."""
     if isinstance(directory, BaseDirectory):
         return directory.last >= first_missing
     if version.has_row_ids or directory.first == directory.last:
@@ -373,6 +374,6 @@ def _refusal(
     return (
         f"table {table.full_name}{where} cannot be read as it was before id {first_missing}: "
         f"{directory.name} holds rows from before and after it (after a compaction or an overwrite), so the "
-        f"history is not complete any more. The lowest id that can still be read is {oldest}; or compare "
+        f"history is no longer complete. The lowest id that can still be read is {oldest}; or compare "
         "with a saved snapshot"
     )

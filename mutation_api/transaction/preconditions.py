@@ -1,19 +1,19 @@
 """Which tables can be changed, including replicas.
 
-Decides whether a table is one that only a replication may write. Pure.
+Decides whether only a replication may write to a table. Pure.
 
-``REPL LOAD`` leaves marks in the properties of the database and of its tables. The database's decide: after a
-fail-over the tables keep theirs, while the two databases change places.
+``REPL LOAD`` leaves marks in the properties of the database and of its tables. Those of the database decide:
+after a fail-over the tables keep their marks, while the two databases change places.
 
-Source: Hive 4.1.0 and 4.2.1, class ``ReplConst`` and what ``REPL DUMP`` and ``REPL LOAD`` were seen to leave;
-3.1.3 marks a target by ``repl.last.id`` alone.
+Source: Hive 4.1.0 and 4.2.1, class ``ReplConst`` and what ``REPL DUMP`` and ``REPL LOAD`` were seen to leave.
+Hive 3.1.3 marks a target only by ``repl.last.id``.
 
-Decides whether a table can be mutated. Pure; each refusal names the table, the rule and what was found.
+Decides whether a table can be written to. Pure; each refusal names the table, the rule and the finding.
 
 Every rule is checked before a transaction is opened, and again under its lock.
 
 Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1). External tables follow rules
-that this package does not implement; ``replica`` decides which tables a replication alone may write.
+that this package does not implement; ``replica`` decides which tables only a replication may write to.
 """
 
 from __future__ import annotations
@@ -51,35 +51,35 @@ __all__ = [
 
 
 SOURCE_FOR = "repl.source.for"
-"""The database is dumped: names of the policies. Its removed files are kept by the change manager."""
+"""Set if the database is dumped: the names of the policies. The change manager keeps its removed files."""
 TARGET_FOR = "repl.target.for"
-"""The database is loaded into (Hive 4)."""
+"""Set if a replication loads into the database (Hive 4)."""
 LAST_EVENT = "repl.last.id"
 """The last event that was loaded, in the database and in its tables."""
 ENDPOINT = "repl.failover.endpoint"
-"""A planned fail-over goes on: the database is its ``SOURCE``, or its ``TARGET``, which may be written."""
+"""A planned fail-over is running: the database is its ``SOURCE``, or its ``TARGET``, which may be written."""
 TAKEN_OVER = "repl.background.enable"
-"""Set by an operator when a target has taken over: Hive then compacts it, and we write it."""
+"""Set by an operator when a target has taken over: then Hive compacts it, and this library writes to it."""
 READ_ONLY = "readonly"
-"""``true``: Hive's hook EnforceReadOnlyDatabaseHook refuses changes; REPL LOAD sets it if it has the hook."""
+"""``true``: Hive's hook EnforceReadOnlyDatabaseHook refuses changes. REPL LOAD sets it if the hook is on."""
 FAILBACK_BEGUN = "repl.metrics.last.failback.starttime"
 """Set by the first REPL LOAD that turns a source into a target, in milliseconds."""
 FAILBACK_ENDED = "repl.metrics.last.failback.endtime"
-"""Set by the second, which also sets ``repl.target.for``."""
+"""Set by the second REPL LOAD, which also sets ``repl.target.for``."""
 
 _OF_TABLE = re.compile(r"repl\.last\.id|hive\.repl\..*|repl\.(?:target|incoming)\..*", re.IGNORECASE)
 
 
 def why_not_writable(database: Mapping[str, str], table: Mapping[str, str]) -> str | None:
-    """Why nobody but a replication may write a table; None if others may, too.
+    """Return the reason why only a replication may write to a table; None if others may write too.
 
     Args:
         database: properties of its database.
-        table: its own.
+        table: properties of the table.
     """
     if _is(database, ENDPOINT, "SOURCE"):
         return (
-            f"its database is failing over ({_shown(database, ENDPOINT)}), and what is written there now "
+            f"its database is failing over ({_shown(database, ENDPOINT)}), and anything written there now "
             "would not be replicated: write to the database that takes over"
         )
     if _is(database, READ_ONLY, "true"):
@@ -89,39 +89,39 @@ def why_not_writable(database: Mapping[str, str], table: Mapping[str, str]) -> s
     if is_target(database):
         mark = TARGET_FOR if database.get(TARGET_FOR) else LAST_EVENT
         return (
-            f"its database is the target of a replication ({_shown(database, mark)}), and only that may "
-            "write it. If it has taken over from its source, say so to Hive and to us: ALTER DATABASE … SET "
-            f"DBPROPERTIES ('{TAKEN_OVER}'='true')"
+            f"its database is the target of a replication ({_shown(database, mark)}), and only the "
+            "replication may write to it. If it has taken over from its source, mark it: ALTER DATABASE … "
+            f"SET DBPROPERTIES ('{TAKEN_OVER}'='true')"
         )
     if is_becoming_target(database):
         return (
             f"its database is becoming the target of a replication ({_shown(database, FAILBACK_BEGUN)}, "
-            f"without a later {FAILBACK_ENDED!r}), and what is written there now would be lost: write to the "
-            "database that has taken over"
+            f"without a later {FAILBACK_ENDED!r}), and anything written there now would be lost: write to "
+            "the database that has taken over"
         )
     of_table = marks_of_replica(table)
     if of_table and not database.get(SOURCE_FOR):
-        return f"it is the target of a replication (property {of_table[0]!r}), and only that may write it"
+        return f"it is the target of a replication (property {of_table[0]!r}), and only that may write to it"
     return None
 
 
 def marks_of_replica(table: Mapping[str, str]) -> list[str]:
-    """Those of a table's properties that a replication left there, sorted."""
+    """Return the table's properties that a replication left there, sorted."""
     return sorted(name for name in table if _OF_TABLE.fullmatch(name))
 
 
 def is_target(database: Mapping[str, str]) -> bool:
-    """Whether a replication loads into a database with these properties, or did so until a fail-over."""
+    """Return True if a replication loads into a database with these properties, or did until a fail-over."""
     return bool(database.get(TARGET_FOR) or database.get(LAST_EVENT))
 
 
 def is_becoming_target(database: Mapping[str, str]) -> bool:
-    """Whether a source has had the first of the two loads that make it the target of its own target."""
+    """Return True if a source has had the first of two loads that make it the target of its own target."""
     return not is_target(database) and _time(database, FAILBACK_BEGUN) > _time(database, FAILBACK_ENDED)
 
 
 def has_taken_over(database: Mapping[str, str]) -> bool:
-    """Whether a target with these properties is written by others since a fail-over."""
+    """Return True if a fail-over has opened a target with these properties to other writers."""
     return bool(database.get(TAKEN_OVER)) or _is(database, ENDPOINT, "TARGET")
 
 
@@ -158,16 +158,16 @@ def check_mutable(
     """Decide whether and in which format a table can be written (or read, as a source).
 
     Args:
-        table: as the server describes it.
-        capabilities: the server's.
-        role: whether it will be written; what a replication writes may be read by all.
-        database: properties of its database; None if only the table's own are to be looked at.
+        table: the table as the server describes it.
+        capabilities: the server's capabilities.
+        role: whether the table will be written to; anyone may read what a replication writes.
+        database: properties of its database. If None, only the table's own properties are checked.
 
     Returns:
         The layout of the table's files.
 
     Raises:
-        TableNotMutableError: the first rule that the table breaks.
+        TableNotMutableError: If the table breaks a rule; the message names the first one.
     """
     _check_kind(table)
     _check_orc(table)
@@ -181,7 +181,7 @@ def check_mutable(
 
 
 def bucketing_version_of(table: TableInfo, version: AcidVersion) -> int:
-    """Which of Hive's bucket hashes (1 or 2) is used for new rows of the table.
+    """Return which of Hive's bucket hashes (1 or 2) is used for new rows of the table.
 
     A server without write ids ignores the property and uses the old hash.
 
@@ -196,7 +196,7 @@ def bucketing_version_of(table: TableInfo, version: AcidVersion) -> int:
 
 
 def compression_of(table: TableInfo) -> str:
-    """The writer's codec for the table: ``zlib``, ``snappy``, ``lz4`` or ``none``."""
+    """Return the writer's codec for the table: ``zlib``, ``snappy``, ``lz4`` or ``none``."""
     return _COMPRESSIONS.get(_parameter(table, "orc.compress").upper(), "zlib")
 
 
@@ -222,10 +222,10 @@ def _why_external(table: TableInfo) -> str:
 
 
 def _way_out(table: TableInfo) -> str:
-    """What to do about a table that is not transactional.
+    """Return advice on a table that is not transactional.
 
-    Hive converts a table of ORC in place. Not offered for one that somebody wanted external: Hive would then
-    own its files.
+    Hive converts an ORC table in place. This is not offered for a table that was created as external on
+    purpose, since Hive would then own its files.
     """
     if table.table_type not in ("MANAGED_TABLE", "EXTERNAL_TABLE"):
         return ""
@@ -262,7 +262,7 @@ def _version(table: TableInfo, capabilities: Capabilities) -> AcidVersion:
     if version is None:
         raise _refusal(
             table,
-            f"its server (it calls itself {capabilities.version}) does not know "
+            f"its server (which reports version {capabilities.version}) does not know "
             f"transactional_properties={text!r}",
         )
     return version
@@ -272,19 +272,19 @@ def _check_buckets(table: TableInfo, version: AcidVersion) -> None:
     is_bucketed = bool(table.bucket_columns)
     if not is_bucketed and not version.may_be_unbucketed:
         raise _refusal(
-            table, "it must be bucketed (CLUSTERED BY … INTO n BUCKETS), as ACID tables of Hive 2 are"
+            table, "it must be bucketed (CLUSTERED BY … INTO n BUCKETS), as ACID tables of Hive 2 must be"
         )
     if is_bucketed != (table.num_buckets > 0):
         raise _refusal(
             table,
-            f"it contradicts itself: bucketed into {table.num_buckets} by "
+            f"its bucketing is contradictory: bucketed into {table.num_buckets} by "
             f"{', '.join(table.bucket_columns) or 'no column'}",
         )
     if table.num_buckets > MAX_BUCKETS:
-        raise _refusal(table, f"it has {table.num_buckets} buckets; a ROW__ID can name at most {MAX_BUCKETS}")
+        raise _refusal(table, f"it has {table.num_buckets} buckets; a ROW__ID supports at most {MAX_BUCKETS}")
     unknown = sorted({b.lower() for b in table.bucket_columns} - {c.name.lower() for c in table.columns})
     if unknown:
-        raise _refusal(table, f"it is clustered by {', '.join(unknown)}, which it does not have")
+        raise _refusal(table, f"it is clustered by {', '.join(unknown)}, but has no such column")
 
 
 def _check_columns(table: TableInfo) -> None:
@@ -298,7 +298,7 @@ def _check_columns(table: TableInfo) -> None:
         kind = _parsed(table, key).kind
         if kind in NESTED_KINDS or kind == "binary":
             raise _refusal(
-                table, f"partition key {key.name!r} has type {key.type}, whose values have no text form"
+                table, f"partition key {key.name!r} has type {key.type}, whose values have no string form"
             )
 
 
@@ -335,7 +335,7 @@ def _flag(table: TableInfo, name: str) -> bool:
 
 
 def _parameter(table: TableInfo, name: str) -> str:
-    """A table property; Hive compares these names without case."""
+    """Return a table property; Hive compares property names case-insensitively."""
     return _first(table.parameters, (k for k in table.parameters if k.lower() == name.lower()))
 
 

@@ -1,8 +1,8 @@
 """Snapshots of tables, and the session that a client shares with them.
 
-ClientSession: what the transactions and snapshots of one connected client share; who hears of a loss.
+ClientSession: the objects that all transactions and snapshots of a connected client share.
 
-What only the process that made it can use: connections, clients, snapshots and transactions.
+Base classes of objects that only the process that created them can use, such as connections.
 
 Snapshot: a consistent view of some tables, protected while it is read.
 
@@ -51,7 +51,7 @@ class ClientSession:
     listener: LockFailureListener | None
 
     def in_turn(self, tables: Sequence[str]) -> AbstractContextManager[None]:
-        """The block in which tables are described or changed; see :func:`.machine_queue.in_turn`."""
+        """Return the block for describing or changing tables; see :func:`.machine_queue.in_turn`."""
         return in_turn(self.metastore, tables, self.clock)
 
     def tell_listener(
@@ -67,7 +67,7 @@ class ClientSession:
 
 
 def call_quietly(callback: Callable[[ClientError], None], error: ClientError) -> None:
-    """Tell a callback of a loss; its exceptions are logged."""
+    """Report a loss to a callback. Its exceptions are logged."""
     try:
         callback(error)
     except Exception:
@@ -81,14 +81,14 @@ _WAY_ON = (
 
 
 class NotPickled:
-    """Base class of what holds connections: it cannot be sent to another process, nor copied."""
+    """Base class of objects that hold connections: they cannot be sent to another process or copied."""
 
     WHAT: ClassVar[str]
-    """Its name in messages, with an article."""
+    """The object's name in messages, with an article."""
     WAY_ON: ClassVar[str] = (
         "connect in each process by the metastore's address, or read here and send Arrow tables"
     )
-    """What to do instead."""
+    """Advice on how to proceed instead."""
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled. Raises TransactionStateError."""
@@ -100,10 +100,10 @@ class NotPickled:
 
 
 class OfOneProcess(NotPickled):
-    """Base class of what has a heartbeat and changes that no other process has.
+    """Base class of objects with a heartbeat and changes that no other process has.
 
-    A process that was forked holds a copy. What it adds there is lost, and what it ends would end the
-    transaction of the first process.
+    A forked process holds a copy. Changes that are added to the copy are lost, and ending the copy would end
+    the transaction of the first process.
     """
 
     WHAT = "a transaction"
@@ -114,7 +114,7 @@ class OfOneProcess(NotPickled):
 
     @property
     def is_of_another_process(self) -> bool:
-        """Whether this is a copy in a process that was forked."""
+        """True if this is a copy in a forked process."""
         return os.getpid() != self._process_id
 
     def check_process(self) -> None:
@@ -127,7 +127,7 @@ class OfOneProcess(NotPickled):
 
 
 class Snapshot(NotPickled):
-    """The tables as they are when it is opened, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
+    """The tables as they were when opened, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
 
     WHAT = "a snapshot"
 
@@ -140,7 +140,7 @@ class Snapshot(NotPickled):
     def open(self) -> Snapshot:
         """Lock the tables for reading and read their descriptions; called once.
 
-        Raises TableNotMutableError (a table that has no ROW__IDs), LockNotAcquiredError,
+        Raises TableNotMutableError (if a table has no ROW__IDs), LockNotAcquiredError,
         ConnectionFailedError.
         """
         session = self._session
@@ -159,7 +159,7 @@ class Snapshot(NotPickled):
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds its lock, or held it when it was lost."""
+        """True if it holds its lock, or held it when it was lost."""
         return self._lease is not None
 
     @property
@@ -169,25 +169,25 @@ class Snapshot(NotPickled):
 
     @property
     def txn_id(self) -> int:
-        """The reading transaction."""
+        """The id of the reading transaction."""
         return self._open_lease().txn_id
 
     @property
     def table_names(self) -> tuple[str, ...]:
-        """Full names of its tables."""
+        """The full names of its tables."""
         self._open_lease()
         return tuple(self._tables)
 
     def table(self, table_name: str) -> AcidTable:
-        """The descriptor of a table. It is bound to no transaction, so the table can only be read."""
+        """Return the descriptor of a table. It is bound to no transaction, so the table can only be read."""
         return self._opened(table_name).table
 
     def valid_ids(self, table_name: str) -> ValidIdList:
-        """The ids in the table's files that it sees: write ids, or transaction ids in v1."""
+        """Return the ids in the table's files that the snapshot sees: write ids, or transaction ids in v1."""
         return self._open_lease().valid_ids(self._opened(table_name).table.full_name)
 
     def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
-        """The partitions of a table; empty if it has no partition keys."""
+        """Return the partitions of a table; empty if it has no partition keys."""
         return self._opened(table_name).partitions or ()
 
     def check(self) -> None:
@@ -197,7 +197,7 @@ class Snapshot(NotPickled):
             raise type(lost)(str(lost)) from lost
 
     def close(self) -> None:
-        """Release the lock. May be called twice. A failure is logged only, since the lock times out."""
+        """Release the lock. May be called twice. A failure is only logged, since the lock times out."""
         lease, self._lease = self._lease, None
         if lease is None:
             return
@@ -237,7 +237,7 @@ class Snapshot(NotPickled):
     def _open_lease(self) -> Lease:
         if self._lease is None:
             raise TransactionStateError(
-                "the snapshot is closed; take another one from client.open_snapshot()"
+                "the snapshot is closed; open another one with client.open_snapshot()"
             )
         return self._lease
 

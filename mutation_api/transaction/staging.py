@@ -1,10 +1,10 @@
 """Staged output: finds it in staging directories and among unfinished uploads, and removes it.
 
-Every file a task writes lies hidden in ``_mutation_<txn>/<writer>/<attempt>/`` under the table (or under a
-partition that lies elsewhere) until the driver publishes it. Where the storage cannot rename, it is an
-unfinished upload to its final location, and the attempt's directory holds only a mark (see
-``attempt_mark``). A driver that died leaves both behind; the next transaction on the table removes them, once
-the dead one's transaction is over, or ``hive-mutate sweep`` does.
+Every file that a task writes is hidden in ``_mutation_<txn>/<writer>/<attempt>/`` below the table (or below a
+partition outside it) until the driver publishes it. If the storage cannot rename, the file is an unfinished
+upload to its final location, and the attempt's directory contains only a mark (see ``attempt_mark``). A
+driver that died leaves both behind. The next transaction on the table removes them once the dead driver's
+transaction is over, and so does ``hive-mutate sweep``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
-    """Files and uploads staged for the table by the transaction that it is bound to. Raises OSError."""
+    """Return the files and uploads staged for the table by a transaction. Raises OSError."""
 
     def below(root: Location) -> StagedOutput:
         storage = storage_at(root)
@@ -67,9 +67,9 @@ def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
 
 
 def remove_staging(table: AcidTable, txn_id: int) -> None:
-    """Remove what the table's transaction staged.
+    """Remove the staged output of the table's transaction.
 
-    A failure is only logged: the rest is hidden, and removed later.
+    A failure is only logged: what is left is hidden, and is removed later.
     """
     ids = {table.required_write_id()}
     _in_each_root(lambda root: _remove(root, staging_directory(root, txn_id), table, ids), table)
@@ -77,7 +77,7 @@ def remove_staging(table: AcidTable, txn_id: int) -> None:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """Staged output of a transaction that is over; ``txn_id`` None: a probe for writing."""
+    """Staged output of a transaction that is over. If ``txn_id`` is None, a file that probed write access."""
 
     txn_id: int | None
     location: Location
@@ -88,10 +88,11 @@ def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
 
     Args:
         table: the table whose directories are searched.
-        open_txns: as seen before; a transaction is over if it is aborted, or known and not listed.
+        open_txns: transactions listed earlier; a transaction is over if it is aborted, or if it is known but
+            not listed.
 
     Returns:
-        By location. A directory that cannot be listed is logged.
+        The staged output by location. A directory that cannot be listed is logged.
     """
     return [
         each
@@ -102,7 +103,7 @@ def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
 
 
 def remove_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
-    """Remove what :func:`find_abandoned` finds, unfinished uploads included.
+    """Remove what :func:`find_abandoned` finds, including unfinished uploads.
 
     Returns:
         The removed output. A failure is logged.
@@ -125,7 +126,7 @@ def _roots(table: AcidTable) -> list[Location]:
 
 
 def _in_each_root(look: Callable[[Location], _Found], table: AcidTable) -> list[_Found]:
-    """Results of ``look`` in the table's directory and in those of partitions outside it."""
+    """Return the results of ``look`` for the table's directory and for partitions outside it."""
     return side_by_side(look, _roots(table), storage_at(table.location).threads)
 
 
@@ -146,14 +147,14 @@ def _files_of(storage: Storage, directory: Location) -> list[StagedFile]:
 def _uploads_of(
     storage: Storage, root: Location, table: AcidTable, write_ids: Collection[int]
 ) -> Iterator[Staged]:
-    """Unfinished uploads to the directories of these ids."""
+    """Yield the unfinished uploads to the directories of these ids."""
     names = {name for write_id in write_ids for name in delta_names(write_id, table.version)}
     if not storage.publishes_by_rename and names:
         yield from (u for u in storage.unfinished(root) if u.location.parent.name in names)
 
 
 def _marked_ids(directory: Location) -> set[int]:
-    """The ids in the marks of a staging directory."""
+    """Return the ids in the marks of a staging directory."""
     try:
         files = _files_of(storage_at(directory), directory)
     except OSError as error:
@@ -179,7 +180,7 @@ def _staged_below(root: Location) -> list[Abandoned]:
 
 
 def children_of(storage: Storage, directory: Location) -> list[FileEntry]:
-    """What lies in a directory; nothing if it is not there. Raises OSError."""
+    """Return the entries of a directory; none if it does not exist. Raises OSError."""
     try:
         return storage.list(directory)
     except FileNotFoundError:
@@ -187,9 +188,9 @@ def children_of(storage: Storage, directory: Location) -> list[FileEntry]:
 
 
 def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Collection[int]) -> bool:
-    """Remove the uploads before their marks, which are needed to find them.
+    """Remove uploads before their marks, which are needed to find them.
 
-    Then remove uploads once more: an abandoned task goes on uploading as long as it sees its mark.
+    Then remove uploads again: an abandoned task continues to upload as long as it sees its mark.
     """
     try:
         storage = storage_at(root)
@@ -200,7 +201,7 @@ def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Co
             storage.delete_directory(directory)
             storage.abandon(_uploads_of(storage, root, table, write_ids))
     except FileNotFoundError:
-        return False  # another client that begins removed it first
+        return False  # another client that began removed it first
     except OSError as error:
         _log.warning("could not remove staged files in %s: %s", directory, error)
         return False

@@ -1,13 +1,13 @@
-"""Transaction: begin, write, commit or abort. One change set over any number of tables, all or nothing.
+"""Transaction: begin, write, commit or abort. One atomic change set over any number of tables.
 
 ::
 
     with client.new_transaction() as transaction:
-        table = transaction.table("default.t")          # goes to the workers
+        table = transaction.table("default.t")          # pass it to the workers
         transaction.add_manifests("default.t", writer_id, manifests)
     # committed here; aborted if the block raised
 
-It is used once and from one thread; any may call :meth:`Transaction.check` and :meth:`Transaction.abort`.
+It is used once, by one thread; any thread may call :meth:`Transaction.check` and :meth:`Transaction.abort`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 class Transaction(OfOneProcess):
-    """One transaction over the tables of its client. Made by ``MutatorClient.new_transaction``."""
+    """One transaction over the tables of its client. Created by ``MutatorClient.new_transaction``."""
 
     def __init__(self, session: ClientSession) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Transaction(OfOneProcess):
 
     @property
     def summary(self) -> TransactionSummary:
-        """What the transaction has done so far."""
+        """The numbers of what the transaction has done so far."""
         lease = self._lease
         return TransactionSummary(
             txn_id=None if lease is None else lease.txn_id,
@@ -107,14 +107,14 @@ class Transaction(OfOneProcess):
         )
 
     def table(self, table_name: str) -> AcidTable:
-        """The descriptor of ``database.table`` for the workers; a sink's is bound to this transaction.
+        """Return the descriptor of ``database.table`` for the workers; a sink's is bound to this transaction.
 
-        Only while the transaction is open: :meth:`begin` may change its id.
+        Use it only while the transaction is open: :meth:`begin` may change its id.
 
         Raises:
-            TransactionStateError: the transaction is not open.
-            ConfigurationError: the table was not added to the client.
-            ConnectionFailedError, TransactionError: the metastore failed.
+            TransactionStateError: If the transaction is not open.
+            ConfigurationError: If the table was not added to the client.
+            ConnectionFailedError, TransactionError: If the metastore failed.
         """
         return self._bound(self._with_partitions(table_name))
 
@@ -123,13 +123,13 @@ class Transaction(OfOneProcess):
         return self._begun_lease().valid_ids(self._opened(table_name).table.full_name)
 
     def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
-        """Its partitions as of the beginning; empty without partition keys. Raises as :meth:`table`."""
+        """Return a table's partitions as they were at the beginning; empty without partition keys."""
         return self._with_partitions(table_name).partitions or ()
 
     def other_locks(self, table_name: str) -> tuple[LockInfo, ...]:
-        """Locks for writing of others on the table or its partitions; see :func:`.lock.locks_of_others`.
+        """Return write locks that others hold or wait for on a table; see :func:`.lock.locks_of_others`.
 
-        Raises: as :meth:`table`; ConnectionFailedError, TransactionError: the metastore failed.
+        Raises ConnectionFailedError, TransactionError if the metastore failed; see also :meth:`table`.
         """
         table = self._opened(table_name).table
         return locks_of_others(self._session.metastore, table, self._begun_lease().txn_ids)
@@ -137,13 +137,13 @@ class Transaction(OfOneProcess):
     def begin(self, *, just_connected: bool = False) -> None:
         """Open the transaction, lock its tables, take the snapshot and read the tables again.
 
-        ``just_connected``: the client connected for this; what it was told just then is not asked again.
+        ``just_connected``: True to reuse answers that the client has just received while it connected.
 
         Raises:
-            LockNotAcquiredError: others held the lock for longer than ``lock_timeout_seconds``.
-            TableNotMutableError: a table does not exist any more, or breaks a rule now.
-            ConnectionFailedError, LockLostError, TransactionError: the metastore failed.
-            TransactionStateError: the transaction has already begun.
+            LockNotAcquiredError: If others held the lock for longer than ``lock_timeout_seconds``.
+            TableNotMutableError: If a table no longer exists, or now breaks a rule.
+            ConnectionFailedError, LockLostError, TransactionError: If the metastore failed.
+            TransactionStateError: If the transaction has already begun.
         """
         after = next_state(self._state, Step.BEGIN, self._txn_id())
         self._knows_tables = just_connected
@@ -159,11 +159,11 @@ class Transaction(OfOneProcess):
         self._remove_abandoned(self._sinks())
 
     def changing(self, table_name: str) -> AbstractContextManager[None]:
-        """The block in which a table gets its one change set; a block that raises does not count.
+        """Return the block in which a table receives its one change set; a block that raises does not count.
 
         Raises:
-            TransactionStateError: the transaction is not open, or the table already has its changes.
-            ConfigurationError: the table was not added to the client.
+            TransactionStateError: If the transaction is not open, or the table already has its changes.
+            ConfigurationError: If the table was not added to the client.
         """
         return self._written.changing(self._opened(table_name).table.full_name)
 
@@ -171,9 +171,10 @@ class Transaction(OfOneProcess):
         """Add the manifests of what one writer (a Spark job, or a coordinator) has written to a table.
 
         Raises:
-            TransactionStateError: the transaction is not open.
-            ConfigurationError: the table is not a sink of this transaction.
-            ManifestError: manifests of this writer were added before. :meth:`commit` checks everything else.
+            TransactionStateError: If the transaction is not open.
+            ConfigurationError: If the table is not a sink of this transaction.
+            ManifestError: If manifests of this writer were added before. :meth:`commit` makes all other
+                checks.
         """
         opened = self._opened(table_name)
         name = opened.table.full_name
@@ -184,25 +185,23 @@ class Transaction(OfOneProcess):
         self._written.add(name, self.id, writer_id, manifests)
 
     def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
-        """Say that rows are merged by these columns (None: by a condition), before the table is read.
+        """Announce a merge by these columns (if None, by a condition), before the table is read.
 
-        Raises: as :meth:`table`; ConfigurationError: the transaction was made with ``insert_only``.
+        Raises ConfigurationError if the transaction has ``insert_only``; see also :meth:`table`.
         """
         self._written.merge(self._opened(table_name), keys, inserts=inserts)
 
     def commit(self) -> None:
-        """Publish everything that was written, and commit. If this raises, nothing of it is visible.
+        """Publish everything that was written, and commit. If this raises, nothing is visible.
 
         The one exception is CommitOutcomeUnknownError: the outcome is unknown, and nothing was removed.
 
         Raises:
-            TransactionStateError: the transaction is not open.
-            LockLostError, TransactionAbortedError: it is lost, or another committed first: run the job again.
-            ManifestError, PartitionCreationError, TableNotMutableError, DeltaWriteError: see
-                Committer.publish.
-            CommitOutcomeUnknownError: the connection broke during the commit and the metastore could not be
-                asked.
-            ConnectionFailedError, TransactionError: the metastore failed before the commit.
+            TransactionStateError: If the transaction is not open.
+            LockLostError, TransactionAbortedError: If it is lost, or another committed first.
+            ManifestError, PartitionCreationError, TableNotMutableError, DeltaWriteError: See Committer.
+            CommitOutcomeUnknownError: If the connection broke during commit and no answer followed.
+            ConnectionFailedError, TransactionError: If the metastore failed before the commit.
         """
         self.check_process()
         require(self._state, TransactionState.OPEN, "commit", self._txn_id())
@@ -224,11 +223,11 @@ class Transaction(OfOneProcess):
         """Abort, and remove the staged files. Harmless if the transaction is aborted already.
 
         Args:
-            because: why, if somebody else than its user aborts it; the end of its block raises it.
+            because: the reason, if anyone but its user aborts it; raised at the end of its block.
 
         Raises:
-            TransactionStateError: it is committed, its outcome is unknown, or it is of another process.
-            ConnectionFailedError: no answer; it is tried again until the transaction times out there.
+            TransactionStateError: If it is committed, its outcome is unknown, or it is of another process.
+            ConnectionFailedError: If there is no answer; the abort is repeated until the server's timeout.
         """
         self.check_process()
         with self._mutex:
@@ -242,11 +241,11 @@ class Transaction(OfOneProcess):
                 self._remove_staging()
 
     def check(self) -> None:
-        """Raise if the transaction cannot be committed any more. Cheap: it makes no call.
+        """Raise if the transaction can no longer be committed. This is cheap: no call is made.
 
         Raises:
-            LockLostError, TransactionAbortedError: the transaction is lost; the message says why.
-            TransactionStateError: it is not open.
+            LockLostError, TransactionAbortedError: If the transaction is lost; the message says why.
+            TransactionStateError: If it is not open.
         """
         self.check_process()
         require(self._state, TransactionState.OPEN, "go on", self._txn_id())
@@ -254,7 +253,7 @@ class Transaction(OfOneProcess):
             raise type(lost)(str(lost)) from lost
 
     def on_lost(self, callback: Callable[[ClientError], None]) -> None:
-        """Register a callback that gets the error when the transaction is lost, from a heartbeat's thread.
+        """Register a callback for the loss of the transaction; a heartbeat's thread passes it the error.
 
         It is called at once if the transaction is already lost. Its exceptions are logged.
         """
@@ -276,9 +275,9 @@ class Transaction(OfOneProcess):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Commit, or abort if the block raised; an error of the abort never replaces the block's.
+        """Commit, or abort if the block raised; an error of the abort never replaces the block's error.
 
-        Raises TransactionStateError: somebody else ended it, or it ends in a forked process.
+        Raises TransactionStateError if it was ended elsewhere, or ends in a forked process.
         """
         if error is None:
             self.check_process()
@@ -315,16 +314,16 @@ class Transaction(OfOneProcess):
             return lock_components([catalog.to_lock(s) for s in session.specs])
 
     def _read_tables(self, may_know: bool) -> None:
-        """Read under the lock, so Hive's DDL cannot change the tables any more.
+        """Read the tables under the lock, so that Hive's DDL can no longer change them.
 
-        If nobody held it, what was read just before will do: the committer compares it with what it finds.
+        If nobody held it, recent descriptions are enough: the committer compares them with new ones.
         """
         read, specs = self._session.catalog.read_with_partition_names, self._session.specs
         with metastore_errors_as_ours("could not read the tables of a transaction"):
             self._tables = {spec.full_name: read(spec, may_know=may_know) for spec in specs}
 
     def _with_partitions(self, table_name: str) -> OpenTable:
-        """A table with its partitions, which are read at the first use."""
+        """Return a table with its partitions, which are read at the first use."""
         opened = self._opened(table_name)
         if opened.partitions is None:
             name = opened.table.full_name
@@ -362,7 +361,7 @@ class Transaction(OfOneProcess):
         return outputs
 
     def _finish(self, committer: Committer) -> None:
-        """Send the commit. From here on files are removed only if the server says that it is aborted."""
+        """Send the commit. From here on, files are removed only if the server reports an abort."""
         self._step(Step.SEND_COMMIT)
         self._begun_lease().stop()
         try:
@@ -431,7 +430,7 @@ class Transaction(OfOneProcess):
         if opened is None:
             raise ConfigurationError(
                 f"table {table_name} is not part of the transaction, which has {', '.join(self._tables)}: "
-                "name it where the transaction is made, in Hive.transaction(…) or "
+                "name it where the transaction is created, in Hive.transaction(…) or "
                 "MutatorClientBuilder.add_sink_table(…)"
             )
         return opened

@@ -6,7 +6,7 @@ An illegal step raises TransactionStateError and changes nothing. INACTIVE, OPEN
 named as in Hive's Mutation API. There, a commit that the server refused left the state OPEN, and a commit
 needed no begin.
 
-TransactionSummary: what a transaction did, for people and for programs.
+TransactionSummary: the result of a transaction in numbers, for people and for programs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TransactionState(enum.Enum):
     INACTIVE = "inactive"
     OPEN = "open"
     COMMITTING = "being committed"
-    """The commit has been sent to the server; an abort is not possible any more."""
+    """The commit has been sent to the server; an abort is no longer possible."""
     COMMITTED = "committed"
     ABORTED = "aborted"
     OUTCOME_UNKNOWN = "outcome unknown"
@@ -44,7 +44,7 @@ class TransactionState(enum.Enum):
 
 
 class Step(enum.Enum):
-    """What happens to a transaction."""
+    """An event in the life of a transaction."""
 
     BEGIN = "begin"
     SEND_COMMIT = "commit"
@@ -70,14 +70,14 @@ _ADVICE = {
     TransactionState.INACTIVE: "call begin() first",
     TransactionState.OPEN: "it has already begun",
     TransactionState.COMMITTING: "wait until commit() returns",
-    TransactionState.COMMITTED: "it is committed; take a new one from client.new_transaction()",
-    TransactionState.ABORTED: "it is aborted; take a new one from client.new_transaction()",
+    TransactionState.COMMITTED: "it is committed; create a new one with client.new_transaction()",
+    TransactionState.ABORTED: "it is aborted; create a new one with client.new_transaction()",
     TransactionState.OUTCOME_UNKNOWN: "find out whether it is committed before you do anything else",
 }
 
 
 def next_state(state: TransactionState, step: Step, txn_id: int | None) -> TransactionState:
-    """The state after ``step``. Raises TransactionStateError, naming the transaction, if it is illegal."""
+    """Return the state after ``step``. Raises TransactionStateError, naming the transaction, if illegal."""
     after = _TABLE.get((state, step))
     if after is None:
         raise TransactionStateError(
@@ -97,7 +97,7 @@ def _name(txn_id: int | None) -> str:
 
 
 def ended_meanwhile(txn_id: int | None, reason: str) -> TransactionStateError:
-    """The error of a block that ends well after somebody else ended its transaction."""
+    """Return the error of a block that ends without an error after its transaction was ended elsewhere."""
     return TransactionStateError(
         f"{_name(txn_id)} was aborted while its block ran: {reason}. Nothing of it is visible; keep the "
         "connection open until the block has ended, and run it again"
@@ -109,7 +109,7 @@ _HEADINGS = ("table", "partitions", "created", "inserted", "updated", "deleted",
 
 @dataclass(frozen=True)
 class TableSummary:
-    """What was written to one table. Rows are counted by the operations that the user issued."""
+    """The numbers of what was written to one table. Rows are counted by the operations the user issued."""
 
     table: str
     partitions_touched: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class TableSummary:
 
 @dataclass(frozen=True)
 class TransactionSummary:
-    """What a transaction did; ``str()`` prints it as a table.
+    """The result of a transaction in numbers; ``str()`` formats it as a table.
 
     ``phase_seconds`` holds the seconds of ``begin`` (including the wait for the lock), ``work`` (between
     begin and commit), ``publish`` and ``commit``, as far as they were reached.
@@ -158,11 +158,11 @@ class TransactionSummary:
     roll_overs: int = 0
 
     def to_dict(self) -> dict[str, object]:
-        """The same as plain values, ready for JSON."""
+        """Return the summary as plain values, ready for JSON."""
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        """Print the summary."""
+        """Return the summary as a printable table."""
         rows = [_HEADINGS, *(_row(t) for t in self.tables)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
         lines = [

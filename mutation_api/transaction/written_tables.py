@@ -1,6 +1,6 @@
 """The tables that a transaction writes, and partitions that it creates.
 
-WrittenTables: which tables of a transaction have their change set, and what writers handed in for them.
+WrittenTables: which tables of a transaction have their change set, and the manifests of their writers.
 
 PartitionCreator: adds partitions to the metastore in bulk; safe when several clients race.
 """
@@ -33,7 +33,7 @@ __all__ = ["PartitionCreator", "WrittenTables"]
 
 
 class WrittenTables:
-    """What was written for the tables of one transaction; names are ``database.table``."""
+    """The output for the tables of one transaction; names are ``database.table``."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -44,10 +44,10 @@ class WrittenTables:
 
     @contextlib.contextmanager
     def changing(self, name: str) -> Iterator[None]:
-        """The block in which a table gets its one change set; a block that raises does not count.
+        """Return the block in which a table receives its one change set; a block that raises does not count.
 
         Raises:
-            TransactionStateError: the table already has its changes.
+            TransactionStateError: If the table already has its changes.
         """
         with self._mutex:
             if name in self._changed:
@@ -63,21 +63,21 @@ class WrittenTables:
             raise
 
     def merge(self, opened: OpenTable, keys: Sequence[str] | None, *, inserts: bool) -> None:
-        """Note that rows are merged into a table by key.
+        """Record that rows are merged into a table by key.
 
         Args:
             opened: the table.
-            keys: the columns that are compared; None for a condition.
-            inserts: whether rows whose key the table lacks are inserted.
+            keys: the columns that are compared. If None, a condition is used.
+            inserts: True if rows whose key the table lacks are inserted.
 
         Raises:
-            ConfigurationError: other transactions may insert the same keys meanwhile.
+            ConfigurationError: If other transactions may insert the same keys meanwhile.
         """
         name = opened.table.full_name
         if opened.spec.insert_only:
             raise ConfigurationError(
-                f"table {name}: the transaction was made with insert_only=True, so others insert beside it, "
-                "and a merge would not see their keys: make it without insert_only"
+                f"table {name}: the transaction was created with insert_only=True, so others may insert at "
+                "the same time, and a merge would not see their keys: create it without insert_only"
             )
         if inserts and not set(opened.table.partition_key_names) <= set(keys or ()):
             self._inserted_by_key.add(name)
@@ -86,7 +86,7 @@ class WrittenTables:
         """Add what one writer has written to a table.
 
         Raises:
-            ManifestError: manifests of this writer were added before.
+            ManifestError: If manifests of this writer were added before.
         """
         writers = self._writers.setdefault(name, set())
         if writer_id in writers:
@@ -97,11 +97,11 @@ class WrittenTables:
         self._manifests.setdefault(name, []).extend(manifests)
 
     def writers(self, name: str) -> frozenset[str]:
-        """Who handed in manifests for a table."""
+        """Return the ids of the writers that handed in manifests for a table."""
         return frozenset(self._writers.get(name, ()))
 
     def manifests(self, name: str) -> tuple[DeltaManifest, ...]:
-        """The manifests of a table."""
+        """Return the manifests of a table."""
         return tuple(self._manifests.get(name, ()))
 
     def output(
@@ -113,14 +113,14 @@ class WrittenTables:
         *,
         is_optimistic: bool,
     ) -> TableOutput:
-        """What was written into a table.
+        """Return the output for a table.
 
         Args:
             opened: the table as it was when the transaction began.
             table: its descriptor, bound.
-            valid_write_ids: the transaction's view of it.
+            valid_write_ids: the transaction's view of the table.
             valid_txns: the transactions that it sees.
-            is_optimistic: whether others may change it at the same time, and the first to commit wins.
+            is_optimistic: True if others may change it at the same time and the first to commit wins.
         """
         name = table.full_name
         is_checked = is_optimistic and not opened.spec.insert_only
@@ -139,14 +139,14 @@ class WrittenTables:
 
     @property
     def has_manifests(self) -> bool:
-        """Whether anything was written to any table."""
+        """True if anything was written to any table."""
         return any(self._manifests.values())
 
 
 class PartitionCreator:
-    """Finds the partitions that a transaction has touched and creates those that are missing.
+    """Finds the partitions that a transaction has touched, and creates missing ones.
 
-    A partition that another client creates at the same moment is used as if we had created it.
+    A partition that another client creates at the same moment is used as if this object had created it.
     """
 
     def __init__(self, metastore: MetastoreClient) -> None:
@@ -159,15 +159,16 @@ class PartitionCreator:
 
         Args:
             table: states whether partitions may be created.
-            values: escaped name -> unescaped texts, one per partition key. Empty for an unpartitioned table.
+            values: escaped name -> unescaped strings, one per partition key. Empty for an unpartitioned
+                table.
 
         Returns:
             All partitions by name, and the names of those created here.
 
         Raises:
-            PartitionCreationError: partitions are missing and may not be created, exist under another
+            PartitionCreationError: If partitions are missing and may not be created, exist under another
                 spelling of the same values, or were refused by the server.
-            MetastoreError: the server could not be asked.
+            MetastoreError: If the server could not be asked.
         """
         found = self._find(table, values)
         missing = sorted(values.keys() - found.keys())
@@ -201,7 +202,7 @@ class PartitionCreator:
             if spelled.get(canonical, name) != name:
                 raise PartitionCreationError(
                     f"table {table.full_name}: partition {name} was created as {spelled[canonical]} after "
-                    "this transaction began: run the job again"
+                    "this transaction began. Run the job again"
                 )
 
     def _create(
@@ -227,8 +228,8 @@ def _make_directories(table: AcidTable, names: Sequence[str]) -> None:
     A server that loses a race for a partition removes the directory that it created, with the files that the
     winner has written there meanwhile. It keeps a directory that existed before the request.
 
-    Source: observed on Hive 2.3.10 (HiveMetaStore.add_partitions_core). Of 80 races between three clients 77
-    lost files, and none did when the directories were created before.
+    Source: observed on Hive 2.3.10 (HiveMetaStore.add_partitions_core). In 77 of 80 races between three
+    clients files were lost; none were lost when the directories had been created before.
     """
 
     def make(name: str) -> None:

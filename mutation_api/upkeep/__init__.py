@@ -1,1 +1,1 @@
-"""Work on tables besides change sets: creating, examining, sweeping, reading their past."""
+"""Maintenance of tables: creating, examining and sweeping tables, and reading their past."""

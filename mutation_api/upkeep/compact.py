@@ -1,7 +1,7 @@
-"""compact_table: ask Hive to compact the partitions of a table that have enough changes, and wait for it.
+"""compact_table: request compaction of partitions with enough changes, and wait for it.
 
-The compactor is Hive's; a request is queued once, whoever asks, so a second run waits for the same compaction
-and a run that was stopped may be repeated.
+Hive does the compaction. It queues a request only once, regardless of who makes it. A second run therefore
+waits for the same compaction, and a run that was stopped can be repeated.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ DELTA_ROWS_DEFAULT = 100_000
 WAIT_SECONDS_DEFAULT = 900.0
 POLL_SECONDS = 0.5
 UNTAKEN_SECONDS = 30.0
-"""A request that no worker took for so long is worth a word."""
+"""The time after which a request that no worker has taken is reported."""
 
 _ACTIVE = ("initiated", "working")
 _DONE = ("ready for cleaning", "succeeded")
 _NOT_ENOUGH = "None of the compaction thresholds met"
-"""Why a worker of Hive 4 refuses a compaction that would merge nothing; seen on 4.1.0."""
+"""The reason that a Hive 4 worker gives for refusing a compaction that would merge nothing; seen in 4.1.0."""
 _WORKERS = "hive.compactor.worker.threads"
 
 
 @dataclass(frozen=True)
 class CompactionThreshold:
-    """When a table is compacted: as soon as its deltas reach one of these numbers; None is never reached."""
+    """A threshold that is reached when the deltas reach one of these numbers; None is never reached."""
 
     rows: int | None = DELTA_ROWS_DEFAULT
     files: int | None = None
     byte_count: int | None = None
 
     def reached_by(self, sizes: Sequence[DeltaSizes]) -> bool:
-        """Whether the deltas of some partitions together are enough."""
+        """Return True if the deltas of these partitions together reach the threshold."""
         found = (
             sum(each.deltas.row_count or 0 for each in sizes),
             sum(each.deltas.file_count for each in sizes),
@@ -63,7 +63,7 @@ class CompactionThreshold:
         return any(limit is not None and count >= limit for limit, count in zip(limits, found, strict=True))
 
     def __str__(self) -> str:
-        """``100,000 rows or 50 files``."""
+        """Return for example ``100,000 rows or 50 files``."""
         named = {"rows": self.rows, "files": self.files, "bytes": self.byte_count}
         return " or ".join(f"{n:,} {name}" for name, n in named.items() if n is not None)
 
@@ -72,7 +72,7 @@ class CompactionThreshold:
 class CompactedPartition:
     """One compaction. ``partition``: '' for the whole table. ``state``: the server's, or ``requested``.
 
-    ``refused``: a server of Hive 4 found nothing to merge; what else it refuses is an error.
+    ``refused``: a Hive 4 server found nothing to merge. Any other refusal is an error.
     """
 
     partition: str
@@ -83,7 +83,7 @@ class CompactedPartition:
 
 @dataclass(frozen=True)
 class CompactReport:
-    """What was done. ``partitions`` is empty if there were too few changes."""
+    """The result of ``compact``. ``partitions`` is empty if there were too few changes."""
 
     table: str
     kind: str
@@ -93,7 +93,7 @@ class CompactReport:
     after: tuple[DeltaSizes, ...] = field(default=())
 
     def to_dict(self) -> dict[str, object]:
-        """The same for programs, in JSON's types."""
+        """Return the report as a JSON-serialisable dict."""
         return {
             "table": self.table,
             "kind": self.kind,
@@ -105,14 +105,14 @@ class CompactReport:
         }
 
     def __str__(self) -> str:
-        """A line for each partition, or one that says why nothing was done."""
+        """Return one line per partition, or one line that says why nothing was done."""
         if not self.partitions:
             rows = "" if self.delta_rows is None else f" ({self.delta_rows:,} rows)"
             return f"{self.table}: nothing to do, its deltas{rows} are below {self.threshold}"
         return "\n".join(
             f"{self.table}{f'/{each.partition}' if each.partition else ''}: {self.kind} compaction "
             f"{each.state}"
-            f" ({each.before.deltas.file_count:,} files of deltas, {each.seconds:.1f} s)"
+            f" ({each.before.deltas.file_count:,} delta files, {each.seconds:.1f} s)"
             for each in self.partitions
         )
 
@@ -128,36 +128,39 @@ def compact_table(
     wait_seconds: float | None = WAIT_SECONDS_DEFAULT,
     progress: Callable[[str], None] = lambda line: None,
 ) -> CompactReport:
-    """Compact the partitions of a table that have deltas, if these are enough together.
+    """Compact the partitions of a table that have deltas, if the deltas together reach a threshold.
 
-    Nothing to do is success. It works for any ACID table, whether incremental update is enabled or not.
+    If there is nothing to do, this succeeds. It works for any ACID table, even if incremental update is not
+    enabled.
 
     Args:
-        metastore: where the table is; stays open.
+        metastore: metastore of the table; stays open.
         table: ``database.table``.
-        kind: ``minor`` (deltas become one), ``major`` (all becomes one base) or, on Hive 4, ``rebalance``.
-        partitions: only these (``day=2024-05-01``); by default all.
-        threshold: how much the deltas must be; by default 100,000 rows.
-        at_once: compactions that run side by side; the next is asked for when one has ended.
-        wait_seconds: the longest wait for one compaction; None: ask, and do not wait.
-        progress: is called with a line of text when something changes.
+        kind: ``minor`` (merges the deltas into one), ``major`` (merges everything into one base), or on Hive
+            4 ``rebalance``.
+        partitions: names of the partitions to compact (``day=2024-05-01``). Default: all.
+        threshold: minimum size of the deltas. Default: 100,000 rows.
+        at_once: maximum number of concurrent compactions; the next one is requested when one has ended.
+        wait_seconds: maximum time to wait for one compaction. If None, only request it.
+        progress: called with a message when something changes.
 
     Raises:
-        ConfigurationError: the kind is not known here, or a partition does not exist.
-        CompactionError: a compaction failed, or did not end in time; others go on in the server.
-        ConnectionFailedError, TransactionError: the server could not be asked.
-        ReadError: the table's directories contradict each other.
+        ConfigurationError: If the server does not support the kind, or a partition does not exist.
+        CompactionError: If a compaction failed or did not end in time; others continue on the server.
+        ConnectionFailedError: If the server cannot be reached.
+        TransactionError: If the server cannot be queried.
+        ReadError: If the table's directories contradict each other.
     """
     table = ".".join(split_full_name(table))
     if kind not in KINDS:
-        raise ConfigurationError(f"kind={kind!r}: it must be one of {', '.join(KINDS)}")
+        raise ConfigurationError(f"kind={kind!r}: expected one of {', '.join(KINDS)}")
     if kind == "rebalance" and not metastore.capabilities().has_exclusive_write_lock:
-        raise ConfigurationError("rebalance is a kind of compaction of Hive 4; this server is older")
+        raise ConfigurationError("kind='rebalance' requires Hive 4; this server is older")
     limit = threshold or CompactionThreshold()
     sizes = read_sizes(metastore, table, counts_rows=limit.rows is not None)
     missing = sorted(set(partitions) - {each.partition for each in sizes})
     if missing:
-        raise ConfigurationError(f"table {table} has no partition {', '.join(missing)}")
+        raise ConfigurationError(f"table {table} does not have the partition {', '.join(missing)}")
     chosen = [
         each for each in sizes if each.directory_count and each.partition in (partitions or [each.partition])
     ]
@@ -178,9 +181,10 @@ def read_sizes(
     counts_rows: bool = True,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
 ) -> list[DeltaSizes]:
-    """Deltas and bases of a table by partition, in a snapshot.
+    """Return the deltas and bases of a table by partition, in one snapshot.
 
-    Raises: as :func:`compact_table`; LockNotAcquiredError: somebody has the table for himself for longer.
+    Raises the errors of :func:`compact_table`, and LockNotAcquiredError if an exclusive lock on the table is
+    held for longer than the timeout.
     """
     builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(lock_timeout_seconds)
     with builder.build() as client, client.open_snapshot(table) as view:
@@ -196,7 +200,7 @@ class _Waiter:
     progress: Callable[[str], None]
 
     def compact(self, partitions: Sequence[DeltaSizes], at_once: int) -> Iterator[CompactedPartition]:
-        """Ask for each in turn, with at most ``at_once`` that have not ended."""
+        """Request each compaction in turn, with at most ``at_once`` that have not ended."""
         waiting = list(partitions)
         running: list[_Request] = []
         while waiting or running:
@@ -222,17 +226,17 @@ class _Waiter:
         database, name = split_full_name(self.table)
         finished = frozenset(each for each in self._entries() if self._is_of(each, sizes.partition))
         finished = frozenset(each for each in finished if each.state not in _ACTIVE)
-        with metastore_errors_as_ours(f"table {self.table}: could not ask for a compaction"):
+        with metastore_errors_as_ours(f"table {self.table}: cannot request a compaction"):
             is_new = self.metastore.compact(database, name, sizes.partition or None, self.type)
         request = _Request(self.table, sizes, finished, time.monotonic())
         self.progress(
-            f"{request.name}: {'asked for' if is_new else 'waiting for the one that is queued:'} "
-            f"{self.type.name.lower()} compaction"
+            f"{request.name}: {'requested' if is_new else 'waiting for the queued'} {self.type.name.lower()} "
+            "compaction"
         )
         return request
 
     def _looked_at(self, request: _Request, entries: Sequence[CompactionInfo]) -> str | None:
-        """The state in which it ended, None if it has not."""
+        """Return the state in which a compaction ended, or None if it has not ended."""
         of_partition = [each for each in entries if self._is_of(each, request.sizes.partition)]
         active = [each for each in of_partition if each.state in _ACTIVE]
         seconds = time.monotonic() - request.asked_at
@@ -244,7 +248,7 @@ class _Waiter:
         if state not in _DONE and not _is_unneeded(state, new):
             raise CompactionError(
                 f"{request.name}: the {self.type.name.lower()} compaction {state} after {seconds:.0f} s. "
-                f"{self._reason(new)}Its worker's log on the server has more"
+                f"{self._reason(new)}See the worker's log on the server for details"
             )
         self.progress(f"{request.name}: {state} after {seconds:.0f} s")
         return state
@@ -262,12 +266,12 @@ class _Waiter:
             why = f" {self._no_worker()}" if entry.state == "initiated" else ""
             raise CompactionError(
                 f"{request.name}: the {self.type.name.lower()} compaction is {entry.state} after "
-                f"{seconds:.0f} s, and "
-                f"goes on in the server; run the same again to wait for it.{why}"
+                f"{seconds:.0f} s and continues on the server; run the same command again to wait for "
+                f"it.{why}"
             )
 
     def _no_worker(self) -> str:
-        threads = self.metastore.get_config_value(_WORKERS, "not told")
+        threads = self.metastore.get_config_value(_WORKERS, "unknown")
         return (
             f"no worker has taken it. The metastore's {_WORKERS} is {threads}: start compactor threads there "
             f"({_WORKERS} > 0 and, on one of several metastores, hive.compactor.initiator.on; Hive 4: "
@@ -275,7 +279,7 @@ class _Waiter:
         )
 
     def _reason(self, entries: Sequence[CompactionInfo]) -> str:
-        """What the server says of the last one."""
+        """Return the server's message for the last entry."""
         if not entries:
             return ""
         last = max(entries, key=lambda each: (each.id or 0, each.start_time or 0))
@@ -283,12 +287,12 @@ class _Waiter:
         trouble = compactor_trouble(info.parameters, self.metastore.capabilities())
         if trouble is not None:
             return f"{trouble[0].upper()}{trouble[1:]}. "
-        said = f"The server says: {last.error.strip()}. " if last.error.strip() else ""
+        said = f"The server reports: {last.error.strip()}. " if last.error.strip() else ""
         return said + (f"Worker: {last.worker_id}. " if last.worker_id else "")
 
     def _entries(self) -> list[CompactionInfo]:
         database, name = split_full_name(self.table)
-        with metastore_errors_as_ours(f"table {self.table}: could not ask for its compactions"):
+        with metastore_errors_as_ours(f"table {self.table}: cannot list its compactions"):
             found = self.metastore.show_compactions()
         return [each for each in found if (each.database, each.table) == (database, name)]
 
@@ -297,13 +301,13 @@ class _Waiter:
 
 
 def _is_unneeded(state: str, entries: Sequence[CompactionInfo]) -> bool:
-    """Whether Hive 4 found nothing to merge, as in a partition with one delta and no base."""
+    """Return True if Hive 4 found nothing to merge, as in a partition with one delta and no base."""
     return state == "refused" and any(_NOT_ENOUGH in each.error for each in entries)
 
 
 @dataclass
 class _Request:
-    """A compaction that was asked for. ``finished``: entries of its partition that had ended before."""
+    """A requested compaction. ``finished``: entries of its partition that had already ended."""
 
     table: str
     sizes: DeltaSizes
@@ -314,9 +318,9 @@ class _Request:
 
     @property
     def name(self) -> str:
-        """``database.table/partition``."""
+        """The table or partition, as ``database.table/partition``."""
         return f"{self.table}/{self.sizes.partition}" if self.sizes.partition else self.table
 
     def ended(self, state: str) -> CompactedPartition:
-        """How it ended."""
+        """Return the result of the compaction."""
         return CompactedPartition(self.sizes.partition, self.sizes, state, time.monotonic() - self.asked_at)

@@ -1,14 +1,14 @@
 """When to compact a table: sizes of deltas, and the rules of Hive's compactor.
 
-What keeps a server's compactor from compacting a table. Pure.
+Checks what prevents a server's compactor from compacting a table. Pure.
 
-The compactor of Hive 2.3 hands the table's properties to its job as text; an empty value comes back as null,
-and every compaction of the table fails (``java.io.IOException: Major``). Seen on 2.3.10.
+The compactor of Hive 2.3 passes the table's properties to its job as strings. An empty value comes back as
+null, and every compaction of the table fails (``java.io.IOException: Major``). Seen on 2.3.10.
 
-delta_sizes: how much of a table lies in deltas and how much in bases, by partition.
+delta_sizes: measures how much of a table is in deltas and how much in bases, by partition.
 
-Readers merge deltas on every read; a compaction makes them part of a base. Whoever decides when to compact
-compares the two.
+Readers merge deltas on every read, and a compaction merges them into a base. To decide when to compact,
+compare the two.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ __all__ = ["DeltaSizes", "FileSizes", "compactor_trouble", "delta_sizes"]
 
 
 def compactor_trouble(parameters: Mapping[str, str], capabilities: Capabilities) -> str | None:
-    """Why the server's compactor will fail on a table with these properties, and what to do; None if not."""
+    """Return why the compactor will fail on a table with these properties, and a fix; None if it will not."""
     empty = sorted(name for name, value in parameters.items() if not value)
     if capabilities.has_write_ids or not empty:
         return None
     names = ", ".join(f"'{name}'" for name in empty)
     return (
         f"the compactor of {capabilities.line} fails on tables with an empty property, and {names} is empty: "
-        f"remove it, ALTER TABLE … UNSET TBLPROPERTIES ({names})"
+        f"remove it with ALTER TABLE … UNSET TBLPROPERTIES ({names})"
     )
 
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Some files: how many there are, their bytes, and their rows (None if they were not counted).
+    """The number of some files, their bytes, and their rows (None if rows were not counted).
 
     In a delta a row is an event, in a delete delta a delete.
     """
@@ -52,7 +52,7 @@ class FileSizes:
     row_count: int | None = 0
 
     def __add__(self, other: FileSizes) -> FileSizes:
-        """The sizes of both together; rows are unknown if those of one are."""
+        """Return the sizes of both together; rows are unknown if they are unknown in either."""
         rows = (self.row_count, other.row_count)
         return FileSizes(
             self.file_count + other.file_count,
@@ -63,11 +63,12 @@ class FileSizes:
 
 @dataclass(frozen=True)
 class DeltaSizes:
-    """What a snapshot reads of one partition.
+    """The files of one partition that a snapshot reads.
 
-    ``partition`` is its escaped name, '' for an unpartitioned table. ``base``: the base, and files of plain
-    rows outside deltas; ``inserts``: deltas, in tables of Hive 2 with ``legacy`` all events; ``deletes``:
-    delete deltas. ``directory_count`` is the number of delta and delete delta directories.
+    ``partition`` is its escaped name, '' for an unpartitioned table. ``base`` has the base, and files of
+    plain rows outside deltas. ``inserts`` has the deltas, which in ``legacy`` tables of Hive 2 hold all
+    events. ``deletes`` has the delete deltas. ``directory_count`` is the number of delta and delete delta
+    directories.
     """
 
     partition: str
@@ -78,25 +79,25 @@ class DeltaSizes:
 
     @property
     def deltas(self) -> FileSizes:
-        """All that a major compaction would make part of the base."""
+        """The size of everything that a major compaction would merge into the base."""
         return self.inserts + self.deletes
 
 
 def delta_sizes(view: TableView, *, counts_rows: bool = True) -> list[DeltaSizes]:
-    """Files, bytes and rows of a table's deltas and bases, as a snapshot reads them.
+    """Return files, bytes and rows of a table's deltas and bases, as a snapshot reads them.
 
     Args:
         view: the table and its snapshot; see :func:`~mutation_api.read.table_view.open_table`.
-        counts_rows: read the number of rows from each file's footer: one request a file. Otherwise
-            directories are only listed.
+        counts_rows: True to read the number of rows from each file's footer, with one request per file.
+            Otherwise directories are only listed.
 
     Returns:
-        One entry for each partition, by name, also for those without files.
+        One entry for each partition, by name, including partitions without files.
 
     Raises:
-        DirectoryStateError: Hive would fail on a directory, or lose or double rows.
-        CorruptFileError: a file is not an ORC file.
-        OSError: the storage cannot be read.
+        DirectoryStateError: If Hive would fail on a directory, or lose or duplicate rows.
+        CorruptFileError: If a file is not an ORC file.
+        OSError: If the storage cannot be read.
     """
     listed = [_listed_root(view, place) for place in view.locations.values()]
     directories = directories_below(listed)
@@ -109,7 +110,7 @@ def delta_sizes(view: TableView, *, counts_rows: bool = True) -> list[DeltaSizes
 
 
 def _listed_root(view: TableView, location: Location) -> Location:
-    """The whole table's location if the partition lies in it: it is then listed at once."""
+    """Return the table's location if the partition is in it, so that the table is listed at once."""
     return view.table.location if location.is_within(view.table.location) else location
 
 
@@ -132,7 +133,7 @@ def _sizes_of(
 
 
 def _is_in_delta(file: EventFile, partition: Location) -> bool:
-    """Whether a file lies in a delta; LOAD DATA puts plain rows into one, too."""
+    """Return True if a file is in a delta, including plain rows that LOAD DATA puts into one."""
     if file.kind is EventFileKind.ORIGINAL:
         return file.first > 0 and file.location.parent != partition
     return file.kind is not EventFileKind.BASE

@@ -27,13 +27,13 @@ VIRTUAL_COLUMNS = frozenset(
         "row__offset__inside__block",
     }
 )
-"""Names that Hive gives to columns of its own; a column called so is ambiguous to it."""
+"""Names of Hive's own virtual columns; a table column with such a name is ambiguous to Hive."""
 _UNREADABLE = re.compile(r"[.:,`\x00-\x1f\x7f]")
-"""Hive takes a name apart at ``.``, ``:`` and ``,``, and loses columns at a line break; 2.3 does not find one
+"""Hive splits names at ``.``, ``:`` and ``,``, and loses columns at a line break; 2.3 does not find a name
 with a backtick. Source: observed on 2.3.10, 3.1.3 and 4.1.0."""
 
 NOT_BUCKETED = -1
-"""Number of buckets of an unbucketed table. With 0 instead, Hive 3.1 cannot update the table (observed)."""
+"""Number of buckets of an unbucketed table. With 0, Hive 3.1 could not update the table (observed)."""
 
 
 def create_acid_table(
@@ -48,7 +48,7 @@ def create_acid_table(
     location: str | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> TableInfo:
-    """Create a managed ORC table with ACID operations, for the server's own SQL as well as for us.
+    """Create a managed ORC table with ACID operations, for the server's own SQL and for this library.
 
     On a server with write ids the table gets ``bucketing_version=2``. The server does not add the property
     itself (observed on 3.1.3 and 4.1.0), and without it would use the old hash function.
@@ -59,19 +59,20 @@ def create_acid_table(
         columns: the data columns in table order.
         partitioned_by: the partition columns.
         clustered_by: names of the bucket columns; a Hive 2 server needs at least one.
-        num_buckets: INTO … BUCKETS; required with ``clustered_by``, and only then allowed.
-        insert_only: rows can be inserted, but never updated or deleted; Hive 3 and later.
-        location: None for the server's default.
+        num_buckets: the number in INTO … BUCKETS; required with ``clustered_by`` and not allowed without it.
+        insert_only: True if rows can be inserted but never updated or deleted; Hive 3 and later.
+        location: the table's location. If None, the server's default.
         properties: further table properties, such as ``orc.compress``.
 
     Returns:
         The table as the server describes it.
 
     Raises:
-        ConfigurationError: the table exists, its database does not, only one of clustered_by and num_buckets
-            is given, Hive cannot read a column of such a name, or the server refuses the table.
-        TableNotMutableError: this server's Hive has no such ACID table; the message names the broken rule.
-        ConnectionFailedError, TransactionError: the server could not be asked.
+        ConfigurationError: If the table exists, its database does not, only one of clustered_by and
+            num_buckets is given, Hive cannot read a column of such a name, or the server refuses the table.
+        TableNotMutableError: If this server's Hive does not support such an ACID table; the message names the
+            broken rule.
+        ConnectionFailedError, TransactionError: If the server could not be asked.
     """
     database, name = split_full_name(table_name)
     clustered_by = (clustered_by,) if isinstance(clustered_by, str) else clustered_by
@@ -104,19 +105,19 @@ def create_acid_table(
 
 
 def _as_hive_stores(columns: object, what: str) -> tuple[ColumnInfo, ...]:
-    """The columns with the names that Hive stores for their types: it cannot read ``double precision``.
+    """Return the columns with the names that Hive stores for their types: not ``double precision``.
 
-    A type that is none of Hive's stays as it is; the check of the table names it.
+    A type that Hive does not have stays as it is; the check of the table names it.
     """
     stored = []
     for column in columns if isinstance(columns, Iterable) else [columns]:
         if not isinstance(column, ColumnInfo):
-            raise ConfigurationError(f'{what}: {column!r} is no column: give ColumnInfo("id", "int")')
+            raise ConfigurationError(f'{what}: {column!r} is not a column: pass ColumnInfo("id", "int")')
         if not column.name or _UNREADABLE.search(column.name) or column.name.lower() in VIRTUAL_COLUMNS:
             raise ConfigurationError(
-                f"{what}: Hive cannot read a table with a column called {column.name!r}: names have at least "
-                "a character, none of . : , ` and no control character, and are none of Hive's own columns "
-                f"({', '.join(sorted(VIRTUAL_COLUMNS))})"
+                f"{what}: Hive cannot read a table with a column called {column.name!r}: names must have at "
+                "least one character, none of . : , ` and no control character, and must not be one of "
+                f"Hive's own columns ({', '.join(sorted(VIRTUAL_COLUMNS))})"
             )
         stored.append(replace(column, type=_stored_type(column.type)))
     return tuple(stored)
@@ -132,7 +133,7 @@ def _stored_type(text: str) -> str:
 def _parameters(
     metastore: MetastoreClient, insert_only: bool, properties: Mapping[str, str]
 ) -> dict[str, str]:
-    """The table's properties. Ours override the caller's: with others it would not be an ACID table."""
+    """Return the table's properties. The library's properties override the caller's, to get an ACID table."""
     ours = {
         "transactional": "true",
         "transactional_properties": "insert_only" if insert_only else "default",

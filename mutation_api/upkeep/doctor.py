@@ -1,4 +1,4 @@
-"""Doctor: reports what kind of server this is, and which of its tables this user can mutate.
+"""Doctor: reports the kind of a server, and which of its tables this user can write to.
 
 Its only change is a hidden empty file that it creates in each table's directory and removes.
 """
@@ -44,18 +44,18 @@ SETTINGS = (
 )
 """The settings to report: locking, the timeout of clients, compaction, notification events."""
 
-NOT_TOLD = "(not told)"
+NOT_TOLD = "(not reported)"
 THREADS = 16
-"""Threads that probe the tables' directories. Each spends its time waiting for the storage."""
+"""Number of threads that probe the tables' directories. Each mostly waits for the storage."""
 
 
 @dataclass(frozen=True)
 class TableReport:
     """One table: the layout in which it can be written, or the reason why it cannot.
 
-    If both are set, ``reason`` names the partitions that cannot be written. ``trouble``: what keeps the
-    server's compactor from compacting a table that can be written, and what to do. ``constraints``: those
-    that Hive and this library enforce on its rows.
+    If both are set, ``reason`` names the partitions that cannot be written. ``trouble`` is what prevents the
+    server's compactor from compacting a writable table, with a fix. ``constraints`` are those that Hive and
+    this library enforce on its rows.
     """
 
     table: str
@@ -67,24 +67,24 @@ class TableReport:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """``server`` holds pairs of a capability or setting and its value; ``tables`` are sorted by name."""
+    """A server and its tables. ``server``: capabilities and settings with values; ``tables``: by name."""
 
     server: tuple[tuple[str, str], ...]
     tables: tuple[TableReport, ...]
 
 
 def examine(metastore: MetastoreClient, database: str, table: str | None = None) -> DoctorReport:
-    """Look at a server, and at one table or every table of one of its databases.
+    """Examine a server, and one table or every table of one of its databases.
 
     Args:
         metastore: the server.
-        database: its name.
-        table: one of its tables; None for all.
+        database: the database's name.
+        table: one of its tables. If None, all tables.
 
     Raises:
-        ConnectionFailedError, TransactionError: the server could not be asked. A single table that the
+        ConnectionFailedError, TransactionError: If the server could not be asked. A single table that the
             server does not describe is reported with that reason.
-        ConfigurationError: not the name of a database or table, or there is no such database or table.
+        ConfigurationError: If a name is not that of a database or table, or does not exist.
     """
     database, name = split_full_name(f"{database}.{'any' if table is None else table}")
     with metastore_errors_as_ours(f"could not examine database {database}"):
@@ -123,7 +123,7 @@ def _tables(metastore: MetastoreClient, database: str, names: Sequence[str]) -> 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A table that can be mutated according to the metastore, and the partitions to probe."""
+    """A table that is writable according to the metastore, and the partitions to probe."""
 
     table: AcidTable
     partitions: Sequence[str]

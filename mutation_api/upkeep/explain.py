@@ -1,8 +1,8 @@
-"""explain_transaction: what a transaction is or was, what holds it up, its files, and what to do next.
+"""explain_transaction: the state of a transaction, what it waits for, its files, and what to do next.
 
-The metastore lists transactions that are open, or aborted and not cleaned. Of all others it says nothing:
-they have committed, or were aborted and are forgotten. It never says why one was aborted; what can be
-concluded from times is said, with how sure it is.
+The metastore lists transactions that are open, or aborted and not yet cleaned. It reports nothing about all
+others: they have committed, or were aborted and are forgotten. It never reports why a transaction was
+aborted; the causes that follow from times are reported with how certain they are.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ OPEN, ABORTED, OVER, UNKNOWN = "open", "aborted", "over", "unknown"
 
 _TIMEOUT, _TIMEOUT_DEFAULT = "hive.txn.timeout", "300s"
 _SURE_SECONDS = 30.0
-"""Allowed difference of this machine's clock and the server's."""
+"""Allowed difference between this machine's clock and the server's."""
 
 _BEATS_PER_TIMEOUT = 2
-"""How often Hive's clients beat at least (DbTxnManager.getHeartbeatInterval); ours beat more often."""
+"""Minimum number of heartbeats per timeout of Hive's clients; this library sends more.
+
+Source: DbTxnManager.getHeartbeatInterval.
+"""
 
 
 @dataclass(frozen=True)
 class HeldUp:
-    """A lock of the transaction that waits, and the lock it waits for, as far as the server tells."""
+    """A waiting lock of the transaction, and the lock that it waits for, as far as the server reports it."""
 
     lock: LockInfo
     blocked_by: LockInfo | None
@@ -49,9 +52,9 @@ class HeldUp:
 
 @dataclass(frozen=True)
 class TransactionTable:
-    """A table of the transaction. ``own_id``: its id in file names, None if it is not known.
+    """A table of the transaction. ``own_id`` is the transaction's id in file names, None if not known.
 
-    ``reason``: why the table could not be looked at.
+    ``reason`` is why the table could not be examined.
     """
 
     table: str
@@ -62,7 +65,7 @@ class TransactionTable:
 
 @dataclass(frozen=True)
 class TransactionExplanation:
-    """All that is known. ``causes``: why it was aborted, surest first; ``advice``: what to do next."""
+    """All that is known. ``causes``: why it was aborted, most certain first; ``advice``: what to do next."""
 
     txn_id: int
     state: str
@@ -75,7 +78,7 @@ class TransactionExplanation:
     advice: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as one JSON object; times in seconds since 1970."""
+        """Return the explanation as one JSON object; times are in seconds since 1970."""
         txn = self.txn
         return {
             "txn": self.txn_id,
@@ -107,19 +110,19 @@ def explain_transaction(
     *,
     now: Callable[[], float] = time.time,
 ) -> TransactionExplanation:
-    """Say what a transaction is or was. Changes nothing.
+    """Explain the state of a transaction. Changes nothing.
 
     Args:
-        metastore: where it was opened.
+        metastore: the metastore in which it was opened.
         txn_id: the transaction.
-        tables: ``database.table`` to look for files in, beside those that it holds locks on; an aborted or
-            committed transaction holds none.
-        now: this machine's clock, seconds since 1970.
+        tables: ``database.table`` to search for files, in addition to those on which it holds locks; an
+            aborted or committed transaction holds none.
+        now: this machine's clock, in seconds since 1970.
 
     Raises:
-        ConfigurationError: ``txn_id`` is below 1, or not the full name of a table.
-        ConnectionFailedError, TransactionError: the server could not be asked.
-        OSError: a directory cannot be listed.
+        ConfigurationError: If ``txn_id`` is below 1, or a name is not the full name of a table.
+        ConnectionFailedError, TransactionError: If the server could not be asked.
+        OSError: If a directory cannot be listed.
     """
     if txn_id < 1:
         raise ConfigurationError(f"transaction {txn_id}: ids begin at 1")
@@ -155,7 +158,7 @@ def _state(txn: TxnInfo | None, txn_id: int, open_txns: OpenTxns) -> str:
 
 
 def _silent_seconds(txn: TxnInfo, now: float) -> float | None:
-    """Time since its last heartbeat, or since it began."""
+    """Return the time since its last heartbeat, or since it began."""
     millis = txn.last_heartbeat_time or txn.started_time
     return None if millis is None else now - millis / 1000
 
@@ -168,7 +171,7 @@ def _held_up(own: Sequence[LockInfo], locks: Sequence[LockInfo]) -> Iterator[Hel
 
 
 def _held_by(own: Sequence[LockInfo], locks: Sequence[LockInfo]) -> Iterator[LockInfo]:
-    """Locks of others that wait for one of its own."""
+    """Yield locks of others that wait for one of its own."""
     ids = {lock.lock_id for lock in own}
     for lock in locks:
         if lock.state is LockState.WAITING and lock.blocked_by in ids and lock.lock_id not in ids:
@@ -197,20 +200,20 @@ def _causes(state: str, silent: float | None, timeout: float) -> Iterator[str]:
         return
     if silent is not None and silent < timeout - _SURE_SECONDS:
         yield (
-            f"it did not time out: its last heartbeat was {silent:.0f} s ago, and the time-out is "
+            f"it did not time out: its last heartbeat was {silent:.0f} s ago, and the timeout is "
             f"{timeout:.0f} s"
         )
         yield (
-            "so its client or somebody else aborted it (hive-mutate abort, ABORT TRANSACTIONS), or its "
+            "so its client or another client aborted it (hive-mutate abort, ABORT TRANSACTIONS), or its "
             "commit was refused because another transaction had changed the same partition (write conflict); "
-            "the log of its client says which"
+            "the log of its client shows which"
         )
         return
     yield (
-        f"maybe a time-out: no heartbeat for {silent or 0:.0f} s, and the time-out is {timeout:.0f} s; an "
+        f"maybe a timeout: no heartbeat for {silent or 0:.0f} s, and the timeout is {timeout:.0f} s; an "
         "abort before that looks the same"
     )
-    yield "otherwise an explicit abort, or a write conflict at its commit; its client's log says which"
+    yield "otherwise an explicit abort, or a write conflict at its commit; its client's log shows which"
 
 
 def _advice(
@@ -230,12 +233,12 @@ def _advice(
         yield "nothing of it is visible: run its work again"
     else:
         yield (
-            "it has committed, or was aborted and is forgotten: directories with its id that verify calls "
-            "sound are visible"
+            "it has committed, or was aborted and is forgotten: directories with its id that verify reports "
+            "as sound are visible"
         )
     if staged and state in (ABORTED, OVER):
         names = ", ".join(sorted({t.table for t in tables if any(d.is_staged for d in t.directories)}))
-        yield f"its staged files are of no use any more: hive-mutate sweep {names}"
+        yield f"its staged files are no longer needed: hive-mutate sweep {names}"
 
 
 def _advice_for_open(
@@ -258,9 +261,9 @@ def _advice_for_open(
             else "it waits for a lock outside any transaction: hive-mutate show locks"
         )
     if held_up and not blockers:
-        yield "it waits; the server does not say for whom: hive-mutate show locks"
+        yield "it waits; the server does not report for whom: hive-mutate show locks"
     if not held_up and not is_silent:
-        yield "its client is at work: wait, or ask its user; hive-mutate abort would end it"
+        yield "its client is working: wait, or ask its user; hive-mutate abort would end it"
 
 
 def _longest_pause(timeout: float) -> float:
@@ -268,14 +271,14 @@ def _longest_pause(timeout: float) -> float:
 
 
 def _advice_for_silent(txn_id: int, silent: float, timeout: float) -> str:
-    """Of one that has missed a beat, and has not timed out, or has only just."""
+    """Return advice on a transaction that has missed a beat, but has not timed out, or only just."""
     left = timeout - silent
     when = f"in {left:.0f} s" if left >= 1 else "now"
     return (
         f"its client is probably gone, or cut off from the metastore: its last heartbeat was {silent:.0f} s "
-        f"ago, and a client sends one every {_longest_pause(timeout):.0f} s at most. If none comes, the "
-        f"server may abort it {when} ({_TIMEOUT} is {timeout:.0f} s) and does when it next looks for such: "
-        f"wait for that, or if you know that the client is dead, hive-mutate abort {txn_id}"
+        f"ago, and a client sends one at least every {_longest_pause(timeout):.0f} s. Without one, the "
+        f"server may abort it {when} ({_TIMEOUT} is {timeout:.0f} s), when it next checks for timeouts. "
+        f"Wait for that, or if you know that the client is dead, hive-mutate abort {txn_id}"
     )
 
 

@@ -2,12 +2,12 @@
 
 Counts the events of each id in a partition's directories.
 
-table_history: what happened to a table, id by id, as far as the metastore and the files tell.
+table_history: the changes of a table, id by id, as far as the metastore and the files show them.
 
-Hive keeps no log. What is known of an id comes from three places: the metastore says whether it is
-committed, aborted or open, which transaction it was, and who runs transactions that are open, or aborted and
-not cleaned; the footers of its deltas say how many events it wrote; the times of its files say when. A minor
-compaction keeps the events and hides the time; a major one leaves only the rows.
+Hive keeps no log. The facts about an id come from three places. The metastore reports whether it is
+committed, aborted or open, its transaction, and the user of transactions that are open, or aborted and not
+yet cleaned. The footers of its deltas contain how many events it wrote. The times of its files show when. A
+minor compaction keeps the events and hides the time; a major one leaves only the rows.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Events of one id in one partition. ``updates`` is 0 where an update is a delete and an insert."""
+    """Events of one id in one partition. ``updates`` is 0 if updates are stored as delete and insert."""
 
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
 
     def __add__(self, other: EventCounts) -> EventCounts:
-        """The sums."""
+        """Return the sums."""
         return EventCounts(
             self.inserts + other.inserts, self.updates + other.updates, self.deletes + other.deletes
         )
@@ -76,7 +76,7 @@ class EventCounts:
 
 @dataclass(frozen=True)
 class DirectoryFacts:
-    """A base or delta: its files, and when the youngest was written (seconds since 1970)."""
+    """A base or delta: its files, and when the youngest of them was written (seconds since 1970)."""
 
     name: str
     directory: BaseDirectory | DeltaDirectory
@@ -87,10 +87,10 @@ class DirectoryFacts:
 
 @dataclass
 class PartitionEvents:
-    """One partition: events by id, the directories, and what could not be read.
+    """One partition: its events by id, its directories, and the problems of files that could not be read.
 
-    An id's events come from its own directories if they are still there, else from deltas that a compaction
-    made; events that a base took in are not counted.
+    An id's events come from its own directories if these still exist, otherwise from deltas that a
+    compaction wrote; events that were compacted into a base are not counted.
     """
 
     partition: str
@@ -100,9 +100,9 @@ class PartitionEvents:
 
 
 def partition_events(partition: str, location: Location, version: AcidVersion) -> PartitionEvents:
-    """Read the footers of deltas of one id, and two columns of those of several.
+    """Count events from the footers of deltas of one id, and from two columns of deltas of several ids.
 
-    Raises OSError: a directory cannot be listed.
+    Raises OSError if a directory cannot be listed.
     """
     result = PartitionEvents(partition)
     storage = storage_at(location)
@@ -186,11 +186,11 @@ class HistoryEntry:
 
     Attributes:
         id: the write id; on Hive 2 the transaction id.
-        txn_id: its transaction; None if the metastore does not tell any more.
-        state: what readers make of it.
+        txn_id: its transaction. If None, the metastore no longer reports it.
+        state: its state for readers.
         written: when the youngest of its own files was written, shortly before the commit, in seconds since
-            1970; None if it has none, or a compaction took them.
-        user, hostname: of the transaction, if it is open, or aborted and not yet cleaned; else ''.
+            1970. If None, it has no files, or a compaction merged them.
+        user, hostname: those of the transaction, if it is open, or aborted and not yet cleaned; otherwise ''.
         partitions: events by escaped name of the partition, '' for an unpartitioned table.
     """
 
@@ -204,13 +204,13 @@ class HistoryEntry:
 
     @property
     def total(self) -> EventCounts:
-        """Events in all partitions. Where updates are split, one is a delete and an insert."""
+        """The events in all partitions. If updates are split, each counts as a delete and an insert."""
         return sum(self.partitions.values(), EventCounts())
 
 
 @dataclass(frozen=True)
 class RewrittenDirectory:
-    """What a compaction or an overwrite made: ids ``first`` to ``last`` in one directory of a partition."""
+    """The result of a compaction or overwrite: ids ``first`` to ``last`` in one directory of a partition."""
 
     partition: str
     name: str
@@ -221,9 +221,10 @@ class RewrittenDirectory:
 
 @dataclass(frozen=True)
 class TableHistory:
-    """``entries`` by id; ``rewritten`` by partition and time; ``compactions`` as the server lists them.
+    """The changes of a table. ``entries`` are sorted by id, ``rewritten`` by partition and time.
 
-    ``forgotten_through``: ids up to it are in the bases of all partitions; what wrote them is not known.
+    ``compactions`` are as the server lists them. Ids up to ``forgotten_through`` are in the bases of all
+    partitions; it is not known what wrote them.
     """
 
     table: str
@@ -234,7 +235,7 @@ class TableHistory:
     problems: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The history as one JSON object; times in seconds since 1970."""
+        """Return the history as one JSON object; times are in seconds since 1970."""
         return {
             "table": self.table,
             "forgotten_through": self.forgotten_through,
@@ -246,15 +247,15 @@ class TableHistory:
 
 
 def table_history(metastore: MetastoreClient, table_name: str) -> TableHistory:
-    """What happened to a table.
+    """Return the history of a table.
 
-    Takes no lock and reads footers, of deltas that a minor compaction made two columns. What Hive's cleaner
-    removes meanwhile is left out.
+    This takes no lock. It reads footers, and two columns of deltas that a minor compaction wrote. Files
+    that Hive's cleaner removes meanwhile are left out.
 
     Raises:
-        TableNotMutableError: there is no such table, or it is none of ours to read.
-        ConnectionFailedError, TransactionError: the server could not be asked.
-        OSError: a directory cannot be listed.
+        TableNotMutableError: If the table does not exist or is not one that this library can read.
+        ConnectionFailedError, TransactionError: If the server could not be asked.
+        OSError: If a directory cannot be listed.
     """
     database, name = split_full_name(table_name)
     with metastore_errors_as_ours(f"could not read the history of table {database}.{name}"):
@@ -268,7 +269,7 @@ def table_history(metastore: MetastoreClient, table_name: str) -> TableHistory:
             names,
             storage_at(table.location).threads,
         )
-        # After the files, so that no file belongs to an id that is not known.
+        # Ask after listing the files, so that no file belongs to an unknown id.
         open_txns = metastore.get_open_txns()
         valid, txn_ids = _ids(metastore, table, open_txns)
         compactions = [c for c in metastore.show_compactions() if (c.database, c.table) == (database, name)]
@@ -285,7 +286,7 @@ def table_history(metastore: MetastoreClient, table_name: str) -> TableHistory:
 def _ids(
     metastore: MetastoreClient, table: AcidTable, open_txns: OpenTxns
 ) -> tuple[ValidIdList, dict[int, int]]:
-    """State of the table's ids, and their transactions."""
+    """Return the state of the table's ids, and their transactions."""
     valid = current_ids(metastore, table, open_txns).ids
     if not table.version.uses_write_ids:
         return valid, {}

@@ -1,7 +1,8 @@
-"""Whether what is written into a database reaches its replicas, by Hive's own REPL DUMP and REPL LOAD.
+"""Checks if writes to a database reach its replicas, by Hive's own REPL DUMP and REPL LOAD.
 
-A metastore tells its settings, the database and its tables their properties. HiveServer2's own settings it
-does not tell; they may be given with each statement, and docs/replication.md has them. Nothing is changed.
+A metastore reports its settings, and the properties of the database and its tables. It does not report
+HiveServer2's own settings, which may be given with each statement; they are in docs/replication.md. Nothing
+is changed.
 """
 
 from __future__ import annotations
@@ -36,22 +37,22 @@ LISTENERS = "hive.metastore.transactional.event.listeners"
 DML_EVENTS = "hive.metastore.dml.events"
 CHANGE_MANAGER = "hive.repl.cm.enabled"
 INCOMPATIBLE = "repl.incompatible"
-NOT_TOLD = "(not told)"
+NOT_TOLD = "(not reported)"
 INFORMATION = {
     "hive.repl.cmrootdir": "where removed files are kept for a later dump",
     "hive.repl.cm.retain": "how long; the longest time between two dumps must be shorter",
     "hive.metastore.event.db.listener.timetolive": "how long events are kept",
     "hive.repl.event.db.listener.timetolive": "how long, while a database of the server is replicated",
-    "hive.compactor.delayed.cleanup.enabled": "true lets files that were compacted stay for a while; "
-    "commits of ours name no checksums, without which a file that was removed is not found again",
+    "hive.compactor.delayed.cleanup.enabled": "true keeps compacted files for a while; "
+    "commits of this library record no checksums, without which a removed file is not found again",
     "hive.compactor.cleaner.retention.time.seconds": "how long; the longest time from a commit to its load "
     "must be shorter",
 }
-"""Settings without a wrong value, and what they mean."""
+"""Settings that have no wrong value, and their meaning."""
 
 
 class ReplicationRole(Enum):
-    """What a database is to a replication, by its properties."""
+    """The role of a database in a replication, by its properties."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -63,9 +64,9 @@ class ReplicationRole(Enum):
 
 @dataclass(frozen=True)
 class ReplicationRule:
-    """One condition: of the server or of the database.
+    """One condition on the server or the database.
 
-    ``is_met`` is None if it is shown for information; ``what_to_do`` says what it means, or how to meet it.
+    ``is_met`` is None if it is shown for information; ``what_to_do`` explains it, or how to meet it.
     """
 
     name: str
@@ -76,10 +77,10 @@ class ReplicationRule:
 
 @dataclass(frozen=True)
 class ReplicatedTable:
-    """A table.
+    """A table of the database.
 
-    ``reason`` is why we cannot write it; None if what we write there is replicated. ``warning``: rows that a
-    first load hides at the target, or may have hidden.
+    ``reason`` is why this library cannot write it; if None, its writes to the table are replicated.
+    ``warning`` is about rows that a first load hides at the target, or may have hidden.
     """
 
     table: str
@@ -89,7 +90,7 @@ class ReplicatedTable:
 
 @dataclass(frozen=True)
 class ReplicationReport:
-    """``tables`` are sorted by name; ``is_replicated``: nothing is missing for any of them."""
+    """The result. ``tables`` are sorted by name; ``is_replicated`` is True if nothing is missing for any."""
 
     database: str
     role: ReplicationRole
@@ -98,18 +99,18 @@ class ReplicationReport:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether what we write into each of the tables will be dumped."""
+        """True if everything that this library writes into the tables will be dumped."""
         return all(rule.is_met is not False for rule in self.rules) and not any(
             table.reason for table in self.tables
         )
 
 
 def replication_of(metastore: MetastoreClient, database: str, table: str | None = None) -> ReplicationReport:
-    """Look at the server, at a database, and at one of its tables or all of them.
+    """Examine the server, a database, and one of its tables or all of them.
 
     Raises:
-        ConfigurationError: not the name of a database or table, or there is no such database or table.
-        ConnectionFailedError, TransactionError: the server could not be asked.
+        ConfigurationError: If a name is not that of a database or table, or does not exist.
+        ConnectionFailedError, TransactionError: If the server could not be asked.
     """
     database, name = split_full_name(f"{database}.{'any' if table is None else table}")
     with metastore_errors_as_ours(f"could not examine database {database}"):
@@ -130,7 +131,7 @@ def replication_of(metastore: MetastoreClient, database: str, table: str | None 
 
 
 def _role_of(properties: Mapping[str, str]) -> ReplicationRole:
-    """What a database with these properties is."""
+    """Return the role of a database with these properties."""
     if (properties.get(preconditions.ENDPOINT) or "").upper() == "SOURCE":
         return ReplicationRole.FAILING_OVER
     if preconditions.is_target(properties):
@@ -154,14 +155,14 @@ def _of_server(metastore: MetastoreClient) -> Iterator[ReplicationRule]:
         LISTENERS,
         listeners,
         LISTENER in listeners,
-        f"org.apache.hive.hcatalog.listener.{LISTENER} writes the log of events; in "
-        "hive.metastore.event.listeners it would do so after the change, and lose some",
+        f"org.apache.hive.hcatalog.listener.{LISTENER} writes the log of events. In "
+        "hive.metastore.event.listeners it would write after the change, and lose some events",
     )
-    yield _must_be_true(DML_EVENTS, told(DML_EVENTS), "only then a commit names its files in the log")
+    yield _must_be_true(DML_EVENTS, told(DML_EVENTS), "only then does a commit record its files in the log")
     yield _must_be_true(
         CHANGE_MANAGER,
         told(CHANGE_MANAGER),
-        "without it a cleaning, or DROP, between commit and load removes files that the load needs",
+        "without it, cleaning or DROP between commit and load removes files that the load needs",
     )
     for name, meaning in INFORMATION.items():
         yield ReplicationRule(name, told(name), None, meaning)
@@ -172,7 +173,7 @@ def _release(capabilities: Capabilities) -> ReplicationRule:
         "release",
         f"{capabilities.line} (calls itself {capabilities.version})",
         capabilities.has_write_notifications,
-        "Hive 4 is needed: earlier ones have no call by which a commit names the files of its transaction",
+        "Hive 4 is required: earlier releases have no call by which a commit records its files",
     )
 
 
@@ -187,7 +188,7 @@ def _of_database(properties: Mapping[str, str]) -> Iterator[ReplicationRule]:
         of_database or "(absent)",
         bool(of_database),
         "a property of the database: ALTER DATABASE … SET DBPROPERTIES "
-        f"('{preconditions.SOURCE_FOR}'='name of the policy'). The first REPL DUMP of Hive 4 sets it, too, "
+        f"('{preconditions.SOURCE_FOR}'='name of the policy'). The first REPL DUMP of Hive 4 sets it too, "
         "but until then removed files are not kept",
     )
     refusal = preconditions.why_not_writable(properties, {})
@@ -197,14 +198,14 @@ def _of_database(properties: Mapping[str, str]) -> Iterator[ReplicationRule]:
             INCOMPATIBLE,
             properties[INCOMPATIBLE],
             (properties[INCOMPATIBLE]).lower() != "true",
-            "the replica has met what it cannot load; it must be made anew",
+            "the replica has met something that it cannot load; it must be created again",
         )
 
 
 def _of_table(
     metastore: MetastoreClient, database: str, name: str, properties: Mapping[str, str]
 ) -> ReplicatedTable | None:
-    """None: dropped since it was listed."""
+    """Return the table's entry; None if it was dropped after it was listed."""
     try:
         info = metastore.get_table(database, name)
     except NoSuchObjectError:
@@ -217,7 +218,7 @@ def _of_table(
 def _warned(
     metastore: MetastoreClient, role: ReplicationRole, tables: tuple[ReplicatedTable, ...]
 ) -> tuple[ReplicatedTable, ...]:
-    """The tables with their warnings."""
+    """Return the tables with their warnings."""
     names = [each.table for each in tables if each.reason is None or role is ReplicationRole.TARGET]
     if not names or not metastore.capabilities().has_write_notifications:
         return tables
@@ -233,15 +234,18 @@ def _warned(
 
 
 def hidden_rows(ids: ValidWriteIdList, *, is_target: bool) -> str | None:
-    """What a first load of a table hides, because a write id of it is aborted; None for nothing. Pure.
+    """Return a warning about rows that a first load of a table hides because a write id is aborted. Pure.
 
-    REPL LOAD tells the target's metastore of the aborted write ids only, and what the next one will be. Where
-    none of the known ones is valid, a reader sees the write ids up to the first of them, so committed ones
-    above it are hidden.
+    REPL LOAD reports to the target's metastore only the aborted write ids, and the next write id. If none of
+    the known write ids is valid, a reader sees the write ids up to the first of them. So committed ones above
+    it are hidden.
 
     Args:
-        ids: what a reader of the table sees now.
-        is_target: it was loaded; by default it is a source that may be dumped.
+        ids: the ids that a reader of the table sees now.
+        is_target: True if the table was loaded; by default it is a source that may be dumped.
+
+    Returns:
+        The warning. If None, nothing is hidden.
 
     Source: class ReplTableWriteIdStateFunction of Hive 4.1.0, and what its target was seen to show.
     """
@@ -252,16 +256,16 @@ def hidden_rows(ids: ValidWriteIdList, *, is_target: bool) -> str | None:
         if ids.high_watermark not in ids.aborted:
             return None
         return (
-            f"its last known write id {ids.high_watermark} is aborted: if a first load left that, all that "
-            "was committed after it is hidden until a further commit on the table is loaded. Compare "
+            f"its last known write id {ids.high_watermark} is aborted: if a first load left that, everything "
+            "that was committed after it is hidden until a further commit on the table is loaded. Compare "
             "count(*) with the source"
         )
     if ids.range_validity(first + 1, ids.high_watermark) is RangeValidity.NONE:
         return None
     return (
         f"its write id {first} is aborted, and later ones are committed: after a first dump and load Hive "
-        f"hides at the target all that was committed after {first}, until a further commit on the table is "
-        "loaded. So commit once more then; a statement that changes no row will do"
+        f"hides at the target everything that was committed after {first}, until a further commit on the "
+        "table is loaded. So commit once more then; a statement that changes no row is enough"
     )
 
 

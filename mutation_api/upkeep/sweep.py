@@ -2,11 +2,11 @@
 
 Sweep: removes the files that ended transactions have left staged in tables.
 
-A driver that dies leaves its staging directory and, on an object store, its unfinished uploads. Readers see
-neither, but both take up space. The metastore says which transactions have ended. The next transaction on the
-table removes these files, too.
+A driver that dies leaves its staging directory and, on an object store, its unfinished uploads. Readers do
+not see them, but they take up space. The metastore reports which transactions have ended. The next
+transaction on the table removes these files too.
 
-abort_transactions: ends transactions that nobody will finish, so that their locks are released.
+abort_transactions: aborts transactions that nobody will finish, so that their locks are released.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SweptSize:
-    """How much was found in one place."""
+    """The size of what was found in one place."""
 
     file_count: int
     byte_count: int
@@ -40,11 +40,11 @@ class SweptSize:
 
 @dataclass(frozen=True)
 class SweptTable:
-    """What was found in a table, or the reason why it was skipped.
+    """The findings in a table, or the reason why it was skipped.
 
-    ``found`` lists what ended transactions had left there, ``removed`` what of it was removed. ``sizes`` are
-    those of ``found``, in its order: number of files and bytes. Unfinished uploads, whose size a store does
-    not tell, count as the marks that stand for them.
+    ``found`` lists what ended transactions had left there, ``removed`` the removed part of it. ``sizes`` are
+    the files and bytes of ``found``, in its order. Unfinished uploads, whose size a store does not report,
+    count like the marks that stand for them.
     """
 
     table: str
@@ -55,7 +55,7 @@ class SweptTable:
 
     @property
     def size(self) -> SweptSize:
-        """Files and bytes of all that was found."""
+        """The files and bytes of all that was found."""
         return SweptSize(sum(s.file_count for s in self.sizes), sum(s.byte_count for s in self.sizes))
 
 
@@ -69,15 +69,15 @@ def sweep(
     Args:
         metastore: lists the tables and the open transactions.
         database: the database's name.
-        table: one of its tables; None for all.
-        dry_run: find only, remove nothing.
+        table: one of its tables. If None, all tables.
+        dry_run: True to find files without removing them.
 
     Yields:
         One result for each table; for a table that is not an ACID table, the reason.
 
     Raises:
-        ConnectionFailedError, TransactionError: the server could not be asked.
-        TableNotMutableError: ``table`` is not an ACID table that this version supports.
+        ConnectionFailedError, TransactionError: If the server could not be asked.
+        TableNotMutableError: If ``table`` is not an ACID table that this version supports.
     """
     with metastore_errors_as_ours(f"could not sweep database {database}"):
         names = metastore.get_all_tables(database) if table is None else [table]
@@ -95,7 +95,7 @@ def sweep(
 def _sweep(metastore: MetastoreClient, spec: TableSpec, dry_run: bool) -> SweptTable:
     catalog = Catalog(metastore)
     table = catalog.with_partitions(catalog.read_with_partition_names(spec)).table
-    # Before the directories are listed: one that appears later belongs to a later transaction.
+    # Ask before listing directories: one that appears later belongs to a later transaction.
     open_txns = metastore.get_open_txns()
     found = find_abandoned(table, open_txns)
     sizes = tuple(_size(each) for each in found)
@@ -115,19 +115,19 @@ def _size(each: Abandoned) -> SweptSize:
 
 
 def abort_transactions(metastore: MetastoreClient, txn_ids: Iterable[int]) -> Iterator[int]:
-    """Abort transactions, whosever they are.
+    """Abort transactions of any client.
 
     Args:
-        metastore: where they are open.
-        txn_ids: what ``hive-mutate show txns`` lists.
+        metastore: the metastore in which they are open.
+        txn_ids: the ids, as listed by ``hive-mutate show txns``.
 
     Yields:
-        Each id as soon as that transaction is aborted; one that was already is no mistake.
+        Each id as soon as that transaction is aborted. An already aborted transaction is not an error.
 
     Raises:
-        NoSuchTxnError: a transaction is committed, or there is none of this id; the metastore does not tell
-            which, so this is not made into one of our errors, which say what is visible.
-        MetastoreError: the server could not be asked.
+        NoSuchTxnError: If a transaction is committed or the id does not exist. The metastore does not report
+            which, so this is not turned into an error of this package, which would state what is visible.
+        MetastoreError: If the server could not be asked.
     """
     for txn_id in txn_ids:
         metastore.abort_txn(txn_id)

@@ -1,15 +1,15 @@
 """Files, transactions and current ids that history and explanation use.
 
-Files of one transaction in one table: what it staged, and what lies under its id's names.
+Files of one transaction in one table: staged files, and directories named after its id.
 
-current_ids: the state of all ids of a table now, as the metastore says.
+current_ids: the current state of all ids of a table, as the metastore reports it.
 
-Which transaction a write id belongs to.
+Finds which transaction a write id belongs to.
 
-The metastore keeps the pairs, but no call names them. It does say which write ids a snapshot does not see,
-and a snapshot is whatever list of transactions a client sends: one in which exactly the transactions with bit
-b are missing hides exactly their write ids. So two questions for each bit of the transactions' numbers give
-all pairs of a table. Nothing is changed by them.
+The metastore keeps the pairs, but no call returns them. It does report which write ids a snapshot does not
+see, and a client may send any list of transactions as a snapshot. A snapshot in which exactly the
+transactions with bit b are missing hides exactly their write ids. So two requests for each bit of the
+transaction ids yield all pairs of a table. They change nothing.
 
 The metastore forgets pairs of old transactions; those stay unknown.
 
@@ -49,7 +49,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TransactionDirectory:
-    """A directory of a transaction's files. ``is_staged``: hidden, and not published yet."""
+    """A directory of a transaction's files. ``is_staged`` is True if it is hidden and not yet published."""
 
     partition: str
     location: Location
@@ -61,16 +61,16 @@ class TransactionDirectory:
 def transaction_directories(
     table: AcidTable, partitions: list[str], txn_id: int, own_id: int | None
 ) -> list[TransactionDirectory]:
-    """Directories of one transaction.
+    """Return the directories of one transaction.
 
     Args:
         table: the table, with the locations of its partitions.
         partitions: their escaped names, [''] for an unpartitioned table.
-        txn_id: the transaction; staging directories are named by it.
-        own_id: its id in file names: the write id, in v1 the transaction's; None: not known.
+        txn_id: the transaction, whose id names the staging directories.
+        own_id: its id in file names: the write id, or in v1 the transaction id. If None, it is not known.
 
     Raises:
-        OSError: a directory cannot be listed.
+        OSError: If a directory cannot be listed.
     """
     roots = dict.fromkeys([table.location, *table.partition_locations.values()])
     found = [each for root in roots for each in _staged(root, txn_id)]
@@ -82,7 +82,7 @@ def transaction_directories(
 
 
 def files_below(directory: Location) -> list[FileEntry]:
-    """All files below a directory, hidden ones included; none if it is missing. Raises OSError."""
+    """Return all files below a directory, including hidden ones; none if it is missing. Raises OSError."""
     try:
         entries = storage_at(directory).list(directory)
     except FileNotFoundError:
@@ -130,15 +130,15 @@ def _directory(partition: str, location: Location, *, is_staged: bool) -> Transa
 
 
 def current_ids(metastore: MetastoreClient, table: AcidTable, open_txns: OpenTxns | None = None) -> KnownIds:
-    """What the metastore says of a table's ids and of transactions.
+    """Return what the metastore reports about a table's ids and about transactions.
 
     Args:
-        metastore: the table's.
-        table: its version says what kind of ids it has.
-        open_txns: as asked for before; None: ask now.
+        metastore: the table's metastore.
+        table: its version determines the kind of its ids.
+        open_txns: an earlier answer. If None, the metastore is asked now.
 
     Raises:
-        MetastoreError: the server could not be asked.
+        MetastoreError: If the server could not be asked.
     """
     open_txns = open_txns or metastore.get_open_txns()
     has_write_ids = table.version.uses_write_ids
@@ -152,7 +152,7 @@ def current_ids(metastore: MetastoreClient, table: AcidTable, open_txns: OpenTxn
 
 
 def _completed(metastore: MetastoreClient, valid: ValidWriteIdList, txns: ValidTxnList) -> ValidWriteIdList:
-    """Hive 4.1 ends the list at the lowest id if none is valid. The others are open or aborted, too."""
+    """Add ids that Hive 4.1 leaves out: if none is valid, it lists only the lowest; the rest are invalid."""
     all_valid = ValidTxnList(txns.high_watermark)
     newest = metastore.get_valid_write_ids([valid.table], all_valid)[valid.table].high_watermark
     rest = hidden_ids(valid.high_watermark + 1, newest, valid.table)
@@ -162,9 +162,9 @@ def _completed(metastore: MetastoreClient, valid: ValidWriteIdList, txns: ValidT
 
 
 def hidden_ids(first: int, last: int, full_name: str) -> range:
-    """Write ids of a table that an answer hides and does not list.
+    """Return write ids of a table that an answer hides and does not list.
 
-    Raises InvalidAnswerError: they are so many that the numbers cannot be right.
+    Raises InvalidAnswerError if there are so many that the numbers cannot be right.
     """
     try:
         return listed_ids(first, last)
@@ -173,22 +173,22 @@ def hidden_ids(first: int, last: int, full_name: str) -> range:
 
 
 RECENT_TXNS_DEFAULT = 4096
-"""Number of transactions, the newest ones, whose write ids are looked for: a question lists half of them."""
+"""Number of newest transactions whose write ids are searched: a request lists half of them."""
 
 
 def transactions_of_write_ids(
     metastore: MetastoreClient, full_name: str, newest_txn: int, recent_txns: int = RECENT_TXNS_DEFAULT
 ) -> dict[int, int]:
-    """Write id -> transaction, of one table, as far as the metastore tells.
+    """Return the transactions by write id for one table, as far as the metastore reports them.
 
     Args:
         metastore: a server with write ids.
         full_name: ``database.table``.
         newest_txn: the highest transaction that was opened.
-        recent_txns: how many transactions before it may be among the answers.
+        recent_txns: the number of transactions up to the newest one that may be among the answers.
 
     Raises:
-        MetastoreError: the server could not be asked.
+        MetastoreError: If the server could not be asked.
     """
     oldest = max(1, newest_txn - recent_txns + 1)
     txns = range(oldest, newest_txn + 1)
@@ -212,7 +212,7 @@ def transactions_of_write_ids(
 
 
 def _hidden(valid: ValidWriteIdList, newest_id: int) -> Collection[int]:
-    """Write ids that a snapshot does not see. Hive 4 ends the list at the lowest if it sees none at all."""
+    """Return write ids that a snapshot does not see. If it sees none, Hive 4 ends the list at the lowest."""
     first = min(valid.exceptions, default=newest_id)
     if valid.high_watermark <= first < newest_id:
         return hidden_ids(first, newest_id, valid.table)

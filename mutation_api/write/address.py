@@ -1,13 +1,13 @@
 """Addresses of changes: partition, bucket, ROW__ID, and rows that are unknown.
 
-ChangeAddresser: adds the address of each change to batches of a change set.
+ChangeAddresser: adds the address of each change to the batches of a change set.
 
-Pure Arrow; it runs in Spark's Python workers, before the shuffle.
+This module uses Arrow only. It runs in Spark's Python workers, before the shuffle.
 
 The error for updates and deletes of rows that the snapshot does not hold.
 
-Hive silently writes an update of a row that does not exist as a new row, and ignores a delete of one. Engines
-look up the rows before anything is written, if they are asked to.
+Hive silently writes an update of a missing row as a new row, and ignores a delete of a missing row. On
+request, engines look up the rows before anything is written.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ TXN = "__txn"
 BUCKET_PROPERTY = "__bucket_property"
 ROW_NUMBER = "__row_id"
 ADDRESS_COLUMNS = (PARTITION, BUCKET, OPERATION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
-"""First columns of addressed changes. The data columns of the change set follow in table order."""
+"""First columns of addressed changes. The data columns of the change set follow, in table order."""
 
 
 @dataclass(frozen=True)
 class ChangeFields:
     """The columns of a batch of changes.
 
-    In this order: the operation; the parts of ROW__ID; the partition columns; ``writers``, if inserts have
-    them; the data columns, null for deletes.
+    Their order is: the operation, the parts of ROW__ID, the partition columns, ``writers`` (if
+    inserts have it), and the data columns, which are null for deletes.
 
     Attributes:
-        row_id: those of txn, bucket, row_id and partition that are known: three, four or none.
+        row_id: the known parts among txn, bucket, row_id and partition: three, four or none.
         partition_columns: names in the table; all or none.
-        has_writers: whether inserts have a bucket id; see ChangeClassifier.
-        columns: names in the table, in its order.
+        has_writers: True if inserts have a bucket id; see ChangeClassifier.
+        columns: names in the table, in table order.
     """
 
     row_id: tuple[str, ...]
@@ -81,7 +81,7 @@ class ChangeFields:
 
 @dataclass(frozen=True)
 class ChangeAddresser:
-    """Replaces the columns from which the address of a change follows by the address.
+    """Replaces the columns that determine the address of a change by the address.
 
     Args:
         classifier: finds and checks the address.
@@ -92,9 +92,13 @@ class ChangeAddresser:
     fields: ChangeFields
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Address all batches of a task. The result's columns are ADDRESS_COLUMNS and the data columns.
+        """Address all batches of a task.
 
-        Raises: as :meth:`ChangeClassifier.classify`.
+        Returns:
+            The batches with ADDRESS_COLUMNS and the data columns.
+
+        Raises:
+            MutationError: See :meth:`ChangeClassifier.classify`.
         """
         return map(self.addressed, batches)
 
@@ -118,7 +122,7 @@ class ChangeAddresser:
 
 
 def numbers_of_partitions(batch: pa.RecordBatch, number: Callable[[str], int]) -> NDArray[np.int64]:
-    """``number`` of the partition's name for each of n addressed changes, shape (n,); called once a name."""
+    """Return ``number`` of the partition name of n addressed changes, shape (n,); called once per name."""
     encoded = batch.column(PARTITION).dictionary_encode()
     used = _used_names(encoded)
     numbers = np.zeros(len(used), np.int64)
@@ -128,7 +132,7 @@ def numbers_of_partitions(batch: pa.RecordBatch, number: Callable[[str], int]) -
 
 
 def with_names_once(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same addressed changes, with the name of each of their partitions stored once."""
+    """Return addressed changes that store the name of each partition only once."""
     encoded = batch.column(PARTITION).dictionary_encode()
     used = _used_names(encoded)
     if not used.all():
@@ -139,14 +143,14 @@ def with_names_once(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _used_names(encoded: pa.DictionaryArray) -> NDArray[np.bool_]:
-    """Whether each name of the dictionary occurs in a change."""
+    """Return True for each name of the dictionary that occurs in a change."""
     used: NDArray[np.bool_] = np.zeros(len(encoded.dictionary), np.bool_)
     used[encoded.indices.to_numpy()] = True
     return used
 
 
 def _row_ids(parts: list[pa.Array], names: tuple[str, ...]) -> pa.StructArray:
-    """The ROW__IDs; null if all parts are null."""
+    """Return the ROW__IDs; null if all parts are null."""
     absent = pc.is_null(parts[0])
     for part in parts[1:]:
         absent = pc.and_(absent, pc.is_null(part))
@@ -157,7 +161,7 @@ UNKNOWN_ROWS_SHOWN = 5
 
 
 class UnknownRow(NamedTuple):
-    """An update or delete whose row is not there: escaped partition name ('' if none), ROW__ID, operation."""
+    """An update or delete of a missing row: escaped partition name ('' if none), ROW__ID, operation."""
 
     partition: str
     txn: int
@@ -166,14 +170,14 @@ class UnknownRow(NamedTuple):
     operation: int
 
     def __str__(self) -> str:
-        """For a message."""
+        """Return the string for a message."""
         what = Operation(self.operation).name.lower()
         where = f" in partition {self.partition}" if self.partition else ""
         return f"{what} of ({self.txn}, {self.bucket_property}, {self.row_number}){where}"
 
 
 def unknown_rows_error(table: AcidTable, some: Sequence[UnknownRow]) -> RowIdNotFoundError:
-    """The error that names the first few of these rows, with partition and bucket."""
+    """Return an error that names the first few of these rows, with partition and bucket."""
     return RowIdNotFoundError(
         f"table {table.full_name}: the change set updates or deletes rows that the snapshot of "
         f"transaction {table.required_txn_id()} does not hold, among them: "

@@ -1,12 +1,12 @@
 """Apply a change set as Arrow data in an open transaction, without Spark.
 
-SortedChanges: addressed changes, split by the threads that write them, each share in writing order.
+SortedChanges: addressed changes, split by the thread that writes them; each share is in writing order.
 
-apply_arrow: writes a change set of Arrow batches as staged files of one table, under an open transaction.
+apply_arrow: writes a change set of Arrow batches as staged files of one table, in an open transaction.
 
-The batches are read once: each is checked, addressed and split by the thread that writes its rows. When all
-are known to be right, the threads sort and write their shares. What does not fit into memory waits in
-temporary files meanwhile.
+The batches are read once. Each is checked, addressed and split by the thread that writes its rows. Once all
+have passed the checks, the threads sort and write their shares. Until then, batches that do not fit into
+memory wait in temporary files.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ __all__ = ["SMALL_ROWS", "SortedChanges", "apply_arrow"]
 class SortedChanges:
     """Takes addressed changes in any order, from any thread.
 
-    As a context manager it removes the files of what did not fit into memory.
+    As a context manager it removes the files with changes that did not fit into memory.
 
     Args:
-        table_name: their table, for messages.
-        shares: number of shares; all changes of a (partition, bucket) are in one.
+        table_name: the table of the changes, for messages.
+        shares: number of shares; all changes of a (partition, bucket) are in one share.
         memory_bytes: memory of each share.
     """
 
@@ -84,7 +84,7 @@ class SortedChanges:
         return [share for share, count in enumerate(self._row_counts) if count]
 
     def add(self, addressed: pa.RecordBatch) -> None:
-        """Take changes. Raises DeltaWriteError if rows could not be written to a temporary file."""
+        """Add changes. Raises DeltaWriteError if rows cannot be written to a temporary file."""
         rows = with_names_once(addressed)
         pieces = split_by_writer(rows, len(self._sorters)) if len(self._sorters) > 1 else [(0, rows)]
         for share, piece in pieces:
@@ -93,12 +93,12 @@ class SortedChanges:
                 self._row_counts[share] += piece.num_rows
 
     def in_order(self, share: int) -> Iterator[pa.RecordBatch]:
-        """The changes of a share, once, when all were added. Raises DeltaWriteError as :meth:`add`."""
+        """Yield the changes of a share once, after all were added. Raises DeltaWriteError as :meth:`add`."""
         return self._sorters[share].in_order()
 
 
 SMALL_ROWS = 50_000
-"""Change sets of fewer rows are written by the caller's thread."""
+"""Change sets with fewer rows are written by the caller's thread."""
 SORTING_PART = 2
 """One part in SORTING_PART of the memory is for sorting."""
 VERIFYING_PART = 4
@@ -122,45 +122,44 @@ def apply_arrow(
 
     * the operation: 'insert', 'update' or 'delete', in any case;
     * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as a scan
-      with ``row_ids=True`` reads it, with or without its field ``partition``. It is ignored for inserts,
-      where it may be null; a change set of inserts may lack the column;
+      with ``row_ids=True`` reads it, with or without its field ``partition``. For inserts it is ignored and
+      may be null, and a change set of inserts may lack the column;
     * the table's columns, including partition columns. An update has the whole new row. A delete needs only
       ROW__ID, and the partition columns if ROW__ID does not have the partition; a change set of deletes may
       lack the other columns.
 
     An update stays in its partition and bucket; to move a row, delete and insert it. A row may be changed
-    only once. Insert-only tables take only inserts. Timestamps with a time zone are refused, since Hive's are
-    wall clocks: ``pyarrow.compute.local_timestamp`` gives that of their zone.
+    only once. Insert-only tables take only inserts. Timestamps with a time zone are refused, since Hive's
+    have none; ``pyarrow.compute.local_timestamp`` converts them to local timestamps of their zone.
 
     If this raises, nothing is kept for the table, and the transaction is still open: abort it, or apply
     again. All addresses and values are checked before a file is written.
 
     Args:
-        transaction: begun; the table must be one of its sinks.
+        transaction: a transaction that has begun; the table must be one of its sinks.
         table_name: ``database.table``. A transaction takes one change set for each of its tables.
-        changes: anything that :func:`~mutation_api.write.arrow_input.arrow_reader` reads; it is read once.
+        changes: any object that :func:`~mutation_api.write.arrow_input.arrow_reader` reads; it is read once.
         operation_column: name of the operation column.
-        insert_files: for unbucketed tables, the number of files over which the inserts of a partition are
-            spread. By default one for each ROWS_PER_INSERT_FILE inserts, at most one for each thread, in a
-            partitioned table at most INSERT_FILES_PER_PARTITION; only one if
-            ``wants_one_writer_if_unbucketed``.
-        verify_row_ids: look up every ROW__ID of updates and deletes in the snapshot, before anything is
-            written.
+        insert_files: for unbucketed tables, the number of files for the inserts of a partition. By default
+            one per ROWS_PER_INSERT_FILE inserts, at most one per thread, and in a partitioned table at most
+            INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
+        verify_row_ids: True to look up every ROW__ID of updates and deletes in the snapshot before anything
+            is written.
         options: stripe size and compression of the files. A thread sorts in at most ``sort_memory_bytes``.
         local: memory and threads.
 
     Returns:
-        What was written.
+        The numbers of what was written.
 
     Raises:
-        TransactionStateError: the transaction has not begun, the table is a source, or it already has its
-            changes in this transaction.
-        RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: the
+        TransactionStateError: If the transaction has not begun, the table is a source, or the table already
+            has its changes in this transaction.
+        RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: If the
             change set is wrong; the message names rows.
-        TableNotMutableError: an update or delete in an insert-only table.
-        ConfigurationError: ``insert_files`` is invalid, or the ROW__IDs to verify do not fit into memory.
-        DeltaWriteError: files could not be written.
-        LockLostError, TransactionAbortedError: the transaction was lost; writing has stopped.
+        TableNotMutableError: If an insert-only table would get an update or delete.
+        ConfigurationError: If ``insert_files`` is invalid, or the ROW__IDs to verify do not fit into memory.
+        DeltaWriteError: If files could not be written.
+        LockLostError, TransactionAbortedError: If the transaction was lost; writing has stopped.
     """
     table = transaction.table(table_name)
     check_sink(table)
@@ -175,7 +174,7 @@ def apply_arrow(
 
 @dataclass(frozen=True)
 class _Job:
-    """One change set on its way to staged files."""
+    """The job that writes one change set as staged files."""
 
     transaction: OpenTransaction
     plan: LocalPlan

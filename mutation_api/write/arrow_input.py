@@ -1,18 +1,18 @@
 """Arrow data, pandas and Python objects as batches.
 
-Batches of a size that is worth their fixed costs and fits into memory.
+Batches that are large enough to be efficient and small enough to fit into memory.
 
-Structs of pandas, which are dicts. What one of them lacks pyarrow fills with NULL, so it is refused.
+Refuses structs of pandas, which are dicts, if keys are missing: pyarrow would fill these with NULL.
 
 Types of Polars and DuckDB whose values Arrow receives as something else.
 
-Polars gives addresses in memory for its type Object; DuckDB gives the bytes of a BIT, and wraps a UHUGEINT of
-2**127 or more around to a negative number. In Arrow's type nothing shows it. So the types of their own are
-compared with lists of those that arrive as they are; a type that is not listed is refused.
+For its type Object, Polars exports memory addresses. DuckDB exports the bytes of a BIT, and wraps a UHUGEINT
+of 2**127 or more around to a negative number. The Arrow type does not show this. So the source's own types
+are compared with lists of types that arrive unchanged; a type that is not listed is refused.
 
 Source: what Polars 1.3 to 2.1 and DuckDB 1.1 to 2.0 export, compared type by type.
 
-Whatever speaks Arrow, as a stream of batches.
+Reads any object with an Arrow interface as a stream of batches.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ __all__ = [
 
 
 BATCH_PART = 32
-"""One part in BATCH_PART of the memory is for the batches that are addressed: there are copies."""
+"""One part in BATCH_PART of the memory is for batches that are being addressed, of which copies exist."""
 
 
 def looked_ahead(batches: Iterator[pa.RecordBatch], rows: int) -> tuple[Iterator[pa.RecordBatch], bool]:
-    """The same batches, and whether they have fewer rows than these; so many rows are read for it."""
+    """Return the same batches, and whether they have fewer rows than ``rows``; reads this many rows ahead."""
     read: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -62,7 +62,7 @@ def looked_ahead(batches: Iterator[pa.RecordBatch], rows: int) -> tuple[Iterator
 
 
 def sized(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of at most ADDRESSED_ROWS_MAX rows, or fewer if they have many bytes."""
+    """Return the same rows in batches of at most ADDRESSED_ROWS_MAX rows, fewer if they have many bytes."""
     return joined_batches(_slices(batches, bytes_max), bytes_max, ADDRESSED_ROWS_MAX)
 
 
@@ -75,15 +75,15 @@ def _slices(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Re
 
 
 def check_dicts(data: object, schema: pa.Schema, what: str) -> None:
-    """Check that the dicts of a column have the same keys, if the object is a DataFrame of pandas.
+    """Raise if the dicts of a column have different keys, if the object is a pandas DataFrame.
 
     Args:
         data: any object.
-        schema: what Arrow made of its columns.
+        schema: the Arrow schema that its columns were converted to.
         what: its role, for messages.
 
     Raises:
-        RecordValueError: a dict lacks a key that others have; the message has column, row and keys.
+        RecordValueError: If a dict lacks a key that others have; the message has column, row and keys.
     """
     given: Any = data
     if type(data).__module__.partition(".")[0] != "pandas" or not hasattr(data, "columns"):
@@ -98,7 +98,7 @@ def check_dicts(data: object, schema: pa.Schema, what: str) -> None:
             if missing:
                 raise RecordValueError(
                     f"{what}: column {name!r}: row {row} has a dict without {', '.join(map(repr, missing))}, "
-                    "which others have: give all dicts the same keys, with None where NULL is meant"
+                    "which others have: give all dicts the same keys, and set NULLs to None"
                 )
 
 
@@ -109,7 +109,7 @@ def _holds_struct(kind: pa.DataType) -> bool:
 
 
 def _missing(value: Any, kind: pa.DataType) -> list[str]:
-    """The fields that a dict in a value lacks."""
+    """Return the fields that a dict in a value lacks."""
     if pa.types.is_struct(kind) and isinstance(value, dict):
         missing = [field.name for field in kind if field.name not in value]
         inner = (_missing(value.get(field.name), field.type) for field in kind)
@@ -124,32 +124,32 @@ _POLARS = frozenset[str]().union(
     ("Float16", "Float32", "Float64", "Decimal", "Boolean", "String", "Binary", "Categorical", "Enum"),
     ("Date", "Time", "Datetime", "Duration", "Null", "List", "Array", "Struct", "Map", "Extension"),
 )
-"""Names of the classes; an Extension has its name in Arrow, too."""
+"""Names of the classes; an Extension has its name in Arrow too."""
 _DUCKDB = frozenset[str]().union(
     ("tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint"),
     ("boolean", "float", "double", "decimal", "varchar", "blob", "date", "time", "interval", "uuid", "enum"),
     ("timestamp", "timestamp_s", "timestamp_ms", "timestamp_ns", "timestamp with time zone"),
     ("list", "array", "struct", "map", "union", "null", "sqlnull"),
 )
-"""Their ids."""
+"""Ids of the types."""
 _NESTED_DUCKDB = frozenset({"list", "array", "struct", "map", "union"})
 
 
 def unknown_types(data: object) -> Mapping[str, str]:
-    """The columns of a DataFrame of Polars or a relation of DuckDB whose types are not known to arrive.
+    """Return the columns of a Polars DataFrame or DuckDB relation whose types may not arrive unchanged.
 
     Args:
         data: any object.
 
     Returns:
-        By the name of the column, why it is refused.
+        The reason for the refusal, by column name.
     """
     package = type(data).__module__.partition(".")[0]
     if not hasattr(data, "__arrow_c_stream__") or package not in ("polars", "duckdb", "_duckdb"):
         return MappingProxyType({})
     given: Any = data
     if package == "polars":
-        # A Series of structs is rows, too.
+        # A Series of structs has rows too.
         fields = getattr(given, "schema", None) or _polars_fields(given.dtype)
         return _refusals({name: [*_of_polars(each)] for name, each in fields.items()}, "Polars")
     types = zip(given.columns, given.types, strict=True) if hasattr(given, "types") else ()
@@ -161,13 +161,13 @@ def _polars_fields(found: Any) -> dict[str, Any]:
 
 
 def _refusals(types: Mapping[str, list[str]], package: str) -> Mapping[str, str]:
-    reason = "do not reach Arrow as what they are: cast them in"
+    reason = "do not arrive in Arrow unchanged: cast them in"
     found = {name: unknown[0] for name, unknown in types.items() if unknown}
     return {name: f"values of {package}'s type {each} {reason} {package}" for name, each in found.items()}
 
 
 def _of_polars(found: Any) -> Iterator[str]:
-    """The types of a type that are not listed, itself included."""
+    """Yield the types within a type that are not listed, including the type itself."""
     if type(found).__name__ not in _POLARS and getattr(found, "__name__", "") not in _POLARS:
         yield str(found)
     for part in ("inner", "key", "value"):
@@ -183,43 +183,44 @@ def _of_duckdb(found: Any) -> Iterator[str]:
         yield str(found)
     if found.id in _NESTED_DUCKDB:
         for name, child in found.children:
-            # A union's first child is its tag, without a name; an array's second is a number.
+            # The first child of a union is its tag, without a name; the second of an array is a number.
             if name and not isinstance(child, int):
                 yield from _of_duckdb(child)
 
 
 _MIXED = re.compile(r"Conversion failed for column (.*) with type object", re.S)
-"""How pyarrow says of which column of a DataFrame of pandas it cannot convert the values."""
+"""pyarrow's message that names the column of a pandas DataFrame whose values cannot be converted."""
 
 
 def arrow_reader(
     data: object, what: str, untyped: Mapping[str, pa.DataType] = MappingProxyType({})
 ) -> pa.RecordBatchReader:
-    """The rows of any object with Arrow's C stream or C array interface. Batches are not copied.
+    """Return the rows of an object with Arrow's C stream or C array interface. Batches are not copied.
 
     Such objects are tables, batches and readers of pyarrow, DataFrames of pandas (2.2 and later) and Polars,
     relations of DuckDB, and others. A reader or another stream can be read only once.
 
     Args:
         data: the object.
-        what: its role, for messages: ``table db.t: the change set``.
-        untyped: types of columns, by name in upper case, that have none because there are no rows. A
-            DataFrame of pandas without rows often has no types: nothing was to be changed today.
+        what: its role, for messages, such as ``table db.t: the change set``.
+        untyped: types, by name in upper case, for columns without a type because there are no rows. A pandas
+            DataFrame without rows, if there is nothing to change, often has no types.
 
     Returns:
-        Columns as :func:`~mutation_api.format.plain_array.plain_array` returns them. One that it refuses gets
-        a type that every conversion refuses with the reason, since a delete need not read it.
+        Columns as :func:`~mutation_api.format.plain_array.plain_array` returns them. A column that it refuses
+        gets a type that every conversion refuses with the reason, since a delete need not read it.
 
     Raises:
-        RecordLayoutError: the object has neither interface, holds something else than rows, or its values
-            have no type of Arrow; the message names its type. When it is read: values cannot be decoded.
-        RecordValueError: see :func:`~check_dicts`.
+        RecordLayoutError: If the object has neither interface, holds something other than rows, or has values
+            without an Arrow type; the message names its type. Also raised while reading, if values cannot be
+            decoded.
+        RecordValueError: See :func:`~check_dicts`.
     """
     refused = unknown_types(data)
     reader = data if isinstance(data, pa.RecordBatchReader) else _reader(data, what, refused)
     check_dicts(data, reader.schema, what)
     reader = _plain_reader(reader, what, refused)
-    # Others may compute their length: DuckDB runs the query for it.
+    # Other libraries may compute the length: DuckDB runs the query for it.
     is_in_memory = type(data).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow")
     if not (is_in_memory and isinstance(data, Sized) and len(data) == 0):
         return reader
@@ -230,7 +231,7 @@ def arrow_reader(
 def changes_reader(
     data: object, table: AcidTable, operation_column: str, what: str = "the change set"
 ) -> pa.RecordBatchReader:
-    """The rows of a change set; ``what`` it is, for messages. Raises as :func:`arrow_reader`."""
+    """Return the rows of a change set; ``what`` names it in messages. See :func:`arrow_reader`."""
     untyped = {ROW_ID_COLUMN: full_row_id_type(table), operation_column.upper(): pa.string()}
     return arrow_reader(data, f"table {table.full_name}: {what}", untyped)
 
@@ -238,7 +239,7 @@ def changes_reader(
 def _plain_reader(
     reader: pa.RecordBatchReader, what: str, refused: Mapping[str, str]
 ) -> pa.RecordBatchReader:
-    """The same rows in plain arrays; ``refused``: reasons by column, whatever its Arrow type is."""
+    """Return the same rows in plain arrays; ``refused`` holds reasons to refuse columns of any Arrow type."""
     fields = [_plain_field(field, refused.get(field.name)) for field in reader.schema]
     if all(plain is field for plain, field in zip(fields, reader.schema, strict=True)):
         return reader
@@ -253,7 +254,7 @@ def _plain_reader(
 
 
 def _plain_field(field: pa.Field, reason: str | None) -> pa.Field:
-    """The field of the plain values; one of a refused type if they are refused."""
+    """Return the field of the plain values, or a field of a refused type if they are refused."""
     if reason is None:
         try:
             empty = pa.nulls(0, field.type)
@@ -280,7 +281,7 @@ def _plain_column(array: pa.Array, given: pa.Field, wanted: pa.Field, what: str)
 
 
 def _type_without_rows(field: pa.Field, untyped: Mapping[str, pa.DataType]) -> pa.DataType:
-    """Of a column without values; pandas gives double to one that never had any."""
+    """Return the type of a column without values; pandas uses double if there never were any."""
     if pa.types.is_null(field.type) or pa.types.is_float64(field.type):
         return untyped.get(field.name.upper(), pa.null())
     return field.type
@@ -288,7 +289,7 @@ def _type_without_rows(field: pa.Field, untyped: Mapping[str, pa.DataType]) -> p
 
 def _reader(data: object, what: str, refused: Mapping[str, str]) -> pa.RecordBatchReader:
     if isinstance(data, pa.Table):
-        # The C interface would give the same, but without the class of an error that a batch's source raises.
+        # The C interface would return the same, but it loses the class of an error in the source of a batch.
         return data.to_reader()
     try:
         if hasattr(data, "__arrow_c_stream__"):
@@ -301,22 +302,22 @@ def _reader(data: object, what: str, refused: Mapping[str, str]) -> pa.RecordBat
         misfit = f"cannot be converted to Arrow: {reasons}" if reasons else _misfit(error)
         raise RecordLayoutError(f"{what}: {_named(data)} {misfit}") from error
     if hasattr(data, "collect"):
-        raise RecordLayoutError(f"{what}: {_named(data)} has no rows yet: give what its collect() returns")
+        raise RecordLayoutError(f"{what}: {_named(data)} has no rows yet: pass what its collect() returns")
     if isinstance(data, pc.Expression):
         raise RecordLayoutError(
-            f"{what}: {_named(data)} is a condition, not rows: give the rows that meet it, as "
+            f"{what}: {_named(data)} is a condition, not rows: pass the rows that meet it, as "
             "table.scan(row_ids=True, filter=…) reads them"
         )
     raise RecordLayoutError(
-        f"{what}: {_named(data)} cannot be read as Arrow, since it has no method __arrow_c_stream__. Give a "
+        f"{what}: {_named(data)} cannot be read as Arrow, since it has no method __arrow_c_stream__. Pass a "
         "Table, RecordBatch or RecordBatchReader of pyarrow, a DataFrame of pandas (2.2 or later) or Polars, "
-        "or a relation of DuckDB; for Python's own rows pyarrow.Table.from_pylist(rows), for a DataFrame of "
-        "Spark the function of that engine"
+        "or a relation of DuckDB. For Python rows, use pyarrow.Table.from_pylist(rows). For a Spark "
+        "DataFrame, use the function of that engine"
     )
 
 
 def _misfit(error: Exception) -> str:
-    """Why an object with Arrow's interface is no rows. A second argument names a column of pandas."""
+    """Return why an object with Arrow's interface has no rows. A second argument names a pandas column."""
     mixed = _MIXED.fullmatch(str(error.args[-1])) if len(error.args) > 1 else None
     if mixed is not None:
         return (

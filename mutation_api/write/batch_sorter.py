@@ -4,7 +4,7 @@ Returns freed memory to the system.
 
 BatchSorter: sorts the rows of any number of Arrow batches by a key, in bounded memory.
 
-This is an external merge sort. Rows that do not fit into memory are sorted in parts (runs), which are
+This is an external merge sort. Rows that do not fit into memory are sorted in parts (runs). The runs are
 written to local files block by block, and merged. Keys are packed into 64 bits if the ranges of their values
 allow it.
 """
@@ -30,7 +30,7 @@ __all__ = ["BatchSorter", "KeyParts", "SortKey", "give_back"]
 
 
 def give_back() -> None:
-    """Make Arrow's allocator and the C library's return their free memory to the system.
+    """Make Arrow's allocator and the C library return their free memory to the system.
 
     Otherwise each keeps the peak memory of a file or a task, in pieces into which later requests may not fit.
     A process then grows from file to file, and a long-lived Python process of Spark from task to task.
@@ -41,7 +41,7 @@ def give_back() -> None:
 
 @functools.cache
 def _trim() -> Callable[[int], object]:
-    """``malloc_trim`` of glibc; a function without effect where it is missing, as on macOS and Windows."""
+    """Return glibc's ``malloc_trim``, or a no-op function where it is missing (macOS, Windows)."""
     with contextlib.suppress(AttributeError, OSError, TypeError):
         trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
         return trim
@@ -49,33 +49,33 @@ def _trim() -> Callable[[int], object]:
 
 
 KeyParts: TypeAlias = Sequence[NDArray[np.int64]]
-"""A key of n rows: arrays of shape (n,), the most significant first."""
+"""The key of n rows: arrays of shape (n,), the most significant first."""
 SortKey: TypeAlias = Callable[[pa.RecordBatch], KeyParts]
-"""Must return the same key for a row on each call."""
+"""A function that computes keys. It must return the same key for a row on each call."""
 
 _Block: TypeAlias = tuple[pa.RecordBatch, KeyParts]
 
 RUNS_MAX = 64
-"""Number of runs that are merged at once. When it is reached, they are merged into one run."""
+"""The number of runs that are merged at once. When it is reached, they are merged into one run."""
 BLOCKS_PER_RUN = 4
 """Blocks in memory for each run of a merge: up to two that were read, and the copies of their rows."""
 _PIECES = 16
-"""Number of pieces in which rows that fit into memory are returned; each piece is a copy."""
+"""The number of pieces in which rows that fit into memory are returned. Each piece is a copy."""
 _KEY_BITS = 64
 
 
 class BatchSorter:
-    """Takes batches, and returns their rows in order, once. Rows of equal keys come in any order.
+    """Takes batches, and returns their rows in order, once. Rows with equal keys come in any order.
 
-    As a context manager it removes its files at the end. The files have no names, so none is left when the
-    process is killed.
+    As a context manager it removes its files at the end. The files have no names, so they disappear even if
+    the process is killed.
 
     Args:
-        table_name: table of the rows, for messages.
+        table_name: the table of the rows, for messages.
         key: computes the keys of a batch.
-        memory_bytes: memory for rows, including the copies that sorting needs; at most
-            SORT_MEMORY_BYTES_MAX. A single batch may be larger.
-        folder: directory of the files. None: the system's directory for temporary files.
+        memory_bytes: memory for rows, including the copies that sorting needs; at most SORT_MEMORY_BYTES_MAX.
+            A single batch may be larger.
+        folder: directory of the files. If None, the system's directory for temporary files.
     """
 
     def __init__(self, table_name: str, key: SortKey, memory_bytes: int, folder: str | None = None) -> None:
@@ -89,7 +89,7 @@ class BatchSorter:
         self._files = contextlib.ExitStack()
 
     def __enter__(self) -> BatchSorter:
-        """Return itself."""
+        """Return the sorter itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -97,10 +97,10 @@ class BatchSorter:
         self._files.close()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows. All batches must have the same columns.
+        """Add rows. All batches must have the same columns.
 
         Raises:
-            DeltaWriteError: rows could not be written to a file.
+            DeltaWriteError: If rows cannot be written to a file.
         """
         if not batch.num_rows:
             return
@@ -113,10 +113,10 @@ class BatchSorter:
         self._pending_bytes += batch.nbytes
 
     def in_order(self) -> Iterator[pa.RecordBatch]:
-        """All rows, sorted.
+        """Return all rows, sorted.
 
         Raises:
-            DeltaWriteError: rows could not be written to a file, or could not be read back.
+            DeltaWriteError: If rows cannot be written to a file, or cannot be read back.
         """
         if not self._runs:
             return self._sorted_pending(_PIECES)
@@ -124,7 +124,7 @@ class BatchSorter:
         return self._merged(self._runs)
 
     def _sorted_pending(self, parts: int) -> Iterator[pa.RecordBatch]:
-        """The rows in memory, sorted, in pieces of ``memory_bytes / parts``."""
+        """Yield the rows in memory, sorted, in pieces of ``memory_bytes / parts``."""
         batches, byte_count = self._pending, self._pending_bytes
         self._pending, self._pending_bytes = [], 0
         if batches:
@@ -136,12 +136,13 @@ class BatchSorter:
                 yield rows.take(pa.array(order[start : start + piece]))
 
     def _merged(self, runs: Sequence[_Run]) -> Iterator[pa.RecordBatch]:
-        """Merge runs: rows that no unread row can precede are sorted and returned."""
+        """Merge runs. Rows that no unread row can precede are sorted and returned."""
         heads = [_Head(run.blocks(), self._key) for run in runs]
         byte_count = self._memory_bytes
         while heads := [head for head in heads if head.fill()]:
             if byte_count >= self._memory_bytes:
-                # Blocks of many sizes are allocated and freed: allocators hold several times the used memory.
+                # Blocks of many sizes are allocated and freed, so allocators hold several times the used
+                # memory.
                 give_back()
                 byte_count = 0
             end = min(head.last() for head in heads)
@@ -151,7 +152,7 @@ class BatchSorter:
             yield rows
 
     def _put_aside(self, blocks: Iterator[pa.RecordBatch]) -> None:
-        """Write a run."""
+        """Write a run to a file."""
         try:
             file = self._files.enter_context(tempfile.TemporaryFile(dir=self._folder))  # noqa: SIM115
             first = next(blocks)
@@ -175,7 +176,7 @@ class _Run:
         self._file = file
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        """Its blocks; at the end its file is deleted."""
+        """Yield the blocks of the run. At the end its file is deleted."""
         try:
             self._file.seek(0)
             yield from pa.ipc.open_stream(self._file)
@@ -196,17 +197,17 @@ class _Head:
         self._read: list[_Block] = []
 
     def fill(self) -> bool:
-        """Read until two blocks are held or the run ends; return whether there are rows."""
+        """Read until two blocks are held or the run ends. Return True if there are rows."""
         if len(self._read) < 2:
             self._read.extend((block, self._key(block)) for block in itertools.islice(self._blocks, 1))
         return bool(self._read)
 
     def last(self) -> tuple[int, ...]:
-        """Key of the last row that has been read."""
+        """Return the key of the last row that has been read."""
         return _at(self._read[-1][1], -1)
 
     def cut(self, last: tuple[int, ...]) -> list[_Block]:
-        """Remove and return the rows up to a key, included."""
+        """Remove and return the rows up to and including a key."""
         cut: list[_Block] = []
         kept: list[_Block] = []
         for block, keys in self._read:
@@ -228,13 +229,16 @@ def _joined(keys: Iterator[KeyParts] | Sequence[KeyParts]) -> KeyParts:
 
 
 def _order(keys: KeyParts) -> NDArray[np.intp]:
-    """Indices of the rows in sorted order."""
+    """Return the indices of the rows in sorted order."""
     packed = _packed(keys)
     return np.argsort(packed[0]) if len(packed) == 1 else np.lexsort(packed[::-1])
 
 
 def _packed(keys: KeyParts) -> list[NDArray[np.uint64]]:
-    """Keys of the same order in as few arrays as the ranges of the values allow; at least one array."""
+    """Pack keys, without changing their order, into as few arrays as the ranges of their values allow.
+
+    At least one array is returned.
+    """
     packed = [np.zeros(len(keys[0]), np.uint64)]
     free = _KEY_BITS
     for part in keys:

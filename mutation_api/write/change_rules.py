@@ -1,8 +1,8 @@
-"""Rules that changes must keep before any of them is written: operation, ROW__ID, bucket and partition.
+"""Rules that changes must meet before any of them is written: operation, ROW__ID, bucket and partition.
 
 Changes come as a DataFrame (:mod:`mutation_api.write.classify`) or through a coordinator
-(:mod:`mutation_api.write.constraint_checks`). Each rule is defined here once, so a mistake has the same error
-class and text on both ways:
+(:mod:`mutation_api.write.constraint_checks`). Each rule is defined here once, so a mistake leads to the same
+error class and message in both cases:
 
 ==========================================================  =======================
 mistake                                                     error
@@ -19,12 +19,12 @@ an insert with another bucket attached (coordinator)        BucketIdError
 a slice of a group with ROW__IDs of another bucket          BucketIdError
 ==========================================================  =======================
 
-The last two mistakes are possible in a coordinator only. In a change set the ROW__ID of an insert is ignored,
+The last two mistakes are possible only in a coordinator. In a change set the ROW__ID of an insert is ignored,
 and groups are formed by the bucket of ROW__ID. :mod:`.group_writer` checks the order of records,
 :mod:`.record_inspector` the types and values of columns.
 
-Rules check whole arrays and raise if any change is wrong. The message names the table, the partition if all
-changes are of one, the number of wrong changes, and the values of the first few. Pure numpy and Arrow.
+Rules check whole arrays and raise if any change is wrong. The message contains the table, the partition if
+all changes belong to one, the number of wrong changes, and the values of the first few. Pure numpy and Arrow.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ __all__ = [
 ]
 
 OPERATION_NAMES = tuple(operation.name.lower() for operation in Operation)
-"""Names of the operations for users; the index is the code."""
+"""The names of the operations for users. The index is the code."""
 
 SAMPLE_CHANGES = 3
 SHOWN_CHARACTERS = 60
-"""Characters of one value in a message; a long text would hide the rule."""
+"""The number of characters of one value in a message. A long string would hide the rule."""
 
 Found = Mapping[str, pa.Array | NDArray[np.integer]]
-"""By name, n values; a message shows those of the wrong changes."""
+"""By name, n values. A message shows the values of the wrong changes."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ class Changes:
     """n changes of one table.
 
     Attributes:
-        table: bound to a transaction.
-        operations: codes of :class:`Operation`, shape (n,); any other number is an unknown operation.
-        row_ids: n ROW__IDs; those of inserts may be anything.
-        partition_name: name of the partition if all changes are of one, else ''.
-        given_operations: n texts, the operations as the user wrote them; None if they came as codes.
-        columns: partition and bucket columns, n values each; messages show them.
+        table: a table that is bound to a transaction.
+        operations: codes of :class:`Operation`, shape (n,). Any other number is an unknown operation.
+        row_ids: n ROW__IDs. Those of inserts may be anything.
+        partition_name: the name of the partition if all changes belong to one, otherwise ''.
+        given_operations: n strings, the operations as the user wrote them. None if they came as codes.
+        columns: partition and bucket columns with n values each, which messages show.
     """
 
     table: AcidTable
@@ -99,45 +99,48 @@ class Changes:
     columns: Mapping[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Number of changes."""
+        """Return the number of changes."""
         return len(self.operations)
 
     @cached_property
     def inserts(self) -> Mask:
-        """The changes that are inserts."""
+        """The mask of the changes that are inserts."""
         is_insert: Mask = self.operations == Operation.INSERT
         return is_insert
 
     @cached_property
     def existing(self) -> Mask:
-        """The changes of existing rows; once the operations are checked, the updates and deletes."""
+        """The mask of the changes of existing rows: updates and deletes, once operations are checked."""
         return ~self.inserts
 
     @cached_property
     def bucket_ids(self) -> NDArray[np.integer]:
-        """Plain bucket ids of the ROW__IDs, shape (n,); meaningful only after :func:`check_row_ids`."""
+        """The plain bucket ids of the ROW__IDs, shape (n,). Valid only after :func:`check_row_ids`."""
         buckets = self.row_ids.numbers.buckets
         return bucket_ids(buckets) if self.table.version.encodes_buckets else buckets
 
     @cached_property
     def unreadable_buckets(self) -> Mask:
-        """The changes whose bucket field is one that Hive never writes; none in v1, where it is a number."""
+        """The mask of the changes whose bucket field is one that Hive never writes.
+
+        In v1 there are no such changes, because the field is a plain number.
+        """
         if self.table.version.encodes_buckets:
             return unreadable_properties(self.row_ids.numbers.buckets)
         return np.zeros(len(self), np.bool_)
 
     @property
     def where(self) -> str:
-        """Table and, if all changes are of one, partition; for messages."""
+        """The table and, if all changes belong to one partition, the partition, for messages."""
         partition = f", partition {self.partition_name!r}" if self.partition_name else ""
         return f"table {self.table.full_name}{partition}"
 
     def refuse(self, wrong: Mask, error: type[MutationError], rule: str, found: Found | None = None) -> None:
-        """Raise ``error`` if any change is wrong; the message names the first few.
+        """Raise ``error`` if any change is wrong. The message shows the first few.
 
         Args:
-            wrong: the wrong changes.
-            error: class of the error.
+            wrong: the mask of the wrong changes.
+            error: the class of the error.
             rule: what is wrong, what is expected, and what to do.
             found: further values of the changes.
         """
@@ -168,8 +171,8 @@ def check_operations(changes: Changes) -> None:
     """Check that the operations exist and that the table's format supports them.
 
     Raises:
-        RecordValueError: an operation does not exist.
-        TableNotMutableError: the table supports only inserts.
+        RecordValueError: If an operation does not exist.
+        TableNotMutableError: If the table supports only inserts.
     """
     codes = changes.operations
     changes.refuse(
@@ -187,18 +190,19 @@ def check_operations(changes: Changes) -> None:
 
 
 def check_row_ids(changes: Changes, valid_ids: ValidIdList | None = None) -> None:
-    """Check that the ROW__IDs of updates and deletes are complete, and name rows we can see and change.
+    """Check that the ROW__IDs of updates and deletes are complete and belong to rows that can be changed.
 
     Args:
-        changes: their operations are checked.
-        valid_ids: the snapshot of the transaction: write ids of the table, in v1 transaction ids. None: the
-            snapshot is unknown, and ids of open and aborted transactions are accepted.
+        changes: changes whose operations have been checked.
+        valid_ids: the snapshot of the transaction: write ids of the table, in v1 transaction ids. If None,
+            the snapshot is unknown, and ids of open and aborted transactions are accepted.
 
     Raises:
-        RecordValueError: ROW__ID or a part of it is missing.
-        BucketIdError: its bucket field is one that Hive never writes, or names a bucket that the table does
+        RecordValueError: If ROW__ID or a part of it is missing.
+        BucketIdError: If its bucket field is one that Hive never writes, or is a bucket that the table does
             not have.
-        RowIdNotFoundError: the row cannot be in the snapshot, or cannot be changed under our id.
+        RowIdNotFoundError: If the row cannot be in the snapshot, or cannot be changed by this transaction's
+            id.
     """
     existing = changes.existing
     if not existing.any():
@@ -223,12 +227,12 @@ def check_partitions_kept(changes: Changes, given: pa.StringArray, judged: Mask)
 
     Args:
         changes: n changes.
-        given: names of the partitions to which they go; null if ROW__ID alone decides.
-        judged: the changes to check.
+        given: names of the partitions to which they go. Null if ROW__ID alone decides.
+        judged: the mask of the changes to check.
 
     Raises:
-        RecordValueError: the partitions differ. The row would be duplicated, or its delete lost; Hive's API
-            did not check this.
+        RecordValueError: If the partitions differ. The row would be duplicated, or its delete lost. Hive's
+            API did not check this.
     """
     known = changes.row_ids.partitions
     if known is None:
@@ -237,7 +241,7 @@ def check_partitions_kept(changes: Changes, given: pa.StringArray, judged: Mask)
     changes.refuse(
         moves & judged,
         RecordValueError,
-        "an update or delete goes to another partition than its row's; to move the row, delete the old row "
+        "an update or delete goes to a partition other than its row's; to move the row, delete the old row "
         "and insert the new one",
         {"partition of the row": known, "partition given": given},
     )
@@ -246,25 +250,25 @@ def check_partitions_kept(changes: Changes, given: pa.StringArray, judged: Mask)
 def check_buckets_kept(changes: Changes, computed: NDArray[np.integer]) -> None:
     """Check that the new values of updates belong to the bucket of their ROW__ID.
 
-    If rows may be misplaced (``keeps_misplaced_rows``), nothing is checked: an update leaves its row in
-    its bucket, whatever the hash.
+    If rows may be misplaced (``keeps_misplaced_rows``), nothing is checked. An update then leaves its row in
+    its bucket, even if the hash gives another one.
 
     Args:
         changes: changes of a bucketed table with checked ROW__IDs.
-        computed: buckets of the new values, shape (n,); those of deletes are ignored.
+        computed: buckets of the new values, shape (n,). Those of deletes are ignored.
 
     Raises:
-        BucketIdError: an update would move its row.
+        BucketIdError: If an update would move its row.
     """
     if changes.table.keeps_misplaced_rows:
         return
     changes.refuse(
         (changes.operations == Operation.UPDATE) & (changes.bucket_ids != computed),
         BucketIdError,
-        "an update cannot move its row to another bucket: the new values hash to another one, since it "
-        f"changes {_clustered_by(changes.table)}, or since Hive put the row there (IMPORT and LOAD DATA "
-        "leave files as they are); delete the old row and insert the new one. If Hive put it there, you may "
-        "also let Hive rewrite the table (INSERT OVERWRITE … SELECT)",
+        "an update cannot move its row to another bucket: the new values hash to a different bucket, "
+        f"because the update changes {_clustered_by(changes.table)}, or because Hive put the row there "
+        "(IMPORT and LOAD DATA leave files as they are); delete the old row and insert the new one. If "
+        "Hive put it there, you can also let Hive rewrite the table (INSERT OVERWRITE … SELECT)",
         {"computed bucket": computed},
     )
 
@@ -272,15 +276,16 @@ def check_buckets_kept(changes: Changes, computed: NDArray[np.integer]) -> None:
 def check_attached_buckets(changes: Changes, computed: NDArray[np.integer] | None) -> None:
     """Check that the bucket in the ROW__ID of an insert, if it has one, is the bucket of its values.
 
-    Hive's API demanded that callers attach the bucket, and a caller may compute the hash wrongly. In change
-    sets the ROW__ID of an insert is ignored: an insert that moves a row carries the ROW__ID of the old row.
+    Hive's API required callers to attach the bucket, and a caller may compute the hash wrongly. In change
+    sets the ROW__ID of an insert is ignored, because an insert that moves a row carries the ROW__ID of the
+    old row.
 
     Args:
         changes: n changes.
-        computed: buckets of the values, shape (n,); None if the table is not bucketed.
+        computed: buckets of the values, shape (n,). None if the table is not bucketed.
 
     Raises:
-        BucketIdError: the buckets differ, or the bucket field is one that Hive never writes.
+        BucketIdError: If the buckets differ, or the bucket field is one that Hive never writes.
     """
     attached = changes.inserts & changes.row_ids.has_bucket
     if not attached.any():
@@ -290,21 +295,22 @@ def check_attached_buckets(changes: Changes, computed: NDArray[np.integer] | Non
         changes.refuse(
             attached & (changes.bucket_ids != computed),
             BucketIdError,
-            f"the bucket attached to an insert is not that of its values ({_clustered_by(changes.table)}); "
-            f"leave {ROW_ID_COLUMN} null for inserts, or attach the bucket that BucketIdResolver computes",
+            "the bucket attached to an insert differs from the bucket of its values "
+            f"({_clustered_by(changes.table)}); leave {ROW_ID_COLUMN} null for inserts, or attach the "
+            "bucket that BucketIdResolver computes",
             {"computed bucket": computed},
         )
 
 
 def check_bucket_of_group(changes: Changes, bucket_id: int) -> None:
-    """Check that all changes are of one bucket, and that the table has it.
+    """Check that all changes belong to one bucket, and that the table has this bucket.
 
     Args:
         changes: changes with checked ROW__IDs.
         bucket_id: the plain id of the bucket.
 
     Raises:
-        BucketIdError: the table does not have the bucket, or a ROW__ID names another bucket.
+        BucketIdError: If the table does not have the bucket, or if a ROW__ID has another bucket.
     """
     group = np.broadcast_to(np.int64(bucket_id), len(changes))
     is_there = 0 <= bucket_id < changes.table.bucket_limit
@@ -318,8 +324,8 @@ def check_bucket_of_group(changes: Changes, bucket_id: int) -> None:
         changes.refuse(
             changes.existing & (changes.bucket_ids != bucket_id),
             BucketIdError,
-            f"{ROW_ID_COLUMN} names another bucket than its group's, and readers ignore a delete in another "
-            "bucket's file; group changes by the buckets of their ROW__IDs",
+            f"{ROW_ID_COLUMN} names a bucket other than its group's, and readers ignore a delete in "
+            "another bucket's file; group changes by the buckets of their ROW__IDs",
             {"bucket of the group": group},
         )
 
@@ -345,17 +351,17 @@ def _check_visible(changes: Changes, judged: Mask, valid_ids: ValidIdList | None
         judged & ~is_possible,
         RowIdNotFoundError,
         f"{ROW_ID_COLUMN} names a row that the snapshot of transaction {table.required_txn_id()} cannot "
-        f"hold, or that {kind} {own} cannot change: its {kind} is negative, not below {own}, open or "
-        "aborted, or its row is negative; read the table again in this transaction",
+        f"contain, or that {kind} {own} cannot change: its {kind} is negative, open, aborted or not below "
+        f"{own}, or its row id is negative; read the table again in this transaction",
     )
 
 
 def _are_valid(ids: NDArray[np.integer], valid_ids: ValidIdList) -> Mask:
-    """Whether the ids are visible in the snapshot; each distinct id is looked up once.
+    """Return True for ids that are visible in the snapshot. Each distinct id is looked up once.
 
-    Rows from before the table was transactional have id 0. A row with a higher write id than ours can be
-    visible, since write ids are not allocated in the order of transactions. The caller refuses such a row
-    before: only one of Hive's two readers would see our delete of it.
+    Rows from before the table was transactional have id 0. A row with a write id higher than this
+    transaction's can be visible, because write ids are not allocated in the order of transactions. The caller
+    rejects such a row earlier: only one of Hive's two readers would see a delete of it.
     """
     distinct, positions = np.unique(ids, return_inverse=True)
     visible = [each == 0 or valid_ids.is_valid(each) for each in distinct.tolist()]
@@ -364,7 +370,10 @@ def _are_valid(ids: NDArray[np.integer], valid_ids: ValidIdList) -> Mask:
 
 def _no_such_bucket(table: AcidTable) -> str:
     limit = table.bucket_limit
-    return f"a bucket that the table does not have: expected 0 <= bucket < {limit}, readers open no other"
+    return (
+        f"a bucket that the table does not have: expected 0 <= bucket < {limit}; "
+        "readers do not open other buckets"
+    )
 
 
 def _clustered_by(table: AcidTable) -> str:
@@ -377,7 +386,7 @@ def _text(values: pa.Array | NDArray[np.integer], at: int) -> str:
     try:
         return repr(values[at].as_py())
     except (OverflowError, ValueError):
-        # Python cannot represent this date or timestamp; the checks of values report that error.
+        # Python cannot represent this date or timestamp. The checks of values report that error.
         return f"<{values.type}>"
 
 

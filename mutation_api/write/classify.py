@@ -1,8 +1,8 @@
-"""Finds and checks the address of each change: partition, bucket, operation and ROW__ID. Pure Arrow and
-numpy.
+"""ChangeClassifier: finds and checks the address of each change.
 
-It runs in Spark's Python workers before the shuffle, so every wrong address is found before anything is
-written. The rules are those of :mod:`mutation_api.write.change_rules`.
+An address consists of partition, bucket, operation and ROW__ID. The module uses Arrow and numpy only. It runs
+in Spark's Python workers before the shuffle, so every wrong address is found before anything is written. The
+rules are those of :mod:`mutation_api.write.change_rules`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ ADDRESS_TYPE = pa.struct(
         ("row_id", pa.int64()),
     ]
 )
-"""Address of a change: partition, bucket, operation, and the row's ROW__ID with its bucket field verbatim.
+"""Type of a change's address; the bucket field of the row's ROW__ID is kept verbatim.
 
-An insert carries the own id (write id, in v1 transaction id), so it sorts behind every existing row.
+An insert has the transaction's own id (write id; transaction id in v1), so it sorts after every existing row.
 """
 
 
@@ -54,11 +54,11 @@ An insert carries the own id (write id, in v1 transaction id), so it sorts behin
 class ChangeClassifier:
     """Gives every change of a batch its address, or refuses the batch.
 
-    ``missing_columns`` are columns of the table that the change set lacks; only deletes need no such columns.
-    ``defaulted_columns`` are those that it lacks and that have a default; only updates need them.
-    ``unknown_defaults``: why only Hive knows the values of some of these; then inserts need them, too.
-    ``has_partition_columns`` false: the partition is taken from ROW__ID's field ``partition``. ``valid_ids``
-    are those of the transaction's snapshot: write ids of the table, in v1 transaction ids.
+    ``missing_columns`` are columns of the table that the change set lacks; only deletes can do without them.
+    ``defaulted_columns`` are missing columns with a default; only updates need them. ``unknown_defaults`` are
+    the reasons why only Hive can compute some of these defaults; inserts need such columns too. If
+    ``has_partition_columns`` is False, the partition is taken from the field ``partition`` of ROW__ID.
+    ``valid_ids`` are those of the transaction's snapshot: write ids of the table, or transaction ids in v1.
     """
 
     table: AcidTable
@@ -78,19 +78,19 @@ class ChangeClassifier:
         """Address every change.
 
         Args:
-            operations: n texts, 'insert', 'update' or 'delete' in any case.
-            row_ids: n ROW__IDs with fields txn, bucket, row_id and, if known, partition; None if the change
+            operations: n strings, 'insert', 'update' or 'delete' in any case.
+            row_ids: n ROW__IDs with fields txn, bucket, row_id and, if known, partition. If None, the change
                 set has no such column. Those of inserts are ignored.
-            columns: n rows of the partition and bucket columns, fields in lower case; None without such
-                columns.
-            writers: n bucket ids for inserts into an unbucketed table; None for other tables.
+            columns: n rows of the partition and bucket columns, with field names in lower case. If None, the
+                table has no such columns.
+            writers: n bucket ids for inserts into an unbucketed table. If None, the table is bucketed.
 
         Returns:
             n addresses of ADDRESS_TYPE.
 
         Raises:
-            RecordLayoutError: an insert or update in a change set that lacks columns.
-            RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: see
+            RecordLayoutError: If a change set that lacks columns has an insert or update.
+            RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: See
                 :mod:`mutation_api.write.change_rules`.
         """
         changes = Changes(
@@ -129,8 +129,8 @@ class ChangeClassifier:
             changes.refuse(
                 changes.operations == Operation.UPDATE,
                 RecordLayoutError,
-                f"the change set lacks the columns {', '.join(self.defaulted_columns)}, whose defaults are "
-                "for new rows: an update needs the whole row",
+                f"the change set lacks the columns {', '.join(self.defaulted_columns)}; their defaults "
+                "apply to new rows only, so an update needs the whole row",
             )
 
         if self.unknown_defaults:
@@ -148,8 +148,8 @@ class ChangeClassifier:
             changes.refuse(
                 changes.inserts | pc.is_null(known).to_numpy(zero_copy_only=False),
                 RecordLayoutError,
-                f"the change set lacks the partition columns {', '.join(self.table.partition_key_names)} and "
-                f"{ROW_ID_COLUMN} has no partition either",
+                f"the change set lacks the partition columns {', '.join(self.table.partition_key_names)} "
+                f"and {ROW_ID_COLUMN} has no field partition",
             )
             return known
         deletes = changes.operations == Operation.DELETE
@@ -161,7 +161,7 @@ class ChangeClassifier:
     def _computed_partitions(
         self, changes: Changes, wanted: pa.BooleanArray | None = None, known: pa.Array | None = None
     ) -> pa.Array:
-        """Partition names by the columns' values; null for rows that are not wanted."""
+        """Return the partition names computed from the columns; null where ``wanted`` is False."""
         columns = {name: changes.columns[name] for name in self.table.partition_key_names}
         if wanted is None:
             return partition_names(self.table, columns).cast(pa.string())
@@ -171,7 +171,7 @@ class ChangeClassifier:
         return pc.replace_with_mask(pa.nulls(len(changes), pa.string()), wanted, names)
 
     def _buckets(self, changes: Changes, writers: pa.Array | None) -> NDArray[np.int32]:
-        """The bucket of each row: of a new row by its hash, of an existing row by its ROW__ID."""
+        """Return the bucket of each row: by hash for a new row, from ROW__ID for an existing row."""
         buckets = changes.bucket_ids.astype(np.int32)
         if not self.table.is_bucketed:
             if changes.inserts.any():
@@ -188,7 +188,7 @@ class ChangeClassifier:
 
 
 def _codes(operations: pa.Array) -> NDArray[np.int8]:
-    """Codes of operations' names in any case; each distinct text is parsed once."""
+    """Return the codes of operation names in any case; each distinct name is parsed once."""
     encoded = operations.cast(pa.string()).dictionary_encode()
     distinct = [_CODES.get(name.lower(), _UNKNOWN) for name in encoded.dictionary.to_pylist()]
     indices = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)

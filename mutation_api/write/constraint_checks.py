@@ -1,16 +1,18 @@
 """Checks of records: constraints, buckets, and partition names.
 
-ConstraintChecks: holds new rows to the constraints of their table, as Hive's INSERT, UPDATE and MERGE do.
+ConstraintChecks: checks new rows against their table's constraints, as Hive's INSERT, UPDATE and MERGE do.
 
-NOT NULL wants a value; a CHECK must not be false, so that NULL passes. A row whose other columns are updated
-is checked, too. Source: Hive 3.1.3 and 4.1.0, tried with each statement.
+NOT NULL requires a value. A CHECK must not be false, so NULL passes. A row is checked even if only other
+columns are updated.
 
-RecordChecks: checks the records of a coordinator by the rules of changes, and finds their buckets.
+Source: Hive 3.1.3 and 4.1.0, tried with each statement.
+
+RecordChecks: checks the records of a coordinator against the rules of changes, and finds their buckets.
 
 :mod:`.change_rules` defines the rules about operation, ROW__ID, bucket and partition. :mod:`.group_writer`
 checks the order of records, :mod:`.record_inspector` their values.
 
-PartitionNames: the name of a partition from the values that callers give.
+PartitionNames: computes a partition's name from the values that callers pass.
 """
 
 from __future__ import annotations
@@ -53,9 +55,9 @@ __all__ = ["ConstraintChecks", "PartitionNames", "PartitionValues", "RecordCheck
 
 
 _SHOWN_COLUMNS = 10
-"""Columns of a row that a message shows."""
+"""The number of columns of a row that a message shows."""
 _SHOWN_LENGTH = 200
-"""Characters of a value that a message shows."""
+"""The number of characters of a value that a message shows."""
 
 
 class ConstraintChecks:
@@ -67,25 +69,25 @@ class ConstraintChecks:
         self._found: dict[frozenset[str], list[tuple[CheckConstraint, HiveCondition, tuple[str, ...]]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether the table has any."""
+        """Return True if the table has constraints."""
         return bool(self._not_null or self._table.checks)
 
     def check(self, is_new: NDArray[np.bool_], rows: pa.StructArray, where: str) -> None:
-        """Check the new rows among n.
+        """Check the new rows among n rows.
 
         Args:
-            is_new: shape (n,), false for deletes, whose values are ignored.
+            is_new: shape (n,), False for deletes, whose values are ignored.
             rows: n structs with the data columns.
-            where: names the group in messages.
+            where: the name of the group in messages.
 
         Raises:
-            ConstraintViolationError: a row breaks a constraint.
-            RecordValueError: a condition has no value for a row, as after an overflow.
+            ConstraintViolationError: If a row breaks a constraint.
+            RecordValueError: If a condition has no value for a row, for example after an overflow.
         """
         new, positions = pa.array(is_new), np.flatnonzero(is_new)
         fine = frozenset(field.name for field in rows.type if "timestamp[ns]" in str(field.type))
         for name in self._not_null:
-            # Only the mask is filtered: Arrow cannot filter unions.
+            # Filter only the mask, because Arrow cannot filter unions.
             breaks = pc.is_null(rows.field(name)).filter(new)
             self._refuse(breaks, f"NOT NULL of column {name}", (name,), rows, positions, where)
         for check, condition, columns in self._conditions(fine):
@@ -99,16 +101,16 @@ class ConstraintChecks:
             if unclear is not None and (count := pc.sum(unclear).as_py()):
                 shown = self._shown(unclear, columns, rows, positions)
                 raise RecordValueError(
-                    f"{where}: {what} has no certain value for {count} rows, the first is {shown}: Hive's "
-                    "answers for NaN, line breaks in LIKE and parts of dates before 1582-10-15 depend "
-                    "on its release and settings: write another value, or drop the constraint in Hive"
+                    f"{where}: {what} has no certain value for {count} rows; the first is {shown}. Hive's "
+                    "answers for NaN, line breaks in LIKE and parts of dates before 1582-10-15 depend on "
+                    "its release and settings. Write another value, or drop the constraint in Hive"
                 )
             self._refuse(pc.invert(holds), what, columns, rows, positions, where)
 
     def _conditions(
         self, fine: frozenset[str]
     ) -> list[tuple[CheckConstraint, HiveCondition, tuple[str, ...]]]:
-        """Each CHECK with its condition and the columns that it names, of which there is at least one.
+        """Return each CHECK with its condition and the columns that it names; at least one column.
 
         ``fine``: the columns whose timestamps are in nanoseconds.
         """
@@ -134,13 +136,13 @@ class ConstraintChecks:
         positions: NDArray[np.intp],
         where: str,
     ) -> None:
-        """Raise if ``breaks`` is true for one of the new rows, which are at these positions."""
+        """Raise an error if ``breaks`` is true for one of the new rows, which are at these positions."""
         count = pc.sum(breaks).as_py()
         if not count:
             return
         shown = self._shown(breaks, columns, rows, positions)
         raise ConstraintViolationError(
-            f"{where}: {count} rows break {what}, the first is {shown}: correct them, or drop the "
+            f"{where}: {count} rows break {what}; the first is {shown}. Correct them, or drop the "
             "constraint in Hive"
         )
 
@@ -151,7 +153,7 @@ class ConstraintChecks:
         rows: pa.StructArray,
         positions: NDArray[np.intp],
     ) -> str:
-        """The first chosen row among the new ones; its ``columns`` come first."""
+        """Return the first chosen row among the new ones, with its ``columns`` first."""
         at = int(positions[pc.index(chosen, True).as_py()])
         others = [name for name in self._table.column_names if name not in columns]
         shown = (*columns, *others)[: max(len(columns), _SHOWN_COLUMNS)]
@@ -163,33 +165,31 @@ def _cut(text: str) -> str:
 
 
 class RecordChecks:
-    """Checks n records of one partition; ``partition_name`` is its escaped name.
+    """Checks n records of one partition, whose escaped name is ``partition_name``.
 
-    A coordinator has no snapshot, so ROW__IDs of open and aborted transactions are accepted.
+    A coordinator does not have a snapshot, so ROW__IDs of open and aborted transactions are accepted.
 
     Args:
-        table: table of the records.
-        insert_bucket_id: bucket of inserts if the table is not bucketed.
+        table: the table of the records.
+        insert_bucket_id: the bucket of inserts if the table is not bucketed.
 
     Raises:
-        ConfigurationError: ``insert_bucket_id`` is not in 0 to 4095.
-        TableNotMutableError: see :class:`BucketIdResolver`.
+        ConfigurationError: If ``insert_bucket_id`` is not in 0 to 4095.
+        TableNotMutableError: See :class:`BucketIdResolver`.
     """
 
     def __init__(self, table: AcidTable, insert_bucket_id: int = 0) -> None:
         if not 0 <= insert_bucket_id < MAX_BUCKETS:
-            raise ConfigurationError(
-                f"insert_bucket_id {insert_bucket_id} is not within 0..{MAX_BUCKETS - 1}"
-            )
+            raise ConfigurationError(f"insert_bucket_id {insert_bucket_id} is not in 0 to {MAX_BUCKETS - 1}")
         self._table = table
         self._insert_bucket_id = insert_bucket_id
         self._resolver = BucketIdResolver(table) if table.is_bucketed else None
 
     def of_records(self, partition_name: str, operations: NDArray[np.integer], records: Records) -> Changes:
-        """The records as changes; ROW__IDs of updates and deletes are checked.
+        """Return the records as changes. ROW__IDs of updates and deletes are checked.
 
         Raises:
-            RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: see
+            RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: See
                 :mod:`.change_rules`.
         """
         changes = Changes(
@@ -213,11 +213,12 @@ class RecordChecks:
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
-        """Check records that are all of one bucket.
+        """Check records that all belong to one bucket.
 
         Raises:
-            RecordLayoutError: the arrays differ in length, or new rows lack their columns.
-            Others: see :meth:`of_records`.
+            RecordLayoutError: If the arrays differ in length, or new rows lack their columns.
+
+        Errors of :meth:`of_records` are also raised.
         """
         changes = Changes(self._table, operations, RowIds.complete(row_ids), partition_name)
         _check_lengths(changes, row_ids, rows)
@@ -230,18 +231,18 @@ class RecordChecks:
         check_bucket_of_group(changes, bucket_id)
 
     def buckets(self, changes: Changes, rows: pa.StructArray | None) -> NDArray[np.integer]:
-        """Plain bucket id of each record, shape (n,).
+        """Return the plain bucket id of each record, shape (n,).
 
-        A delete has the bucket of its ROW__ID. An insert has the computed bucket, or that of this writer if
-        the table is not bucketed. An update has the bucket of its ROW__ID, which must be the computed one
-        unless Hive itself misplaces rows.
+        A delete has the bucket of its ROW__ID. An insert has the computed bucket, or the bucket of this
+        writer if the table is not bucketed. An update has the bucket of its ROW__ID, which must be the
+        computed one unless Hive itself misplaces rows.
 
         Args:
-            changes: result of :meth:`of_records`.
-            rows: n rows with the table's types; None if all records are deletes.
+            changes: the result of :meth:`of_records`.
+            rows: n rows with the table's types. None if all records are deletes.
 
         Raises:
-            BucketIdError: a ROW__ID names another bucket than the computed one.
+            BucketIdError: If a ROW__ID has another bucket than the computed one.
         """
         if self._resolver is None:
             check_attached_buckets(changes, None)
@@ -268,17 +269,17 @@ def _check_lengths(changes: Changes, row_ids: RowIdArrays, rows: pa.StructArray 
     ]
     if lengths != [count] * len(lengths):
         raise RecordLayoutError(
-            f"{changes.where}: {count} operations with {lengths[0]} original_txns, {lengths[1]} "
+            f"{changes.where}: got {count} operations with {lengths[0]} original_txns, {lengths[1]} "
             f"buckets, {lengths[2]} row_ids and {lengths[3]} rows; expected the same number of each"
         )
 
 
 PartitionValues: TypeAlias = Sequence[Any]
-"""One value for each partition column, typed or as Hive's text; None means NULL."""
+"""One value per partition column, typed or as Hive's string. None means NULL."""
 
 
 class PartitionNames:
-    """Finds the names of one table's partitions, and caches them: most single records share a partition."""
+    """Computes and caches the names of one table's partitions. Most single records share a partition."""
 
     def __init__(self, table: AcidTable) -> None:
         self._table = table
@@ -286,20 +287,22 @@ class PartitionNames:
         self._by_values: dict[tuple[Any, ...], str] = {}
 
     def of(self, values: PartitionValues | None) -> str:
-        """Escaped name, in the spelling of an existing partition; '' if the table is not partitioned.
+        """Return the escaped name of a partition, in the spelling of an existing one.
+
+        It is '' if the table is not partitioned.
 
         Raises:
-            RecordLayoutError: the number of values is wrong, or a type does not fit.
-            RecordValueError: a value does not fit its column.
+            RecordLayoutError: If the number of values is wrong, or a type does not fit.
+            RecordValueError: If a value does not fit its column.
         """
         values = tuple(values or ())
         try:
             return self._by_texts[values]
-        except (KeyError, TypeError):  # TypeError: an unhashable value, which is not a text
+        except (KeyError, TypeError):  # TypeError: an unhashable value, which cannot be a string
             pass
         if all(type(value) is str for value in values):
             return self._by_texts.setdefault(values, self._new(values))
-        # By their repr: 0.0 and -0.0 are equal, but are two partitions.
+        # Use the repr of values, because 0.0 and -0.0 are equal, but are two partitions.
         key = tuple([(type(value), repr(value)) for value in values])
         if key not in self._by_values:
             self._by_values[key] = self._new(values)
@@ -309,7 +312,7 @@ class PartitionNames:
         keys = self._table.partition_keys
         if len(values) != len(keys):
             raise RecordLayoutError(
-                f"table {self._table.full_name}: {len(values)} partition value(s) {list(values)} were given; "
+                f"table {self._table.full_name}: got {len(values)} partition value(s) {list(values)}, but "
                 f"the table has {len(keys)} partition column(s) {list(self._table.partition_key_names)}"
             )
         if not keys:
@@ -326,7 +329,10 @@ class PartitionNames:
 
 
 def _text(value: Any, column: str, type_text: str, null_text: str) -> str:
-    """Hive's text of one partition value. A text is parsed as its type first: '01' of an int becomes '1'."""
+    """Return Hive's string of one partition value.
+
+    A string is first parsed as the column's type, so '01' of an int becomes '1'.
+    """
     hive_type = parse_hive_type(type_text)
     try:
         if isinstance(value, str):

@@ -2,15 +2,15 @@
 
 Records must arrive grouped by partition and bucket. Within a group, updates and deletes ascend by
 (original_txn, bucket, row_id); in v1 legacy tables inserts follow them. The coordinator opens the files of
-one group at a time, so a thousand partitions cost one encoder. It writes to hidden files of this attempt.
-``close`` returns manifests; only the committer gives files their final names.
+one group at a time, so a thousand partitions need only one encoder. It writes to hidden files of this
+attempt. ``close`` returns manifests; only the committer gives files their final names.
 
 Single records are collected and handled as a batch. Their columns, order and values are checked when
 ``batch_rows`` records are collected, the partition changes, or the coordinator is closed.
 ``WriterOptions(batch_rows=1)`` checks each record at once.
 
-Nothing is repaired or dropped: a record that cannot be written exactly is refused. After the first error the
-coordinator refuses everything but ``abort``.
+Nothing is repaired or dropped: a record that cannot be written exactly is rejected. After the first error the
+coordinator accepts only ``abort``.
 """
 
 from __future__ import annotations
@@ -56,17 +56,18 @@ class MutatorCoordinator:
     As a context manager it closes at the end of the block, or aborts if the block or the closing raises.
 
     Args:
-        table: bound to a transaction, in the role of a sink.
-        writer_id: name of the job; None: a random one. Writers of one transaction must have different names.
-        attempt_id: name of the attempt of a task; attempts must have different names.
-        options: options of the files; compression None means the table's.
-        record_inspector: finds ROW__ID and columns in records. None: by the table's own names.
+        table: a table that is bound to a transaction, in the role of a sink.
+        writer_id: name of the job. If None, a random one. Writers of one transaction must have different
+            names.
+        attempt_id: name of the attempt of a task. Attempts must have different names.
+        options: options of the files. If its compression is None, the table's is used.
+        record_inspector: finds ROW__ID and columns in records. If None, by the table's own names.
         insert_bucket_id: number of the file for new rows if the table is not bucketed, 0 to 4095. Writers of
             one transaction must have different numbers. Ignored in bucketed tables.
 
     Raises:
-        TransactionStateError: the table is not bound to a transaction, or is a source.
-        ConfigurationError: an id cannot be the name of a directory, the table's Hive cannot read the
+        TransactionStateError: If the table is not bound to a transaction, or is a source.
+        ConfigurationError: If an id is not a valid directory name, the table's Hive cannot read the
             compression, or ``insert_bucket_id`` is out of range.
     """
 
@@ -82,7 +83,8 @@ class MutatorCoordinator:
     ) -> None:
         if table.role is not TableRole.SINK:
             raise TransactionStateError(
-                f"table {table.full_name} is a source of this transaction; declare it as a sink to write it"
+                f"table {table.full_name} is a source of this transaction; declare it as a sink to write "
+                "to it"
             )
         self._table = table
         self._staging = AttemptStaging(
@@ -106,16 +108,16 @@ class MutatorCoordinator:
 
     @property
     def writer_id(self) -> str:
-        """Name of this writer's directory in staging."""
+        """The name of this writer's staging directory."""
         return self._staging.writer_id
 
     @property
     def attempt_id(self) -> str:
-        """Name of this attempt's directory below the writer's."""
+        """The name of this attempt's directory below the writer's."""
         return self._staging.attempt_id
 
     def __enter__(self) -> MutatorCoordinator:
-        """Return itself."""
+        """Return the coordinator itself."""
         return self
 
     def __exit__(
@@ -139,43 +141,44 @@ class MutatorCoordinator:
         """Add new rows.
 
         Args:
-            partition_values: one for each partition column, typed or as Hive's text; None means NULL.
+            partition_values: one value per partition column, typed or as Hive's string. None means NULL.
                 Empty or None if the table is not partitioned.
-            record: one record, or a batch grouped by bucket. It needs all data columns; names in any case. A
-                ROW__ID is not needed; if its bucket is set, it must be the bucket of the row's values.
+            record: one record, or a batch grouped by bucket, with all data columns and names in any case.
+                ROW__ID is optional. If its bucket is set, it must be the bucket of the row's values.
 
         Raises:
-            RecordLayoutError: columns or partition values are missing, extra or of a type that does not fit.
-            RecordValueError: a value does not fit its column.
-            BucketIdError: the attached bucket is not the row's.
-            GroupRevisitedError: the group (partition, bucket) is complete already.
-            DeltaWriteError: a file could not be written.
-            TransactionStateError: the coordinator is closed, aborted or failed.
+            RecordLayoutError: If columns or partition values are missing, extra or of an unsuitable type.
+            RecordValueError: If a value does not fit its column.
+            BucketIdError: If the attached bucket is not the row's.
+            GroupRevisitedError: If the group (partition, bucket) has already been completed.
+            DeltaWriteError: If a file cannot be written.
+            TransactionStateError: If the coordinator is closed, aborted or failed.
         """
         self._add(Operation.INSERT, partition_values, record)
 
     def update(
         self, partition_values: PartitionValues | None, record: Record | pa.RecordBatch | pa.Table
     ) -> None:
-        """Give existing rows new values; all data columns and ROW__ID are needed.
+        """Update existing rows. All data columns and ROW__ID are required.
 
-        An update cannot change the bucket or partition of its row: use a delete and an insert.
+        An update cannot change the bucket or partition of its row; use a delete and an insert instead.
 
         Raises:
-            RecordSequenceError: records are out of order, or one ROW__ID occurs twice.
-            BucketIdError: the new values belong to another bucket than the ROW__ID, or the table does not
+            RecordSequenceError: If records are out of order, or one ROW__ID occurs twice.
+            BucketIdError: If the new values belong to another bucket than the ROW__ID, or the table does not
                 have the bucket.
-            RowIdNotFoundError: a ROW__ID names a row that no snapshot of this transaction can hold.
-            RecordValueError: see :meth:`insert`; or ROW__ID is missing, or is of another partition.
-            TableNotMutableError: the table is insert-only.
-            Others: see :meth:`insert`.
+            RowIdNotFoundError: If a ROW__ID names a row that no snapshot of this transaction can contain.
+            RecordValueError: If ROW__ID is missing or belongs to another partition. See also :meth:`insert`.
+            TableNotMutableError: If the table is insert-only.
+
+        Errors of :meth:`insert` are also raised.
         """
         self._add(Operation.UPDATE, partition_values, record)
 
     def delete(
         self, partition_values: PartitionValues | None, record: Record | pa.RecordBatch | pa.Table
     ) -> None:
-        """Delete existing rows; only ROW__ID is needed, the rest is ignored. Raises as :meth:`update`."""
+        """Delete existing rows. Only ROW__ID is required; the rest is ignored. Raises like :meth:`update`."""
         self._add(Operation.DELETE, partition_values, record)
 
     def write_events(
@@ -189,17 +192,18 @@ class MutatorCoordinator:
         """Write the next slice of one group. The caller has computed the bucket ids and sorted the rows.
 
         Args:
-            partition_name: escaped, in the spelling of an existing partition; '' if not partitioned.
-            bucket_id: plain bucket id of all records, the number of their file.
+            partition_name: the escaped name, in the spelling of an existing partition; '' if not partitioned.
+            bucket_id: the plain bucket id of all records, which is the number of their file.
             operations: int8, shape (n,), codes of :class:`Operation`.
-            row_ids: ROW__IDs of n records; those of inserts are ignored.
+            row_ids: ROW__IDs of n records. Those of inserts are ignored.
             rows: n structs with all data columns in any order. If all records are deletes, the rows are
                 ignored, and may be None or lack columns.
 
         Raises:
-            RecordLayoutError: the arrays differ in length.
-            RecordValueError: an operation is unknown.
-            Others: see :meth:`update`.
+            RecordLayoutError: If the arrays differ in length.
+            RecordValueError: If an operation is unknown.
+
+        Errors of :meth:`update` are also raised.
         """
         self._check_usable()
         try:
@@ -215,11 +219,11 @@ class MutatorCoordinator:
         """Complete the last group.
 
         Returns:
-            A manifest for each file that was written; a second call returns the same.
+            A manifest for each file that was written. A second call returns the same manifests.
 
         Raises:
-            WorkerError: the first one, if one occurred.
-            TransactionStateError: after :meth:`abort`.
+            WorkerError: The first error, if one occurred.
+            TransactionStateError: If the coordinator was aborted.
         """
         if self._failure is not None:
             raise self._failure
@@ -239,7 +243,7 @@ class MutatorCoordinator:
         """Delete everything that this attempt wrote. May be called twice, and after :meth:`close`.
 
         Raises:
-            DeltaWriteError: a file could not be deleted; it stays hidden in the staging directory.
+            DeltaWriteError: If a file cannot be deleted. It stays hidden in the staging directory.
         """
         self._is_aborted = True
         self._pending.clear()
@@ -336,7 +340,7 @@ class MutatorCoordinator:
         elif self._is_closed:
             state = "is closed"
         elif self._failure is not None:
-            state = f"failed before ({self._failure}); abort it"
+            state = f"failed earlier ({self._failure}); abort it"
         else:
             return
         raise TransactionStateError(
@@ -345,7 +349,7 @@ class MutatorCoordinator:
 
 
 def _runs(buckets: NDArray[np.integer]) -> list[tuple[int, int]]:
-    """(start, stop) of each run of equal numbers."""
+    """Return (start, stop) of each run of equal numbers."""
     starts = [0, *(np.flatnonzero(np.diff(buckets)) + 1).tolist()]
     return list(zip(starts, [*starts[1:], len(buckets)], strict=True))
 

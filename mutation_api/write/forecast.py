@@ -1,17 +1,18 @@
-"""What a change set will write, and what it has written.
+"""Forecasts of what a change set will write, and summaries of what it has written.
 
 Forecasts what apply_changes would write: changes by partition and bucket, files, and approximate bytes.
 
-Numbers of changes and files are exact, since they are counted from the same addresses. Bytes are an estimate:
+The numbers of changes and files are exact, since they are counted from the same addresses. The number of
+bytes is an estimate:
 
-* a delta file costs the size of a file of one row, and each further new row its average size in a sample of
-  SAMPLE_ROWS rows, written to a temporary directory;
-* a file of delete events costs the size of a file of one event, and each further event EVENT_BYTES.
+* A delta file costs the size of a file with one row. Each further new row costs the average size of a row in
+  a sample of SAMPLE_ROWS rows, which is written to a temporary directory.
+* A file of delete events costs the size of a file with one event. Each further event costs EVENT_BYTES.
 
-Refused: the average bytes of a row in the table's own files. New or foreign rows may have another size, an
-empty table has no rows, and rows of a large file are packed better than those of many small deltas.
+Refused: the average bytes of a row in the table's own files. New rows may have another size, an empty table
+has no rows, and the rows of one large file compress better than those of many small deltas.
 
-ApplySummary: what one apply_changes did, in numbers. Pure.
+ApplySummary: the counts of one call of apply_changes. Pure.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SAMPLE_ROWS = 1000
 
 EVENT_BYTES = 1.5
 """Bytes of a delete event in a file of many. Measured with zlib: 0.02 if all rows of a bucket are deleted,
-0.7 if every tenth is, 1.7 if every thousandth is.
+0.7 if every tenth row is, 1.7 if every thousandth row is.
 """
 
 _OWN_ID = 2
@@ -48,10 +49,10 @@ _OWN_ID = 2
 
 @dataclass(frozen=True)
 class GroupCount:
-    """Changes of one (partition, bucket) as the writer gets them.
+    """The changes of one (partition, bucket), as the writer receives them.
 
-    A moved row is a delete in one group and an insert in another. ``partition`` is the escaped name, None for
-    an unpartitioned table.
+    A moved row is a delete in one group and an insert in another. ``partition`` is the escaped name; if None,
+    the table is unpartitioned.
     """
 
     partition: str | None
@@ -62,26 +63,26 @@ class GroupCount:
 
     @property
     def rows(self) -> int:
-        """All changes."""
+        """The number of all changes."""
         return self.inserted + self.updated + self.deleted
 
     @property
     def new_rows(self) -> int:
-        """Rows that are written with their values."""
+        """The number of rows that are written with their values."""
         return self.inserted + self.updated
 
     def has_delta(self, version: AcidVersion) -> bool:
-        """Whether a delta file is written. With split updates, deletes alone need none."""
+        """Return True if a delta file is written. With split updates, deletes alone need none."""
         return bool(self.new_rows if version.splits_updates else self.rows)
 
     def has_delete_delta(self, version: AcidVersion) -> bool:
-        """Whether a file of delete events is written."""
+        """Return True if a file of delete events is written."""
         return version.splits_updates and bool(self.updated + self.deleted)
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What would be written. ``groups`` are sorted by partition and bucket; ``bytes`` is an estimate."""
+    """A forecast. ``groups`` are sorted by partition and bucket; ``bytes`` is an estimate."""
 
     groups: tuple[GroupCount, ...]
     files: int
@@ -89,13 +90,13 @@ class Forecast:
 
     @property
     def rows(self) -> int:
-        """All changes."""
+        """The number of all changes."""
         return sum(group.rows for group in self.groups)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Bytes of files of sampled new rows: of the first row alone, and of all of them."""
+    """File sizes of sampled new rows: with the first row alone, and with all of them."""
 
     row_count: int
     one_row_bytes: int
@@ -103,12 +104,12 @@ class Trial:
 
 
 def forecast(table: AcidTable, groups: Sequence[GroupCount], trials: Sequence[Trial]) -> Forecast:
-    """Files and bytes of counted changes.
+    """Forecast the files and bytes of counted changes.
 
     Args:
         table: a bound descriptor.
-        groups: sorted by partition and bucket.
-        trials: of new rows among the changes; empty if there are none.
+        groups: the groups, sorted by partition and bucket.
+        trials: the trials of new rows among the changes; empty if there are no new rows.
     """
     version = table.version
     files = sum(group.has_delta(version) + group.has_delete_delta(version) for group in groups)
@@ -120,7 +121,7 @@ def write_trial(table: AcidTable, addressed: pa.RecordBatch) -> Trial:
 
     Args:
         table: a bound descriptor.
-        addressed: at least one row; ADDRESS_COLUMNS and the data columns.
+        addressed: at least one row, with ADDRESS_COLUMNS and the data columns.
     """
     trial = _on_trial(table)
     rows = _as_inserts(addressed)
@@ -146,8 +147,8 @@ def _bytes_of_files(table: AcidTable, groups: Sequence[GroupCount], trials: Sequ
 
 
 def _bytes_of_rows(trials: Sequence[Trial]) -> tuple[float, float]:
-    """Bytes of a file of one new row, and of each further row."""
-    if not trials:  # the changes differ when they are evaluated again
+    """Return the bytes of a file with one new row, and of each further row."""
+    if not trials:  # changes may differ when they are evaluated again
         return 0.0, 0.0
     row_count = sum(trial.row_count for trial in trials)
     one_row = sum(trial.one_row_bytes for trial in trials)
@@ -170,7 +171,7 @@ def _as_inserts(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _address(count: int, operation: Operation, txn: int, bucket: int) -> list[pa.Array]:
-    """ADDRESS_COLUMNS of ``count`` equal changes in bucket 0 of an unpartitioned table."""
+    """Return ADDRESS_COLUMNS of ``count`` equal changes in bucket 0 of an unpartitioned table."""
     values = (
         pa.scalar("", pa.string()),
         pa.scalar(0, pa.int32()),
@@ -183,13 +184,13 @@ def _address(count: int, operation: Operation, txn: int, bucket: int) -> list[pa
 
 
 def _on_trial(table: AcidTable) -> AcidTable:
-    """The table's columns and version without its partitions, location and transaction."""
+    """Return the table's columns and version without its partitions, location and transaction."""
     bare = dataclasses.replace(table, partition_keys=(), partition_spellings={}, partition_locations={})
     return bare.bind(_OWN_ID, _OWN_ID if table.version.uses_write_ids else None)
 
 
 def _written_bytes(table: AcidTable, batch: pa.RecordBatch) -> int:
-    """Bytes of the files that the writer writes for a planned batch."""
+    """Return the bytes of the files that the writer writes for a batch."""
     with tempfile.TemporaryDirectory(prefix="hive-mutation-forecast-") as directory:
         elsewhere = dataclasses.replace(table, location=Location.parse(directory))
         with MutatorCoordinator(elsewhere) as coordinator:
@@ -199,12 +200,12 @@ def _written_bytes(table: AcidTable, batch: pa.RecordBatch) -> int:
 
 @dataclass(frozen=True)
 class ApplySummary:
-    """What was staged for one table. Nothing of it is visible before the transaction commits.
+    """The counts of what was staged for one table. Nothing is visible before the transaction commits.
 
-    Changes are counted as the caller gave them: an update counts once in every format. ``partitions`` are
-    sorted escaped names; an unpartitioned table has none. ``buckets`` counts each bucket of each partition,
-    ``bytes`` the bytes of the files. ``verify_seconds`` is 0 if the ROW__IDs were not looked up.
-    ``write_seconds`` spans evaluating the changes, shuffle, sort and writing.
+    Changes are counted as the caller issued them: an update counts once in every format. ``partitions`` are
+    the sorted escaped names; an unpartitioned table has none. ``buckets`` counts the buckets of all
+    partitions, ``bytes`` the bytes of all files. ``verify_seconds`` is 0 if the ROW__IDs were not looked up.
+    ``write_seconds`` covers the evaluation of the changes, the shuffle, the sort and the writing.
     """
 
     table: str
@@ -229,7 +230,7 @@ class ApplySummary:
         verify_seconds: float,
         write_seconds: float,
     ) -> ApplySummary:
-        """Add up the manifests. A split update has two manifests and counts in its delta only."""
+        """Add up manifests. A split update has two manifests but is counted only in its delta."""
         return cls(
             table=table,
             txn_id=txn_id,
@@ -246,11 +247,11 @@ class ApplySummary:
 
     @property
     def rows(self) -> int:
-        """All changes."""
+        """The number of all changes."""
         return self.inserted + self.updated + self.deleted
 
     def __str__(self) -> str:
-        """One line for a log."""
+        """Return one line for a log."""
         verified = f", verified in {self.verify_seconds:.1f} s" if self.verify_seconds else ""
         where = f"{len(self.partitions):,} partitions, " if self.partitions else ""
         return (

@@ -1,16 +1,16 @@
 """Writers of a bucket: validators of the order, and records that wait.
 
-Rules for the order in which records arrive; both check the current record itself.
+Rules for the order in which records arrive. Both validators check the current record itself.
 
-Hive's own API checked neither the first record of a group nor the bucket of the current record. Measured: a
-wrong first record was accepted and old row versions came back, and a right order was refused.
+Hive's own API checked neither the first record of a group nor the bucket of the current record. Measured: it
+accepted a wrong first record, so that old row versions reappeared, and it rejected a correct order.
 
 GroupWriter: writes groups of records, one after the other, to staged files.
 
-One group is open at a time, so a thousand partitions cost one encoder. Files of earlier groups are closed in
-the background.
+One group is open at a time, so a thousand partitions need only one encoder. Files of earlier groups are
+closed in the background.
 
-PendingRecords: collects single records, which are split into columns on arrival and handled as a batch.
+PendingRecords: collects single records, splits them into columns, and returns them as a batch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = ["GroupWriter", "GroupingValidator", "PendingRecords", "SequenceValida
 
 
 class GroupingValidator:
-    """Refuses a (partition, bucket) that occurs again: its file is closed, and a second file would hide rows.
+    """Rejects a (partition, bucket) that occurs again: its file is closed, and a second file would hide rows.
 
     It stores each partition's name and one bit for each bucket number up to the partition's highest.
     """
@@ -60,18 +60,19 @@ class GroupingValidator:
         """Record the group of the next record.
 
         Returns:
-            Whether this begins a new group.
+            True if this begins a new group.
 
         Raises:
-            GroupRevisitedError: the group is complete already.
+            GroupRevisitedError: If the group has already been completed.
         """
         if self._last == (partition_name, bucket_id):
             return False
         seen = self._buckets_by_partition.get(partition_name, 0)
         if seen >> bucket_id & 1:
             raise GroupRevisitedError(
-                f"table {self._table_name}, partition {partition_name!r}, bucket {bucket_id}: it comes back "
-                f"after group {self._last}; records must arrive grouped by partition and bucket: sort them"
+                f"table {self._table_name}, partition {partition_name!r}, bucket {bucket_id}: it occurs "
+                f"again after group {self._last}; records must arrive grouped by partition and bucket: "
+                "sort them"
             )
         self._buckets_by_partition[partition_name] = seen | 1 << bucket_id
         self._last = (partition_name, bucket_id)
@@ -79,15 +80,15 @@ class GroupingValidator:
 
 
 class SequenceValidator:
-    """Refuses updates and deletes of one group that do not ascend strictly by (original_txn, bucket, row_id).
+    """Rejects updates and deletes of a group that do not ascend strictly by (original_txn, bucket, row_id).
 
     Readers merge by this order. Out of order, they show old row versions or deleted rows. ROW__IDs of inserts
-    are ignored. The first record is checked too.
+    are ignored. The first record is also checked.
 
     Args:
         group: table, partition and bucket, for messages.
-        inserts_last: refuse an update or delete after an insert (v1 legacy: all are in one file, and inserts
-            have the highest original_txn).
+        inserts_last: True to reject an update or delete after an insert. In v1 legacy tables all are in one
+            file, and inserts have the highest original_txn.
     """
 
     def __init__(self, group: str, *, inserts_last: bool) -> None:
@@ -97,14 +98,14 @@ class SequenceValidator:
         self._last: RecordIdentifier | None = None
 
     def check(self, operations: NDArray[np.int8], row_ids: RowIdArrays) -> None:
-        """Check the next n records; an error leaves the validator unchanged.
+        """Check the next n records. An error leaves the validator unchanged.
 
         Args:
             operations: codes of :class:`Operation`, shape (n,).
             row_ids: ROW__IDs of n records.
 
         Raises:
-            RecordSequenceError: records are out of order; the message names both.
+            RecordSequenceError: If records are out of order. The message names both.
         """
         existing = operations != Operation.INSERT
         insert_seen = self._insert_seen or not existing.all()
@@ -122,8 +123,9 @@ class SequenceValidator:
         if len(late):
             at = after + int(late[0])
             raise RecordSequenceError(
-                f"{self._group}: the update or delete of ROW__ID {tuple(row_ids.at(at))} follows an insert; "
-                "in this table's format inserts come last in their group: sort them after the others"
+                f"{self._group}: the update or delete of ROW__ID {tuple(row_ids.at(at))} follows an "
+                "insert; in this table's format, inserts come last in their group: sort them after the "
+                "others"
             )
 
     def _check_ascending(self, row_ids: RowIdArrays) -> None:
@@ -137,8 +139,8 @@ class SequenceValidator:
     def _descends(self, before: RecordIdentifier, found: RecordIdentifier) -> RecordSequenceError:
         if before == found:
             return RecordSequenceError(
-                f"{self._group}: the ROW__ID {tuple(found)} occurs twice; "
-                "a change set may update or delete a row only once"
+                f"{self._group}: the ROW__ID {tuple(found)} occurs twice; a change set may update or "
+                "delete a row only once"
             )
         return RecordSequenceError(
             f"{self._group}: ROW__ID {tuple(found)} comes after {tuple(before)}; updates and deletes of a "
@@ -147,17 +149,20 @@ class SequenceValidator:
 
 
 BYTES_PER_GIVING_BACK = 4 * 1024 * 1024
-"""Bytes written between two calls of :func:`give_back`. One takes 1 to 4 ms, 1 % of the writing time."""
+"""The number of bytes written between two calls of :func:`give_back`.
+
+A call takes 1 to 4 ms, 1 % of the writing time.
+"""
 
 
 class GroupWriter:
     """Writes checked records of known buckets, and checks the order in which they arrive.
 
     Args:
-        table: bound to a transaction.
-        staging: directories of the files.
+        table: a table that is bound to a transaction.
+        staging: the directories of the files.
         options: options of the files.
-        row_type: row type of a group that begins with deletes; otherwise the type of the first rows is used.
+        row_type: row type of a group that begins with deletes. Otherwise the type of the first rows is used.
     """
 
     def __init__(
@@ -185,21 +190,21 @@ class GroupWriter:
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
-        """Append n records to their group, which is opened if they are its first.
+        """Append n records to their group. The group is opened if they are its first.
 
         Args:
-            partition_name: escaped; '' if the table is not partitioned.
-            bucket_id: plain bucket id, the number of the file.
+            partition_name: the escaped name; '' if the table is not partitioned.
+            bucket_id: the plain bucket id, which is the number of the file.
             operations: int8, shape (n,), codes of :class:`Operation`.
-            row_ids: ROW__IDs of n records; those of inserts are ignored.
-            rows: n rows with the table's types; may be None if all records are deletes.
+            row_ids: ROW__IDs of n records. Those of inserts are ignored.
+            rows: n rows with the table's types. May be None if all records are deletes.
 
         Raises:
-            GroupRevisitedError: the group is complete already.
-            RecordSequenceError: the records are out of order, or one ROW__ID occurs twice.
-            RecordValueError: ORC cannot hold a value.
-            ConstraintViolationError: a new row breaks a constraint of the table.
-            DeltaWriteError: a file could not be written, or this user may not write to the partition.
+            GroupRevisitedError: If the group has already been completed.
+            RecordSequenceError: If the records are out of order, or one ROW__ID occurs twice.
+            RecordValueError: If ORC cannot hold a value.
+            ConstraintViolationError: If a new row breaks a constraint of the table.
+            DeltaWriteError: If a file cannot be written, or this user may not write to the partition.
         """
         if self._grouping.enter(partition_name, bucket_id):
             self._close_group()
@@ -220,7 +225,7 @@ class GroupWriter:
         """Complete the last group, wait until all files are closed, and return a manifest for each file.
 
         Raises:
-            DeltaWriteError: a file could not be completed, or the transaction has ended.
+            DeltaWriteError: If a file cannot be completed, or the transaction has ended.
         """
         self._close_group()
         self._background.finish()
@@ -231,7 +236,7 @@ class GroupWriter:
         """Delete everything that was written. May be called twice.
 
         Raises:
-            DeltaWriteError: a file could not be deleted; it stays hidden in the staging directory.
+            DeltaWriteError: If a file cannot be deleted. It stays hidden in the staging directory.
         """
         mutator, self._mutator = self._mutator, None
         finished, self._finished = self._finished, []
@@ -284,19 +289,19 @@ class GroupWriter:
 
 
 LONGEST_SHOWN_RECORD = 300
-"""Characters of a record that a message quotes; the wrong column is named before it."""
+"""The number of characters of a record that a message quotes. The wrong column is named before it."""
 _LAYOUTS_KEPT = 64
 
 
 class PendingRecords:
     """Records in the order of their arrival.
 
-    One flat list holds the values of all records: a tuple for each record would be an object that Python's
+    One flat list holds the values of all records. A tuple for each record would be an object that Python's
     garbage collector visits repeatedly while it waits. Most records have the same names, so layouts are
     cached by names.
 
     Attributes:
-        partition_name: partition of all records.
+        partition_name: the partition of all records.
     """
 
     def __init__(self, table: AcidTable, inspector: RecordInspector) -> None:
@@ -309,11 +314,11 @@ class PendingRecords:
         self._values: list[Any] = []
 
     def __len__(self) -> int:
-        """Number of records."""
+        """Return the number of records."""
         return len(self._operations)
 
     def __iter__(self) -> Iterator[tuple[Operation, list[Any], list[Any]]]:
-        """Operation, parts of ROW__ID and values in table order (nulls for a delete) of each record."""
+        """Yield operation, parts of ROW__ID and values in table order (nulls for a delete) of each record."""
         count = len(self) or 1
         parts, width = len(self._row_ids) // count, len(self._values) // count
         for number, code in enumerate(self._operations):
@@ -321,12 +326,12 @@ class PendingRecords:
             yield Operation(code), row_id, self._values[number * width : (number + 1) * width]
 
     def append(self, operation: Operation, record: Mapping[str, Any]) -> None:
-        """Append a record; one that is refused is not appended.
+        """Append a record. A record that is rejected is not appended.
 
         Raises:
-            RecordLayoutError: it is not a mapping; names are missing, extra or duplicate; or ROW__ID has
-                another type.
-            RecordValueError: an update or delete lacks its ROW__ID or a part of it.
+            RecordLayoutError: If it is not a mapping, if names are missing, extra or duplicate, or if ROW__ID
+                has another type.
+            RecordValueError: If an update or delete lacks its ROW__ID or a part of it.
         """
         if type(record) is not dict and not isinstance(record, Mapping):
             raise self._inspector.no_record(record)
@@ -341,16 +346,19 @@ class PendingRecords:
         self._values += values
 
     def batch(self) -> tuple[NDArray[np.int8], Records]:
-        """All records: codes of :class:`Operation`, ROW__IDs and columns; columns of deletes are nulls.
+        """Return all records: codes of :class:`Operation`, ROW__IDs and columns (nulls for deletes).
 
         Raises:
-            RecordLayoutError, RecordValueError: see :func:`array_of`.
+            RecordLayoutError, RecordValueError: See :func:`array_of`.
         """
         operations = np.frombuffer(bytes(self._operations), np.int8)
         return operations, self._inspector.of_parts(self._row_ids, self._values)
 
     def blamed(self, error: MutationError) -> MutationError:
-        """The error with the record that causes it; row numbers of our batches mean nothing to the caller."""
+        """Return the error with the record that causes it.
+
+        Row numbers of the collected batch mean nothing to the caller.
+        """
         for operation, row_id, values in self:
             try:
                 records = self._inspector.of_parts(row_id, values)
@@ -361,7 +369,7 @@ class PendingRecords:
         return error
 
     def clear(self) -> None:
-        """Forget all records."""
+        """Remove all records."""
         self._operations = bytearray()
         self._row_ids = []
         self._values = []
@@ -373,7 +381,7 @@ class PendingRecords:
         return f"{operation.name.lower()} of record {shown}{identity}"
 
     def _refuse_row_id(self, operation: Operation, row_id: RowIdParts) -> None:
-        """Raise now, not with the batch, because the wrong record is the current one."""
+        """Raise the error now, not with the batch, because the wrong record is the current one."""
         parts = (pa.array([part], pa.int64()) for part in row_id[:-1])
         row_ids = RowIds.of_columns(parts, pa.array(row_id[-1:], pa.string()))
         changes = Changes(self._table, np.array([operation]), row_ids, self.partition_name)

@@ -1,8 +1,8 @@
 """The columns of a change set, and columns that get their default value.
 
-The values of columns that a change set lacks: Hive stores those of DEFAULT constraints in new rows.
+Defaults of columns that a change set lacks: Hive stores those of DEFAULT constraints in new rows.
 
-What to say about a column that is the index of a DataFrame of pandas.
+Advice for a change set that has the index of a pandas DataFrame as a column.
 
 ChangeLayout: the roles of a change set's columns, found by their names and types.
 """
@@ -41,10 +41,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DefaultColumns:
-    """The columns that are not given and have a default, in table order; made by :meth:`of`.
+    """The columns that are not given but have a default, in table order; created by :meth:`of`.
 
-    ``values`` holds by column name a scalar of the column's type; times are those of the call, in local time.
-    ``unknown`` holds by column name why only Hive can evaluate the default; then no rows may be inserted.
+    ``values`` maps a column name to a scalar of the column's type; times are those of the call, in local
+    time. ``unknown`` maps a column name to the reason why only Hive can evaluate its default. If there are
+    any, no rows can be inserted.
     """
 
     values: Mapping[str, pa.Scalar]
@@ -52,7 +53,7 @@ class DefaultColumns:
 
     @classmethod
     def of(cls, table: AcidTable, given: Iterable[str]) -> DefaultColumns:
-        """Those of data columns; ``given`` are names of columns in lower case."""
+        """Find the missing data columns with a default; ``given`` are column names in lower case."""
         there = set(given)
         now = datetime.now()
         values, unknown = {}, {}
@@ -69,10 +70,10 @@ class DefaultColumns:
 
 
 def default_columns(table: AcidTable, given: Iterable[str]) -> Mapping[str, pa.Scalar]:
-    """The values that new rows get; see :class:`DefaultColumns`.
+    """Return the default values for new rows; see :class:`DefaultColumns`.
 
     Raises:
-        RecordLayoutError: only Hive can evaluate a default.
+        RecordLayoutError: If only Hive can evaluate a default.
     """
     found = DefaultColumns.of(table, given)
     for reason in found.unknown.values():
@@ -81,24 +82,24 @@ def default_columns(table: AcidTable, given: Iterable[str]) -> Mapping[str, pa.S
 
 
 _INDEX = re.compile(r"__index_level_\d+__", re.A | re.I)
-"""How pandas and pyarrow call an index without a name; one that only numbers the rows is no column."""
+"""Names that pandas and pyarrow give to an unnamed index; a plain row number does not become a column."""
 
 
 def index_advice(names: Iterable[str]) -> str:
-    """What ends the message on unknown columns of these names; empty if none is pandas' index."""
+    """Return the end of the message on unknown columns; empty if none of them is a pandas index."""
     found = [name for name in names if _INDEX.fullmatch(name)]
     if not found:
         return ""
     return (
-        f". {', '.join(found)} is the index of a DataFrame of pandas, as is left by a filter: "
-        "reset_index(drop=True) drops it"
+        f". {', '.join(found)} is the index of a pandas DataFrame, for example left by a filter; "
+        "reset_index(drop=True) removes it"
     )
 
 
 OPERATION_COLUMN_DEFAULT = "operation"
 
 INSERT_FILES_PER_PARTITION = 4
-"""Default number of files for the inserts of one partition of an unbucketed table."""
+"""Default number of files for the inserts into one partition of an unbucketed table."""
 
 ROW_ID_FIELDS = {"transactionid": "txn", "writeid": "txn", "bucketid": "bucket", "rowid": "row_id"}
 
@@ -108,10 +109,10 @@ class GivenColumn:
     """A column of a change set.
 
     Attributes:
-        name: as the user wrote it.
-        arrow: its Arrow type; None if it has none.
-        shown: its type in the engine's words, for messages.
-        reason: why it has no Arrow type, or a refused one.
+        name: the name as the user wrote it.
+        arrow: its Arrow type. If None, it has none.
+        shown: its type as the engine names it, for messages.
+        reason: the reason why it has no Arrow type, or why the type is refused.
     """
 
     name: str
@@ -121,17 +122,17 @@ class GivenColumn:
 
     @classmethod
     def of_field(cls, field: pa.Field) -> GivenColumn:
-        """A column of an Arrow schema."""
+        """Return the column of a field of an Arrow schema."""
         refused = refusal(field.type)
         return cls(field.name, field.type, *(refused or (str(field.type),)))
 
 
 @dataclass(frozen=True)
 class ChangeLayout:
-    """The roles of a change set's columns, under the change set's names.
+    """The roles of a change set's columns, by their names in the change set.
 
-    ``columns`` maps the table's column names (data and partition columns) to the change set's.
-    ``row_id_fields`` maps txn, bucket, row_id and, if present, partition to the fields of its ROW__ID.
+    ``columns`` maps the table's column names (data and partition columns) to those of the change set.
+    ``row_id_fields`` maps txn, bucket, row_id and, if present, partition to the field names of its ROW__ID.
     """
 
     operation: str
@@ -140,11 +141,11 @@ class ChangeLayout:
     columns: dict[str, str]
 
     def missing(self, table: AcidTable) -> tuple[str, ...]:
-        """Data columns of the table that the change set lacks, and that have no default."""
+        """Return the table's data columns that the change set lacks and that have no default."""
         return tuple(c.name for c in table.columns if c.name not in self.columns and not c.default)
 
     def defaulted(self, table: AcidTable) -> tuple[str, ...]:
-        """Data columns of the table that the change set lacks, and that have a default for new rows."""
+        """Return the table's data columns that the change set lacks and that have a default for new rows."""
         return tuple(c.name for c in table.columns if c.name not in self.columns and c.default)
 
 
@@ -153,11 +154,12 @@ def match_columns(
 ) -> ChangeLayout:
     """Find the table's columns among the change set's, in any order and case, and check their types.
 
-    Data columns may be missing: with a default, then updates are not allowed; without, then only deletes are,
-    which the classifier checks. All partition columns together may be missing if ROW__ID has the field
-    ``partition``.
+    Data columns may be missing. If a missing column has a default, updates are not allowed; if it has none,
+    only deletes are. The classifier checks this. All partition columns may be missing together if ROW__ID has
+    the field ``partition``.
 
-    Raises: RecordLayoutError, which lists every column in question.
+    Raises:
+        RecordLayoutError: If columns do not match; the message lists each of them.
     """
     actual = _by_lower_name(table, given)
     operation = operation_column.lower()
@@ -165,7 +167,7 @@ def match_columns(
     if operation in expected:
         raise RecordLayoutError(
             f"table {table.full_name} itself has a column {operation_column!r}; "
-            "give the operation another name and pass it as operation_column"
+            "rename the operation column of the change set, and pass it as operation_column"
         )
     if operation not in actual:
         raise RecordLayoutError(
@@ -200,14 +202,14 @@ def _by_lower_name(table: AcidTable, given: Sequence[GivenColumn]) -> dict[str, 
         actual[each.name.lower()] = each
     if doubled:
         raise RecordLayoutError(
-            f"table {table.full_name}: the change set has columns twice (case does not count): "
+            f"table {table.full_name}: the change set has duplicate columns (names are case-insensitive): "
             f"{', '.join(doubled)}"
         )
     return actual
 
 
 def _row_id_fields(table: AcidTable, row_id: GivenColumn) -> dict[str, str]:
-    """Fields of the change set's ROW__ID by our names. Raises RecordLayoutError for unexpected fields."""
+    """Map the parts of a ROW__ID to field names. Raises RecordLayoutError for unexpected fields."""
     found: dict[str, str] = {}
     is_struct = row_id.arrow is not None and pa.types.is_struct(row_id.arrow)
     fields: list[pa.Field] = list(row_id.arrow) if row_id.arrow is not None and is_struct else []
@@ -235,8 +237,8 @@ def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
     if missing_keys and not (is_partition_known and len(missing_keys) == len(table.partition_keys)):
         raise RecordLayoutError(
             f"table {table.full_name}: the change set lacks the partition columns "
-            f"{', '.join(missing_keys)}; it may "
-            f"lack them, all together, only if {ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
+            f"{', '.join(missing_keys)}; they may be missing only "
+            f"all together, and only if {ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
         )
     missing = layout.missing(table)
     if missing and layout.row_id is None:
@@ -246,7 +248,7 @@ def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
 
 
 def _check_types(table: AcidTable, actual: dict[str, GivenColumn], layout: ChangeLayout) -> None:
-    """Convert columns without rows: a type that fails then can never be converted."""
+    """Convert columns without rows: a type that fails here can never be converted."""
     operation = actual[layout.operation.lower()]
     if operation.arrow is None or not is_text(operation.arrow):
         raise RecordLayoutError(
@@ -262,12 +264,12 @@ def _check_types(table: AcidTable, actual: dict[str, GivenColumn], layout: Chang
             complaints.append(f"{column.name} {column.type} from {given.shown} ({reason})")
     if complaints:
         raise RecordLayoutError(
-            f"table {table.full_name}: the change set has types that cannot fit: {'; '.join(complaints)}"
+            f"table {table.full_name}: the change set has incompatible types: {'; '.join(complaints)}"
         )
 
 
 def _misfit(found: pa.DataType | None, column: AcidColumn) -> str:
-    """Why no value of the type fits the column; '' if some may."""
+    """Return the reason why no value of the type fits the column; '' if some may fit."""
     try:
         convert_to_column(pa.nulls(0, found), parse_hive_type(column.type), column=column.name)
     except (RecordLayoutError, TypeError, ValueError) as error:
@@ -276,7 +278,7 @@ def _misfit(found: pa.DataType | None, column: AcidColumn) -> str:
 
 
 def is_text(found: pa.DataType) -> bool:
-    """Whether values of an Arrow type are texts."""
+    """Return True if an Arrow type is a string type."""
     if pa.types.is_dictionary(found):
         return is_text(found.value_type)
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
@@ -284,14 +286,14 @@ def is_text(found: pa.DataType) -> bool:
 
 
 def writer_count(table: AcidTable, tasks: int, insert_files: int | None) -> int:
-    """Number of bucket ids over which inserts into an unbucketed table are spread; 0 for a bucketed one."""
+    """Return the number of bucket ids for inserts into an unbucketed table; 0 for a bucketed table."""
     if insert_files is not None and (table.is_bucketed or not 1 <= insert_files <= MAX_BUCKETS):
         raise ConfigurationError(
             f"table {table.full_name}: insert_files={insert_files}, but "
             + (
-                f"its {table.num_buckets} buckets decide the number of files"
+                f"the number of files is determined by its {table.num_buckets} buckets"
                 if table.is_bucketed
-                else f"it must be in 1 to {MAX_BUCKETS}"
+                else f"it must be between 1 and {MAX_BUCKETS}"
             )
         )
     if table.is_bucketed:

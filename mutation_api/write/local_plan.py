@@ -1,12 +1,12 @@
 """The plan of the engine without Spark: options, files, and forecast.
 
-LocalPlan: a change set whose columns were matched with its table's, and what addresses its batches.
+LocalPlan: a change set whose columns are matched with the table's, and how to address its batches.
 
 LocalOptions: user settings of the local engine.
 
-InsertFiles: the bucket ids of new rows in tables without buckets, where they number the files.
+InsertFiles: the bucket ids of new rows in unbucketed tables, where bucket ids number the files.
 
-forecast_arrow: what apply_arrow would write.
+forecast_arrow: forecasts what apply_arrow would write.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LocalPlan:
-    """How batches of a change set become addressed changes. Threads may share it.
+    """Turns batches of a change set into addressed changes. Threads may share it.
 
     Attributes:
         table: a bound descriptor.
         layout: the roles of the change set's columns.
-        addresser: finds the addresses by the columns that they depend on.
+        addresser: finds the addresses from the columns that they depend on.
         inspector: converts rows to the table's types.
-        row_type: type of converted rows; None if the change set lacks columns, so that it can only delete.
+        row_type: the type of converted rows. If None, the change set lacks columns and can only delete.
         defaults: values of the columns that the change set lacks and that have a default.
     """
 
@@ -85,14 +85,14 @@ class LocalPlan:
     defaults: Mapping[str, pa.Scalar]
 
     def addressed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The addresses and rows of a batch: ADDRESS_COLUMNS, and the data columns with the table's types.
+        """Return the addresses and rows of a batch: ADDRESS_COLUMNS, and data columns of the table's types.
 
-        Wrong addresses are found first, then values that do not fit. The values of deletes are ignored; they
-        become null. Inserts into tables without buckets have bucket 0.
+        Wrong addresses are found first, then values that do not fit. The values of deletes are ignored and
+        become null. Inserts into unbucketed tables have bucket 0.
 
         Raises:
-            RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: as
-                :meth:`mutation_api.write.classify.ChangeClassifier.classify`, and a value does not fit.
+            RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: If a
+                value does not fit, or see :meth:`mutation_api.write.classify.ChangeClassifier.classify`.
         """
         count = batch.num_rows
         columns = {name: plain_array(batch.column(given)) for name, given in self.layout.columns.items()}
@@ -105,7 +105,7 @@ class LocalPlan:
             *self._row_id_parts(batch),
             *(columns[name] for name in fields.partition_columns),
             *([pa.repeat(pa.scalar(0, pa.int32()), count)] if fields.has_writers else []),
-            # A message shows these columns; what a delete has there was not read.
+            # A message shows these columns, but those of deletes were not read.
             *(_hidden(columns[name], given_deletes) for name in fields.columns),
         ]
         names = [str(number) for number in range(len(parts))]
@@ -118,7 +118,7 @@ class LocalPlan:
         return pa.record_batch([*address, *rows], names=[*ADDRESS_COLUMNS, *self.table.column_names])
 
     def _row_id_parts(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        """The parts of ROW__ID, in the order of ``row_id_fields``; all null if it is null."""
+        """Return the parts of ROW__ID, in the order of ``row_id_fields``; all null if it is null."""
         if self.layout.row_id is None:
             return []
         row_ids = plain_array(batch.column(self.layout.row_id))
@@ -128,7 +128,7 @@ class LocalPlan:
         assert self.row_type is not None
         if deletes.all():
             return [hollow(field.type, len(deletes)) for field in self.row_type]
-        # Not flatten(): no row is null, and pyarrow may abort when it adds validity to unions.
+        # flatten() is not used: no row is null, and pyarrow may abort when it adds validity to unions.
         rows = self.inspector.rows(columns, deletes)
         return [rows.field(number) for number in range(rows.type.num_fields)]
 
@@ -140,12 +140,12 @@ def plan_changes(
 
     Args:
         table: a bound descriptor.
-        schema: columns as :func:`mutation_api.write.apply.apply_arrow` describes them.
+        schema: columns as described by :func:`mutation_api.write.apply.apply_arrow`.
         valid_ids: the snapshot from which ROW__IDs may come; see ChangeClassifier.
         operation_column: name of the operation column.
 
     Raises:
-        RecordLayoutError: columns are missing, extra or doubled, or have types that cannot fit.
+        RecordLayoutError: If columns are missing, extra or duplicate, or have incompatible types.
     """
     layout = match_columns(table, [GivenColumn.of_field(field) for field in schema], operation_column)
     missing = layout.missing(table)
@@ -188,7 +188,7 @@ def _mask(values: pa.BooleanArray) -> NDArray[np.bool_]:
 
 MEMORY_BYTES_DEFAULT = 1 << 30
 MEMORY_BYTES_MIN = 1 << 20
-"""With less, each batch would be a run of its own."""
+"""With less memory, each batch would become a separate run."""
 
 
 @dataclass(frozen=True)
@@ -196,12 +196,13 @@ class LocalOptions:
     """Settings of the local engine.
 
     Attributes:
-        memory_bytes: bounds what the engine holds of one change set or merge, at least MEMORY_BYTES_MIN.
-            Beyond it, what is sorted goes to files in the system's directory for temporary files
-            (``TMPDIR``), and what must be in memory is refused with advice. Files that are being written need
-            more: about a stripe for each thread (:class:`~mutation_api.table.acid_table.WriterOptions`).
-        threads: threads that work at the same time; None: ``os.cpu_count()``. Small change sets are written
-            by the caller's own thread.
+        memory_bytes: limit of what the engine holds of one change set or merge, at least MEMORY_BYTES_MIN.
+            Beyond it, data to sort goes to files in the system's directory for temporary files
+            (``TMPDIR``), and data that must be in memory is refused with advice. Files that are being
+            written need more: about a stripe per thread
+            (:class:`~mutation_api.table.acid_table.WriterOptions`).
+        threads: number of threads that work at the same time. If None, ``os.cpu_count()``. Small change sets
+            are written by the caller's own thread.
     """
 
     memory_bytes: int = MEMORY_BYTES_DEFAULT
@@ -213,7 +214,7 @@ class LocalOptions:
             value = getattr(self, name)
             is_whole = isinstance(value, Integral) and not isinstance(value, bool)
             if not (is_whole or (name == "threads" and value is None)):
-                raise ConfigurationError(f"{name}={value!r}: it must be a whole number, as 4 or 1 << 30")
+                raise ConfigurationError(f"{name}={value!r}: it must be a whole number, such as 4 or 1 << 30")
         if self.memory_bytes < MEMORY_BYTES_MIN:
             raise ConfigurationError(f"memory_bytes ({self.memory_bytes}) must be {MEMORY_BYTES_MIN} or more")
         if self.threads is not None and self.threads < 1:
@@ -226,22 +227,22 @@ class LocalOptions:
 
 
 ROWS_PER_INSERT_FILE = 100_000
-"""New rows of a partition that go to one file before the next is begun, unless the user says how many files.
+"""Number of new rows of a partition per file, unless the user sets the number of files.
 
-With fewer rows the cost of a file outweighs what another thread saves.
+With fewer rows the cost of a file exceeds what another thread saves.
 """
 
 
 class InsertFiles:
     """Spreads the inserts of each partition over several files. Threads may share it.
 
-    Spark's engine spreads them by a hash of their content, because it may evaluate rows again. Here each row
-    is seen once, so they are counted.
+    Spark's engine spreads them by a hash of their content, because it may evaluate rows again. This engine
+    sees each row once, so it can count them.
 
     Args:
         files: number of files for the inserts of a partition; 0 for a bucketed table.
-        rows_per_file: inserts of a partition that go to one file before the next one is used. After the last
-            file follows the first.
+        rows_per_file: number of inserts of a partition that go to one file before the next one is used. The
+            last file is followed by the first.
     """
 
     def __init__(self, files: int, rows_per_file: int) -> None:
@@ -253,16 +254,16 @@ class InsertFiles:
 
     @classmethod
     def of_table(cls, table: AcidTable, insert_files: int | None, threads: int) -> InsertFiles:
-        """As the user says; else one file for each ROWS_PER_INSERT_FILE inserts, and no more than threads.
+        """Create it with the user's number of files, or one per ROWS_PER_INSERT_FILE inserts and per thread.
 
         Raises:
-            ConfigurationError: see :func:`mutation_api.write.layout.writer_count`.
+            ConfigurationError: See :func:`mutation_api.write.layout.writer_count`.
         """
         files = writer_count(table, threads, insert_files)
         return cls(files, 1 if insert_files else ROWS_PER_INSERT_FILE)
 
     def spread(self, addressed: pa.RecordBatch) -> pa.RecordBatch:
-        """The same addressed changes, each insert with the number of its file."""
+        """Return the same addressed changes, with the number of its file in each insert."""
         if self._files <= 1:
             return addressed
         inserts = addressed.column(OPERATION).to_numpy() == Operation.INSERT
@@ -280,7 +281,7 @@ class InsertFiles:
         return self._numbers.setdefault(name, len(self._numbers))
 
     def _positions(self, partitions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The running number of each insert within its partition, from 0."""
+        """Return the running number of each insert within its partition, from 0."""
         self._counts = np.pad(self._counts, (0, len(self._numbers) - len(self._counts)))
         order = np.argsort(partitions, kind="stable")
         counts = np.bincount(partitions, minlength=len(self._counts))
@@ -302,10 +303,11 @@ def forecast_arrow(
 ) -> Forecast:
     """Count what :func:`mutation_api.write.apply.apply_arrow` would write with these arguments.
 
-    The changes are read once, and checked as they would be. Only temporary files are written.
+    The changes are read once and checked in the same way. Only temporary files are written.
 
-    Raises: as :func:`mutation_api.write.apply.apply_arrow`, except for what is found only when files are
-        written, as a row that is changed twice.
+    Raises:
+        MutationError: See :func:`mutation_api.write.apply.apply_arrow`. Errors that are found only while
+            files are written, such as a row that is changed twice, are not raised.
     """
     table = transaction.table(table_name)
     check_sink(table)
@@ -334,7 +336,7 @@ def forecast_arrow(
 
 
 def _counted(addressed: pa.RecordBatch) -> dict[tuple[str, int, int], int]:
-    """Number of changes by partition, bucket and operation."""
+    """Return the number of changes by partition, bucket and operation."""
     keys = pa.table(addressed.select([PARTITION, BUCKET, OPERATION]))
     counted = keys.group_by([PARTITION, BUCKET, OPERATION]).aggregate([([], "count_all")])
     *columns, numbers = (column.to_pylist() for column in counted.columns)
@@ -342,6 +344,6 @@ def _counted(addressed: pa.RecordBatch) -> dict[tuple[str, int, int], int]:
 
 
 def _new_rows(addressed: pa.RecordBatch, count: int) -> pa.RecordBatch:
-    """The first new rows, at most so many."""
+    """Return at most ``count`` of the first new rows."""
     new = np.flatnonzero(addressed.column(OPERATION).to_numpy() != Operation.DELETE)
     return addressed.take(pa.array(new[:count]))

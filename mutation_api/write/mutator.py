@@ -9,9 +9,11 @@ update     delta: op 1, its ROW__ID, the new row   delete_delta: op 2, its ROW__
 delete     delta: op 2, its ROW__ID, no row        delete_delta: op 2, its ROW__ID, no row
 =========  ======================================  ===================================================
 
-The own id is the transaction's, in v2 the write id. The bucket of new rows is the plain id, in v2 the bucket
-property of statement 0; that of existing rows is copied unchanged. The counter starts at 0 and counts inserts
-and the new versions of updates in the order of writing. Files of insert-only tables hold only the rows.
+The own id is the transaction's id, in v2 the write id. The bucket of new rows is the plain id, in v2 the
+bucket property of statement 0. The bucket of existing rows is copied unchanged. The counter starts at 0 and
+counts inserts and the new versions of updates in the order of writing. Files of insert-only tables hold only
+the rows.
+
 Source: Hive's OrcRecordUpdater (2.3, 3.1, 4.1).
 """
 
@@ -51,26 +53,26 @@ class MutatorGroup:
     attempt_id: str
 
     def __str__(self) -> str:
-        """Table, partition and bucket, for messages."""
+        """Return the table, partition and bucket, for messages."""
         partition = f", partition {self.partition_name!r}" if self.table.partition_keys else ""
         return f"table {self.table.full_name}{partition}, bucket {self.bucket_id}"
 
     def hidden(self, kind: FileKind) -> Location:
-        """Location to which the file is written, if the storage publishes by renaming."""
+        """Return the location to which the file is written, if the storage publishes by renaming."""
         return self.directory / f"{self.hidden_prefix}_{kind.value}_{bucket_file_name(self.bucket_id)}"
 
     def target(self, kind: FileKind) -> Location:
-        """Location at which the committer publishes the file."""
+        """Return the location at which the committer publishes the file."""
         path = relative_path(kind, self.table.required_write_id(), self.bucket_id, self.table.version)
         return self.partition_location / path
 
 
 class Mutator:
-    """Writes the events of one group; a file is created with its first event.
+    """Writes the events of one group. Each file is created with its first event.
 
     Args:
         group: the group and its locations.
-        row_type: struct of the data columns in ``rows``.
+        row_type: the struct of the data columns in ``rows``.
         options: options of the files.
     """
 
@@ -90,16 +92,16 @@ class Mutator:
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
     ) -> None:
-        """Append n records, checked and in order.
+        """Append n records, which have been checked and are in order.
 
         Args:
             operations: codes of the user's operations, shape (n,).
-            row_ids: ROW__IDs of n records; those of inserts are ignored.
-            rows: n rows of the row type; may be None if all records are deletes.
+            row_ids: ROW__IDs of n records. Those of inserts are ignored.
+            rows: n rows of the row type. May be None if all records are deletes.
 
         Raises:
-            DeltaWriteError: a file could not be written.
-            RecordValueError: ORC cannot hold a value.
+            DeltaWriteError: If a file cannot be written.
+            RecordValueError: If ORC cannot hold a value.
         """
         if self.group.table.version.splits_updates:
             self._write_split(operations, row_ids, rows)
@@ -107,7 +109,7 @@ class Mutator:
             self._write_legacy(operations, row_ids, rows)
 
     def finish(self) -> tuple[FinishedFile, ...]:
-        """Write the rest of the files; the caller must close them. Raises DeltaWriteError."""
+        """Write the rest of the files, which the caller must close. Raises DeltaWriteError."""
         return tuple(staged.finish() for staged in self._files.values())
 
     def discard(self) -> None:
@@ -166,7 +168,7 @@ class Mutator:
 
 
 class _StagedFile:
-    """One file being written, with counts of the user's operations; wraps errors of the storage."""
+    """One file being written, with counts of the user's operations. It wraps errors of the storage."""
 
     def __init__(
         self, group: MutatorGroup, kind: FileKind, row_type: pa.StructType, options: WriterOptions
@@ -233,7 +235,7 @@ class FinishedFile:
             raise _failed(self.group, self.file.staged.location, "completed", error) from error
 
     def manifest(self) -> DeltaManifest:
-        """The file's description for the committer; call it only after :meth:`close`."""
+        """Return the file's description for the committer. Call it only after :meth:`close`."""
         group, facts = self.group, self.facts
         return DeltaManifest(
             database=group.table.database,

@@ -1,12 +1,12 @@
 """Values of records: types, NOT NULL, and Python objects.
 
-Arrow arrays from the Python objects of single records; the Hive type guides nested values only.
+Arrow arrays from the Python objects of single records. The Hive type guides only nested values.
 
-Scalars get the type that Arrow infers, not the column's. Given a type, pyarrow would cut a datetime to its
-date and drop a time zone silently; :func:`convert_to_column` refuses both. Nested values are split by the
-Hive type, because a dict may be a map or a struct.
+Scalars get the type that Arrow infers, not the column's. If it were given a type, pyarrow would silently cut
+a datetime to its date and drop a time zone; :func:`convert_to_column` rejects both. Nested values are split
+by the Hive type, because a dict may be a map or a struct.
 
-RecordInspector: finds ROW__ID and columns in the user's records, whatever their layout.
+RecordInspector: finds ROW__ID and columns in the user's records, in any layout.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = ["RecordInspector", "RecordLayout", "Records", "RowIdParts", "array_of
 
 
 def array_of(values: Sequence[Any], hive_type: HiveType, *, column: str) -> pa.Array:
-    """An array of n Python values, to be converted to the column's type afterwards.
+    """Return an array of n Python values, which is to be converted to the column's type afterwards.
 
     Args:
-        values: None, scalars; lists for arrays; dicts or lists of pairs for maps; dicts or sequences for
-            structs; (alternative, value) for unions.
+        values: None or scalars. Arrays are lists, maps are dicts or lists of pairs, structs are dicts or
+            sequences, and unions are (alternative, value).
         hive_type: the column's type.
         column: its name, for messages.
 
     Raises:
-        RecordLayoutError: values have several types, or do not fit a nested type.
-        RecordValueError: a number is out of the range of every column type.
+        RecordLayoutError: If values have several types, or do not fit a nested type.
+        RecordValueError: If a number is out of the range of every column type.
     """
     try:
         return _array(values, hive_type)
@@ -83,13 +83,13 @@ def _struct(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
 
 
 def _union(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
-    # A union array has no validity bitmap: a missing value is a null of the first alternative.
+    # A union array has no validity bitmap. A missing value becomes a null of the first alternative.
     tagged = [(0, None) if value is None else (int(value[0]), value[1]) for value in values]
     groups: list[list[Any]] = [[] for _ in hive_type.children]
     positions = []
     for tag, value in tagged:
         if not 0 <= tag < len(groups):
-            raise ValueError(f"alternative {tag} of a union with {len(groups)} alternatives")
+            raise ValueError(f"alternative {tag} does not exist in a union with {len(groups)} alternatives")
         positions.append(len(groups[tag]))
         groups[tag].append(value)
     children = [_array(group, child) for group, child in zip(groups, hive_type.children, strict=True)]
@@ -109,15 +109,18 @@ def _pairs(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _fields(value: Any, names: list[str]) -> list[Any]:
-    """Field values in the type's order, all of them: whether a missing one means NULL is not known."""
+    """Return the field values in the type's order.
+
+    All fields are required, because it is not known whether a missing one means NULL.
+    """
     if isinstance(value, Mapping):
         given = {str(name).lower(): item for name, item in value.items()}
         if set(given) != set(names) or len(given) != len(value):
-            raise ValueError(f"a struct with fields {list(value)}; expected {names}")
+            raise ValueError(f"got a struct with the fields {list(value)}, expected {names}")
         return [given[name] for name in names]
     fields = _sequence(value)
     if len(fields) != len(names):
-        raise ValueError(f"a struct of {len(fields)} values; expected {names}")
+        raise ValueError(f"got a struct of {len(fields)} values, expected {names}")
     return fields
 
 
@@ -129,13 +132,13 @@ _WHOLE_NUMBERS = (int, np.integer)
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 RowIdParts = tuple[Any, Any, Any, str | None]
-"""ROW__ID of a single record: original txn, bucket, row id, partition or None; all None if it is missing."""
+"""The ROW__ID of a single record: original txn, bucket, row id, partition or None. All None if missing."""
 _NO_ROW_ID: RowIdParts = (None, None, None, None)
 
 
 @dataclass(frozen=True)
 class Records:
-    """ROW__IDs of n records, and their data columns in table order (None if they were not wanted)."""
+    """ROW__IDs of n records, and their data columns in table order (None if they were not requested)."""
 
     row_ids: RowIds
     columns: tuple[pa.Array, ...] | None
@@ -143,11 +146,11 @@ class Records:
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """How to read single records that have the same names; both functions may raise.
+    """The functions that read single records with the same names. Both may raise.
 
     Attributes:
         row_id: returns the ROW__ID of a record.
-        values: returns the data columns in table order; nulls if they were not wanted.
+        values: returns the data columns in table order; nulls if they were not requested.
     """
 
     row_id: Callable[[Mapping[str, Any]], RowIdParts]
@@ -157,16 +160,16 @@ class RecordLayout:
 class RecordInspector:
     """Finds ROW__ID and the table's columns in records.
 
-    Names match in any case. Columns that the table does not have are refused: ignoring them would lose data
-    silently.
+    Names match in any case. Columns that the table does not have are rejected, because ignoring them would
+    silently lose data.
 
     Args:
-        table: table of the columns.
-        row_id_column: name of ROW__ID in the records.
-        column_names: names in the records by name in the table, where they differ.
+        table: the table of the columns.
+        row_id_column: the name of ROW__ID in the records.
+        column_names: the names in the records by name in the table, where they differ.
 
     Raises:
-        RecordLayoutError: ``column_names`` names a column that the table does not have.
+        RecordLayoutError: If ``column_names`` contains a column that the table does not have.
     """
 
     def __init__(
@@ -184,19 +187,19 @@ class RecordInspector:
         unknown = sorted(set(given) - set(table.column_names))
         if unknown:
             raise RecordLayoutError(
-                f"table {table.full_name} has no column {unknown}; it has {table.column_names}"
+                f"table {table.full_name} does not have the columns {unknown}; it has {table.column_names}"
             )
         self._names = tuple(given.get(name, name) for name in table.column_names)
 
     def of_batch(self, batch: pa.RecordBatch | pa.Table, *, with_columns: bool) -> Records:
-        """The n records of an Arrow batch; ROW__ID may be missing.
+        """Return the n records of an Arrow batch. ROW__ID may be missing.
 
         Args:
-            batch: columns in any order.
-            with_columns: require the data columns; otherwise they are optional and ignored.
+            batch: a batch with columns in any order.
+            with_columns: True if the data columns are required. Otherwise they are optional and ignored.
 
         Raises:
-            RecordLayoutError: columns are missing, extra or duplicate, or ROW__ID has another type.
+            RecordLayoutError: If columns are missing, extra or duplicate, or if ROW__ID has another type.
         """
         positions = self._positions(batch.schema.names)
         row_id = positions.pop(self._row_id_column, None)
@@ -207,15 +210,15 @@ class RecordInspector:
         return Records(row_ids, tuple(self._plain(batch, positions[name]) for name in self._names))
 
     def layout(self, names: Sequence[str], *, with_columns: bool) -> RecordLayout:
-        """The layout of single records with these names; see :meth:`of_batch`.
+        """Return the layout of single records with these names. See :meth:`of_batch`.
 
         Raises:
-            RecordLayoutError: as for a batch. The layout's functions raise it for a ROW__ID that is not a
-                struct of whole numbers.
+            RecordLayoutError: See :meth:`of_batch`. The layout's functions also raise it for a ROW__ID that
+                is not a struct of whole numbers.
         """
         if not all(isinstance(name, str) for name in names):
             raise RecordLayoutError(
-                f"table {self._table.full_name}: column names of a record must be texts, found {list(names)}"
+                f"table {self._table.full_name}: column names of a record must be strings, got {list(names)}"
             )
         positions = self._positions(names)
         at = positions.pop(self._row_id_column, None)
@@ -227,18 +230,18 @@ class RecordInspector:
         )
 
     def no_record(self, found: object) -> RecordLayoutError:
-        """The error for an object that is neither a record nor a batch."""
+        """Return the error for an object that is neither a record nor a batch."""
         return RecordLayoutError(
             f"table {self._table.full_name}: a record must be a mapping from column names to values (for a "
-            f"Row: row.asDict()), or an Arrow batch; found {type(found).__name__}"
+            f"Row: row.asDict()), or an Arrow batch; got {type(found).__name__}"
         )
 
     def of_parts(self, row_ids: Sequence[Any], values: Sequence[Any]) -> Records:
-        """N records from the parts that layouts returned, n > 0.
+        """Return n records from the parts that layouts returned, n > 0.
 
         Args:
-            row_ids: ROW__ID parts of the first record, then of the second, and so on.
-            values: values of the first record, then of the second, and so on.
+            row_ids: ROW__ID parts of the first record, followed by those of the second, and so on.
+            values: values of the first record, followed by those of the second, and so on.
         """
         width = len(self._names)
         arrays = tuple(
@@ -250,15 +253,15 @@ class RecordInspector:
         return Records(_row_ids_of_parts(row_ids), arrays)
 
     def rows(self, columns: Sequence[pa.Array], is_deleted: Mask | None = None) -> pa.StructArray:
-        """Rows whose columns have the table's types.
+        """Return rows whose columns have the table's types.
 
         Args:
             columns: n values each, in table order.
-            is_deleted: shape (n,), not all true; values of deleted records are ignored.
+            is_deleted: shape (n,), not all true. Values of deleted records are ignored.
 
         Raises:
-            RecordLayoutError: a type can never fit its column.
-            RecordValueError: a value does not fit its column.
+            RecordLayoutError: If a type can never fit its column.
+            RecordValueError: If a value does not fit its column.
         """
         hidden = is_deleted if is_deleted is not None and is_deleted.any() else None
         converted = []
@@ -279,21 +282,24 @@ class RecordInspector:
         return pa.StructArray.from_arrays(converted, fields=fields)
 
     def struct_columns(self, rows: pa.StructArray) -> tuple[pa.Array, ...]:
-        """Columns of a struct array, in table order. Raises RecordLayoutError as :meth:`of_batch`."""
+        """Return the columns of a struct array, in table order.
+
+        Raises RecordLayoutError like :meth:`of_batch`.
+        """
         names = [field.name for field in rows.type]
         positions = self._positions(names)
         self._check_columns(positions, names)
         if rows.null_count and has_union(rows.type):
             raise RecordLayoutError(
-                f"table {self._table.full_name}: {rows.null_count} row(s) are NULL; with union columns give "
-                "rows of NULLs instead"
+                f"table {self._table.full_name}: {rows.null_count} row(s) are NULL; with union columns, "
+                "pass rows of NULLs instead"
             )
         # A NULL row is a row of NULLs.
         children = struct_fields(rows)
         return tuple(children[positions[name]] for name in self._names)
 
     def row_type(self) -> pa.StructType:
-        """Row type of a file that begins with deletes only.
+        """Return the row type of a file that begins with deletes only.
 
         Timestamps have microseconds, the unit of most rows that follow. Other units are converted, which may
         be slow.
@@ -319,8 +325,8 @@ class RecordInspector:
         if len(positions) < len(names):
             doubled = repeated(names, any_case=True)
             raise RecordLayoutError(
-                f"table {self._table.full_name}: columns {doubled} of the record have the same name "
-                "(names match in any case)"
+                f"table {self._table.full_name}: columns {doubled} of the record have the same name (names "
+                "match in any case)"
             )
         return positions
 
@@ -332,7 +338,7 @@ class RecordInspector:
             return
         extra = sorted(set(positions) - set(self._names) - {self._row_id_column})
         keys = [name for name in extra if name in self._table.partition_key_names]
-        advice = f"; partition columns ({keys}) are given as partition values" if keys else ""
+        advice = f"; pass the partition columns ({keys}) as partition values" if keys else ""
         raise RecordLayoutError(
             f"table {self._table.full_name}: the record has column(s) {extra} that are not data columns of "
             f"the table ({list(self._table.column_names)}){advice}: drop them"
@@ -340,7 +346,7 @@ class RecordInspector:
 
     def _missing(self, missing: Sequence[str], given: Sequence[str]) -> RecordLayoutError:
         return RecordLayoutError(
-            f"table {self._table.full_name}: the record has no {list(missing)}; it has {list(given)}"
+            f"table {self._table.full_name}: the record lacks {list(missing)}; it has {list(given)}"
         )
 
     def _row_ids_of(self, column: pa.Array | pa.ChunkedArray) -> RowIds:
@@ -381,7 +387,7 @@ class RecordInspector:
     def _bad_row_id(self, found: object) -> RecordLayoutError:
         return RecordLayoutError(
             f"table {self._table.full_name}: {self._row_id_column.upper()} must be a struct "
-            f"<{', '.join(self._row_id_fields)}[, {PARTITION_FIELD}]> of whole numbers, found {found}"
+            f"<{', '.join(self._row_id_fields)}[, {PARTITION_FIELD}]> of whole numbers, got {found}"
         )
 
 
@@ -401,7 +407,7 @@ def _are_row_id_parts(txn: Any, bucket: Any, row_id: Any, partition: Any) -> boo
 
 
 def _is_whole(part: Any) -> bool:
-    """Whether part of a ROW__ID is missing or a number that ORC can hold."""
+    """Return True if a part of a ROW__ID is missing or a number that ORC can hold."""
     if part is None:
         return True
     is_number = isinstance(part, _WHOLE_NUMBERS) and not isinstance(part, bool)
@@ -409,7 +415,10 @@ def _is_whole(part: Any) -> bool:
 
 
 def _timestamp_unit(arrow: pa.DataType) -> str:
-    """Unit of a stored column: nanoseconds only if the input has them; microseconds hold years 1 to 9999."""
+    """Return the timestamp unit of a stored column: nanoseconds only if the input has them.
+
+    Microseconds hold years 1 to 9999.
+    """
     if pa.types.is_timestamp(arrow):
         return "ns" if arrow.unit == "ns" else "us"
     units = (_timestamp_unit(arrow.field(i).type) for i in range(arrow.num_fields))

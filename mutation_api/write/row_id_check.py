@@ -1,7 +1,7 @@
 """WantedRows: looks up the ROW__IDs of updates and deletes in the transaction's snapshot.
 
-Only the ROW__IDs of the buckets in question are read. What is looked up must fit into memory; what is read
-need not.
+Only the ROW__IDs of the affected buckets are read. The ROW__IDs to look up must fit into memory; those that
+are read need not.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ __all__ = ["WantedRows"]
 
 _Numbers = NDArray[np.int64]
 _Group = tuple[str, int]
-"""Name of a partition ('' if the table has none) and bucket id."""
+"""Partition name ('' if the table has no partitions) and bucket id."""
 _RowIds = tuple[_Numbers, _Numbers, _Numbers, _Numbers]
 """Original transaction, bucket field, row id and operation of n changes."""
 
 
 class WantedRows:
-    """The ROW__IDs that the updates and deletes of a change set name. Threads may add to it.
+    """The ROW__IDs of the updates and deletes of a change set. Threads may add to it.
 
     Args:
         table: a bound descriptor.
-        memory_bytes: bound of what is held.
+        memory_bytes: limit of the memory for them.
     """
 
     def __init__(self, table: AcidTable, memory_bytes: int) -> None:
@@ -60,10 +60,10 @@ class WantedRows:
         self._batches: list[tuple[_Numbers, ...]] = []
 
     def add(self, addressed: pa.RecordBatch) -> None:
-        """Take the updates and deletes of addressed changes.
+        """Add the updates and deletes among addressed changes.
 
         Raises:
-            ConfigurationError: they do not fit into memory.
+            ConfigurationError: If they do not fit into memory.
         """
         existing = addressed.column(OPERATION).to_numpy() != Operation.INSERT
         if not existing.any():
@@ -87,7 +87,7 @@ class WantedRows:
                 count = sum(len(partitions) for partitions, *_ in self._batches)
                 raise ConfigurationError(
                     f"table {self._table.full_name}: verify_row_ids must hold the ROW__IDs of all updates "
-                    f"and deletes in memory, and {count:,} are too many: give more with "
+                    f"and deletes in memory, and {count:,} are too many: allow more with "
                     "LocalOptions(memory_bytes=...), or apply the changes with Spark"
                 )
 
@@ -95,10 +95,10 @@ class WantedRows:
         """Check that the snapshot of the transaction holds all of them.
 
         Raises:
-            RowIdNotFoundError: some are not there; the message names the first few, with partition and
-                bucket; or their partition does not exist.
-            DirectoryStateError, CorruptFileError: see :mod:`mutation_api.orc.read`.
-            OSError: the storage cannot be read.
+            RowIdNotFoundError: If rows are missing (the message names the first few, with partition and
+                bucket), or if their partition does not exist.
+            DirectoryStateError, CorruptFileError: See :mod:`mutation_api.orc.read`.
+            OSError: If the storage cannot be read.
         """
         groups = self._groups()
         if not groups:
@@ -134,7 +134,7 @@ class WantedRows:
         return self._numbers.setdefault(name, len(self._numbers))
 
     def _groups(self) -> dict[_Group, _RowIds]:
-        """The changes by partition and bucket."""
+        """Group the changes by partition and bucket."""
         if not self._batches:
             return {}
         columns = [np.concatenate(parts) for parts in zip(*self._batches, strict=True)]
@@ -156,7 +156,7 @@ class WantedRows:
 
 
 class _LookUp:
-    """Which of the rows of one group have been seen; they are sorted by ROW__ID."""
+    """Records which rows of one group were seen; the rows are sorted by ROW__ID."""
 
     def __init__(self, rows: _RowIds) -> None:
         self._rows = rows
@@ -166,7 +166,7 @@ class _LookUp:
         }
 
     def see(self, txns: _Numbers, fields: _Numbers, numbers: _Numbers) -> None:
-        """Rows of the snapshot, ordered by ROW__ID."""
+        """Mark rows of the snapshot as seen; they are ordered by ROW__ID."""
         for start, end in _runs(txns, fields):
             wanted = self._ranges.get((int(txns[start]), int(fields[start])))
             if wanted is None:
@@ -177,13 +177,13 @@ class _LookUp:
             self._seen[slice(*wanted)] |= there[places] == given
 
     def unseen(self) -> Iterator[tuple[int, int, int, int]]:
-        """Original transaction, bucket field, row id and operation of rows that were not seen."""
+        """Yield original transaction, bucket field, row id and operation of rows that were not seen."""
         for at in np.flatnonzero(~self._seen).tolist():
             txn, field, number, operation = (int(part[at]) for part in self._rows)
             yield txn, field, number, operation
 
 
 def _runs(*parts: _Numbers) -> Iterator[tuple[int, int]]:
-    """Start and end of each run of rows that are equal in all parts."""
+    """Yield start and end of each run of rows that are equal in all parts."""
     changed = np.logical_or.reduce([np.diff(part) != 0 for part in parts])
     return itertools.pairwise([0, *(np.flatnonzero(changed) + 1).tolist(), len(parts[0])])

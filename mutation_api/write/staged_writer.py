@@ -1,15 +1,15 @@
 """Staged files: a writer's hidden directories, and what the driver does with them.
 
-What one writer of a table stages: its directories, which partitions it may touch, and its removal.
+The staged output of one writer of a table: its directories, the allowed partitions, and its removal.
 
 AttemptStaging: the hidden directories in which one attempt of a writer stages its files.
 
 :mod:`mutation_api.transaction.manifest` defines the names and marks. The committer publishes the staged
-files; :mod:`mutation_api.transaction.staging` removes those that are never published.
+files; :mod:`mutation_api.transaction.staging` removes files that are never published.
 
 WritePermissions: checks once for each partition whether this user may write there.
 
-Without this check the commit would fail, after all the work.
+Without this check the commit would fail after all the work is done.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class OpenTransaction(SnapshotView, Protocol):
     """The part of :class:`mutation_api.transaction.transaction.Transaction` that a writer needs."""
 
     def on_lost(self, callback: Callable[[Exception], None]) -> None:
-        """Register a callback for the loss of the lock or the transaction."""
+        """Register a callback that is called if the lock or the transaction is lost."""
         ...
 
     def changing(self, table_name: str) -> contextlib.AbstractContextManager[None]:
-        """The block in which a table gets its changes, once."""
+        """Return the block in which a table receives its changes; a table has one such block."""
         ...
 
     def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-        """Add the manifests of what a writer staged; the commit publishes it."""
+        """Add the manifests of a writer's staged files; the commit publishes the files."""
         ...
 
 
@@ -74,16 +74,16 @@ class LookingTransaction(OpenTransaction, Protocol):
     """The part of a transaction that a merge and its preview need."""
 
     def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
-        """Say that rows are merged by these columns, before the table is read for it."""
+        """Announce that rows will be merged by these columns, before the table is read."""
         ...
 
     def other_locks(self, table_name: str) -> Sequence[LockInfo]:
-        """Locks for writing that others hold or wait for on a table."""
+        """Return the write locks on a table that other transactions hold or wait for."""
         ...
 
 
 def raise_if_lost(transaction: OpenTransaction, error: MutationError) -> None:
-    """Raise the loss of the transaction, if it is lost: the loss caused the error."""
+    """Raise the loss of the transaction in place of an error that it caused; do nothing if it is not lost."""
     try:
         transaction.check()
     except MutationError as loss:
@@ -94,7 +94,7 @@ def check_sink(table: AcidTable) -> None:
     """Raise TransactionStateError if the table is only read in this transaction."""
     if table.role is not TableRole.SINK:
         raise TransactionStateError(
-            f"table {table.full_name} is a source of this transaction and cannot be written; "
+            f"table {table.full_name} is only a source of this transaction and cannot be written; "
             "add it with add_sink_table()"
         )
 
@@ -102,14 +102,14 @@ def check_sink(table: AcidTable) -> None:
 def check_partitions_exist(
     transaction: OpenTransaction, table: AcidTable, manifests: Sequence[DeltaManifest]
 ) -> None:
-    """Refuse updates and deletes in partitions that do not exist, since their rows cannot exist."""
+    """Refuse updates and deletes in partitions that do not exist, since such rows cannot exist."""
     if table.partition_keys:
         names = {m.partition_name for m in manifests if m.update_count or m.delete_count}
         check_known_partitions(transaction, table, sorted(names))
 
 
 def check_known_partitions(transaction: OpenTransaction, table: AcidTable, names: Sequence[str]) -> None:
-    """Raise RowIdNotFoundError if a name of the list is none of the table's partitions."""
+    """Raise RowIdNotFoundError if the table does not have a partition of the list."""
     if not table.partition_keys:
         return
     existing = {p.name for p in transaction.partitions(table.full_name)}
@@ -122,20 +122,20 @@ def check_known_partitions(transaction: OpenTransaction, table: AcidTable, names
 
 
 def table_roots(table: AcidTable) -> Sequence[Location]:
-    """The locations of the table and of each partition that lies elsewhere."""
+    """Return the locations of the table and of each partition outside it."""
     return tuple(dict.fromkeys((table.location, *table.partition_locations.values())))
 
 
 def _writer_directories(table: AcidTable, writer_id: str) -> Iterator[tuple[Storage, Location]]:
-    """The writer's directory in the table and in each partition that lies elsewhere."""
+    """Yield the writer's directories in the table and in each partition outside it."""
     for root in table_roots(table):
         yield storage_at(root), staging_directory(root, table.required_txn_id()) / writer_id
 
 
 def remove_losing_attempts(table: AcidTable, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-    """Remove the losing attempts' files.
+    """Remove the files of losing task attempts.
 
-    Uploads do not show their attempt: the commit removes those of losing attempts, and their marks.
+    Uploads do not name their attempt, so the commit removes those of losing attempts, with their marks.
     """
     winners = {m.attempt_id for m in manifests}
     for storage, directory in _writer_directories(table, writer_id):
@@ -148,10 +148,10 @@ def remove_losing_attempts(table: AcidTable, writer_id: str, manifests: Sequence
 
 
 def remove_writer(table: AcidTable, writer_id: str) -> None:
-    """Remove everything that the writer wrote.
+    """Remove everything that a writer wrote.
 
-    On an object store this also removes uploads of other writers of the table: their manifests, if any, will
-    be refused.
+    On an object store this also removes the uploads of other writers of the table. Manifests of those uploads
+    will be refused.
     """
     names = delta_names(table.required_write_id(), table.version)
     for storage, directory in _writer_directories(table, writer_id):
@@ -161,19 +161,19 @@ def remove_writer(table: AcidTable, writer_id: str) -> None:
                 storage.abandon(each for each in uploads if each.location.parent.name in names)
             storage.delete_directory(directory)
         except OSError:
-            logger.exception("removing %s failed; it is hidden, and the abort tries again", directory)
+            logger.exception("removing %s failed; it is hidden, and the abort will try again", directory)
 
 
 class AttemptStaging:
     """Creates the directories of an attempt on demand, and removes them.
 
     Args:
-        table: bound to a transaction.
-        writer_id: name of the writer's directory.
-        attempt_id: name of the attempt's directory, below the writer's.
+        table: a table that is bound to a transaction.
+        writer_id: the name of the writer's directory.
+        attempt_id: the name of the attempt's directory, below the writer's.
 
     Raises:
-        ConfigurationError: an id cannot be the name of a directory.
+        ConfigurationError: If an id is not a valid directory name.
     """
 
     def __init__(self, table: AcidTable, writer_id: str, attempt_id: str) -> None:
@@ -185,13 +185,13 @@ class AttemptStaging:
         self._directories: set[Location] = set()
 
     def directory(self, partition_location: Location) -> Location:
-        """Directory in which files of a partition are staged: near the partition, so publishing is a rename.
+        """Return the directory in which files of a partition are staged, and create it if necessary.
 
-        If the storage stages files as uploads instead, a mark in the directory records that this attempt has
-        begun.
+        It lies near the partition, so that publishing is a rename. If the storage stages files as uploads
+        instead, a mark in the directory records that this attempt has begun.
 
         Raises:
-            DeltaWriteError: the directory could not be created.
+            DeltaWriteError: If the directory cannot be created.
         """
         root = self._table.location
         base = root if partition_location.is_within(root) else partition_location
@@ -208,31 +208,31 @@ class AttemptStaging:
         return directory
 
     def check_marks(self) -> None:
-        """Check that the transaction has not ended meanwhile.
+        """Check that the transaction has not ended in the meantime.
 
         The process that ends a transaction removes the marks, and the uploads that exist by then. This
-        attempt may be a duplicate whose result is not awaited, so it must remove its later uploads itself.
+        attempt may be a duplicate whose result nobody waits for, so it must remove its later uploads itself.
 
         Raises:
-            DeltaWriteError: a mark is gone.
+            DeltaWriteError: If a mark is gone.
         """
         for directory in self._directories:
             storage = storage_at(directory)
             if not storage.publishes_by_rename and storage.stat(directory / self._mark_name) is None:
                 raise DeltaWriteError(
-                    f"table {self._table.full_name}, transaction {self._txn_id}: the mark of this attempt in "
-                    f"{directory} is gone. The transaction has ended without the changes of this attempt"
+                    f"table {self._table.full_name}, transaction {self._txn_id}: the mark of this attempt "
+                    f"in {directory} is gone. The transaction has ended without the changes of this attempt"
                 )
 
     def delete(self, *, keeps_marks: bool) -> None:
         """Delete the directories.
 
         Args:
-            keeps_marks: keep directories that hold marks. A sweep needs the mark to find uploads that are
-                left.
+            keeps_marks: True to keep directories that hold marks. A sweep needs the mark to find the
+                remaining uploads.
 
         Raises:
-            DeltaWriteError: one could not be deleted.
+            DeltaWriteError: If a directory cannot be deleted.
         """
         for directory in self._directories:
             storage = storage_at(directory)
@@ -249,16 +249,17 @@ class AttemptStaging:
 
 def _directory_name(what: str, value: str) -> str:
     if not value or "/" in value or value in (".", ".."):
-        raise ConfigurationError(f"{what} {value!r} cannot name a directory")
+        raise ConfigurationError(f"{what} {value!r} is not a valid directory name")
     return value
 
 
 class WritePermissions:
-    """Checks permissions in the background of the writing, on storages that report them beforehand.
+    """Checks permissions in the background while data is written, on storages that can report them.
 
     Args:
-        table_name: table of the partitions, for messages.
-        background: runs the checks; its next call raises DeltaWriteError if a partition may not be written.
+        table_name: the table of the partitions, for messages.
+        background: runs the checks. Its next call raises DeltaWriteError if a partition may not be written
+            to.
     """
 
     def __init__(self, table_name: str, background: Background) -> None:
@@ -284,5 +285,5 @@ class WritePermissions:
             refusal = error
         if refusal is not None:
             raise DeltaWriteError(
-                f"table {self._table_name}: {location} cannot be written: {refusal}"
+                f"table {self._table_name}: {location} cannot be written to: {refusal}"
             ) from refusal

@@ -1,10 +1,10 @@
 """The order in which batches are written, split by writer, in threads.
 
-The order in which addressed changes are written, and how batches in this order go to a coordinator.
+The order in which addressed changes are written, and how ordered batches are passed to a coordinator.
 
-Joins changes to batches that are worth their fixed costs, and splits them by their writers.
+Joins changes into batches that are large enough to be efficient, and splits them by writer.
 
-Work in several threads, of which the first failure, or the loss of the transaction, stops all.
+Runs work in threads; stops all of them at the first failure or when the transaction is lost.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ __all__ = [
 
 
 class WritingOrder:
-    """The sort key for a coordinator's order of addressed changes: by group, then by ROW__ID.
+    """The sort key that puts addressed changes into a coordinator's order: by group, then by ROW__ID.
 
     Partitions are numbered by first occurrence, since groups may come in any order. Inserts carry the
-    transaction's own id, which is greater than any other, so they come last in their group.
+    transaction's own id, which is the greatest id, so they come last in their group.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def __call__(self, batch: pa.RecordBatch) -> KeyParts:
-        """Partition, bucket, original transaction, bucket property and row id of n addressed changes."""
-        # Rows of one transaction and bucket may differ in the property: it holds the statement's number.
+        """Return partition, bucket, original transaction, bucket property and row id of n changes."""
+        # Rows of one transaction and bucket may have different properties: these hold the statement id.
         return [
             numbers_of_partitions(batch, lambda name: self._numbers.setdefault(name, len(self._numbers))),
             batch.column(BUCKET).to_numpy().astype(np.int64),
@@ -73,11 +73,11 @@ class WritingOrder:
 
 
 def write_batch(coordinator: MutatorCoordinator, batch: pa.RecordBatch) -> None:
-    """Cut a batch of addressed changes at the borders of its groups and write each piece.
+    """Cut a batch of addressed changes at group boundaries and write each piece.
 
     Args:
         coordinator: the task's coordinator.
-        batch: ADDRESS_COLUMNS and the data columns, in the order of WritingOrder.
+        batch: ADDRESS_COLUMNS and the data columns, in the order of :class:`WritingOrder`.
     """
     if not batch.num_rows:
         return
@@ -104,7 +104,7 @@ def _rows(batch: pa.RecordBatch) -> pa.StructArray | None:
 
 
 def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
-    """The first index of each group, and the number of rows."""
+    """Return the first index of each group, followed by the number of rows."""
     changes: NDArray[np.bool_] = np.zeros(len(buckets), np.bool_)
     changes[0] = True
     changes[1:] = np.diff(buckets.to_numpy()) != 0
@@ -113,14 +113,14 @@ def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
 
 
 ADDRESSED_ROWS_MAX = 1 << 16
-"""Rows to address at once. Engines pass few rows at a time, and for few rows the fixed costs dominate."""
+"""Rows to address at once. Engines pass few rows at a time, and fixed costs dominate small batches."""
 
 
 def split_by_writer(rows: pa.RecordBatch, writers: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The number of each writer that gets some of the changes, and copies of these.
+    """Yield the number of each writer that gets some of the changes, and copies of these changes.
 
     All changes of a (partition, bucket) go to one writer. The buckets of a partition go to consecutive
-    writers, so a table of few groups keeps all of them busy.
+    writers, so that a table with few groups keeps all writers busy.
 
     Args:
         rows: addressed changes.
@@ -134,20 +134,20 @@ def split_by_writer(rows: pa.RecordBatch, writers: int) -> Iterator[tuple[int, p
 
 
 def _writers(rows: pa.RecordBatch, writers: int) -> NDArray[np.integer]:
-    """The writer of each change. It depends on partition and bucket only."""
+    """Return the writer of each change. It depends only on partition and bucket."""
     first = numbers_of_partitions(rows, lambda name: zlib.crc32(name.encode()))
     numbers: NDArray[np.int64] = (first + rows.column(BUCKET).to_numpy()) % writers
-    # numpy sorts numbers of 16 bits in linear time.
+    # numpy sorts 16-bit numbers in linear time.
     return numbers.astype(np.uint16) if writers <= 1 << 16 else numbers
 
 
 def joined_batches(
     batches: Iterable[pa.RecordBatch], bytes_max: int, rows_max: int = sys.maxsize
 ) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches as large as allowed; a batch that is larger stays unchanged.
+    """Yield the same rows in batches as large as allowed; a batch that is larger stays unchanged.
 
     Raises:
-        RecordLayoutError: arrays of the rows are not sound.
+        RecordLayoutError: If an array of the rows is malformed.
     """
     pending: list[pa.RecordBatch] = []
     byte_count = row_count = 0
@@ -165,11 +165,11 @@ def joined_batches(
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     try:
         return pa.concat_batches(batches)
-    except pa.ArrowException as error:  # as of fixed_size_list<null>, sliced, that pandas hands over
+    except pa.ArrowException as error:  # such as a sliced fixed_size_list<null> from pandas
         raise RecordLayoutError(
-            f"the rows cannot be copied, since an array of theirs is not sound ({error}); its columns are "
-            f"{', '.join(f'{each.name} {each.type}' for each in batches[0].schema)}. Give them other types, "
-            "or make them anew with pyarrow.Table.from_pylist"
+            f"the rows cannot be copied, since one of their arrays is malformed ({error}); the columns are "
+            f"{', '.join(f'{each.name} {each.type}' for each in batches[0].schema)}. Use other types, "
+            "or create the rows again with pyarrow.Table.from_pylist"
         ) from error
 
 
@@ -177,15 +177,15 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 _AHEAD = 2
-"""Items for each thread that are taken before their results are wanted."""
+"""Number of items per thread that are taken before their results are needed."""
 
 
 class Watch:
-    """Whether to go on: asked between batches, from any thread.
+    """Decides whether to go on; asked between batches, from any thread.
 
     Args:
-        transaction: its loss stops all threads.
-        what: what is being done, for messages.
+        transaction: if it is lost, all threads stop.
+        what: the work, for messages.
     """
 
     def __init__(self, transaction: OpenTransaction, what: str) -> None:
@@ -199,18 +199,18 @@ class Watch:
         self._is_stopped.set()
 
     def check(self) -> None:
-        """Raise the loss of the transaction; WorkerError if another thread failed."""
+        """Raise the loss of the transaction, or WorkerError if another thread failed."""
         self._transaction.check()
         if self._is_stopped.is_set():
-            raise WorkerError(f"{self._what}: stopped, since another part of it failed")
+            raise WorkerError(f"{self._what}: stopped, since another part of the work failed")
 
 
 def in_turn(
     work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int, watch: Watch
 ) -> Iterator[_Result]:
-    """The results of ``work`` in the order of the items, which are taken a few ahead.
+    """Yield the results of ``work`` in the order of the items, which are taken a few ahead.
 
-    Raises the error of the first item that failed; no work runs any more then.
+    Raises the error of the first item that failed, when no work runs any more.
     """
     if threads == 1:
         for item in items:
@@ -238,9 +238,9 @@ def in_turn(
 def run_all(
     work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int, watch: Watch
 ) -> list[_Result]:
-    """The results of ``work`` for all items, in their order.
+    """Return the results of ``work`` for all items, in their order.
 
-    Raises the error that came first, when all work has ended.
+    Raises the error that came first, after all work has ended.
     """
     if threads == 1:
         return [work(item) for item in items]

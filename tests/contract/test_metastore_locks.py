@@ -99,7 +99,7 @@ def test_only_some_servers_have_an_exclusive_write_lock(metastore: MetastoreClie
     if metastore.capabilities().has_exclusive_write_lock:
         assert take(metastore, component(EXCL_WRITE, database)).is_granted
         return
-    with pytest.raises(UnsupportedByServerError, match="no exclusive write lock"):
+    with pytest.raises(UnsupportedByServerError, match="does not have the lock type EXCL_WRITE"):
         take(metastore, component(EXCL_WRITE, database))
     assert metastore.show_locks(database) == []
 

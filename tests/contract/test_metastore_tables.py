@@ -410,7 +410,7 @@ def test_a_write_id_for_statistics_needs_its_valid_list(
 ) -> None:
     """Half of it would make a server believe that the statistics are still right."""
     make_table("t")
-    with pytest.raises(InvalidRequestError, match="go together"):
+    with pytest.raises(InvalidRequestError, match="write_id and valid_write_ids together"):
         metastore.record_row_counts(database, "t", None, _Counted(), write_id=1)
 
 

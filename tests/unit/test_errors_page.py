@@ -24,13 +24,13 @@ CLASSES = [
 def test_a_class_says_what_to_do(module: ModuleType, name: str) -> None:
     """In the last paragraph of its docstring, and in its section of the page."""
     paragraphs = (inspect.getdoc(getattr(module, name)) or "").split("\n\n")
-    (advice,) = [each for each in paragraphs if each.startswith("What to do: ")]
+    (advice,) = [each for each in paragraphs if each.startswith("How to fix: ")]
     assert len(paragraphs) > 1
     assert advice == paragraphs[-1]
     assert len(advice.split()) > LEAST_WORDS + 3
     section = errors_page().partition(f"\n### {name}\n")[2].partition("\n### ")[0]
     assert paragraphs[0].split("``")[0] in section
-    assert "**What to do:**" in section
+    assert "**How to fix:**" in section
 
 
 def test_the_page_has_no_roles_of_docstrings() -> None:

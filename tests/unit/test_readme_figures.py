@@ -24,7 +24,7 @@ COMPARED = {
     ),
     "10,000,000 changes on HDFS, 30 partitions": (
         ("storage", "10,000,000 changes, 30 partitions", "hdfs", "local"),
-        "ours on the local disk",
+        "this library on the local disk",
     ),
     "10,000,000 rows read with ROW__ID, one column": (
         ("read", "10,000,000 rows, one column", "ours", "spark"),

@@ -50,7 +50,7 @@ def named(text: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("title", "options"),
-    [("Of files that are written", WriterOptions), ("Of the engine without Spark", LocalOptions)],
+    [("Written files", WriterOptions), ("Local engine", LocalOptions)],
 )
 def test_each_option_is_named(title: str, options: Any) -> None:
     """Fields of the dataclasses."""
@@ -61,10 +61,10 @@ def test_defaults_are_those_of_the_code() -> None:
     """Sizes that the page spells out."""
     options = WriterOptions()
     for title, name, size in (
-        ("Of files", "sort_memory_bytes", options.sort_memory_bytes),
-        ("Of files", "stripe_bytes", options.stripe_bytes),
-        ("Of Spark", FEW_BYTES, FEW_BYTES_DEFAULT),
-        ("Of the engine", "memory_bytes", MEMORY_BYTES_DEFAULT),
+        ("Written files", "sort_memory_bytes", options.sort_memory_bytes),
+        ("Written files", "stripe_bytes", options.stripe_bytes),
+        ("Spark", FEW_BYTES, FEW_BYTES_DEFAULT),
+        ("Local engine", "memory_bytes", MEMORY_BYTES_DEFAULT),
     ):
         shown = f"{size >> 30} GiB" if size >= 1 << 30 else f"{size >> 20} MiB"
         assert f"| `{name}` | {shown} |" in section(title)
@@ -73,7 +73,7 @@ def test_defaults_are_those_of_the_code() -> None:
 
 def test_each_argument_of_a_connection_is_named() -> None:
     """Those of ``connect``, which the builder has as methods."""
-    arguments = named(section("Of a connection"))
+    arguments = named(section("Connection"))
     assert arguments == set(inspect.signature(connect).parameters)
     assert all(hasattr(MutatorClientBuilder, name) for name in arguments - {"local"})
 

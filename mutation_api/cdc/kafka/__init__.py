@@ -1,13 +1,13 @@
-"""Topics of Kafka as the place of a log of messages; what the messages mean is not known here.
+"""Kafka topics as the place of a log of messages; the meaning of the messages is defined elsewhere.
 
-A run takes the end of each partition once, and reads from the watermark to there. The messages are written to
-files, which this process or Spark's tasks read as they read files of messages. The modules:
+A run reads the end of each partition once, and then reads messages from the watermark to that end. It writes
+the messages to files, which this process or Spark's tasks read like files of messages. The modules:
 
 =============  =======================================================================================
-``topics``     ``KafkaTopics``, which users name
-``broker``     what is said to the brokers, by confluent-kafka
-``registry``   what is said to a schema registry, by the same
-``offsets``    from where to where a run reads; what is refused. Pure
-``spool``      the files of messages, and reading them
+``topics``     ``KafkaTopics``, which users create
+``broker``     requests to the brokers, with confluent-kafka
+``registry``   requests to a schema registry, with confluent-kafka
+``offsets``    the offsets that a run reads, and the checks that refuse a log. Pure
+``spool``      writing and reading the files of messages
 =============  =======================================================================================
 """

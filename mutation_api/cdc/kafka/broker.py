@@ -1,7 +1,7 @@
-"""What is said to Kafka's brokers, by confluent-kafka: the state of topics, and their messages.
+"""Requests to Kafka's brokers with confluent-kafka: the state of topics, and their messages.
 
-Messages of transactions that were aborted, or are not decided, are not read (``read_committed``). Nothing is
-committed to Kafka and no group is joined: the watermark in Hive alone says what was read.
+Messages of transactions that were aborted, or are still open, are not read (``read_committed``). Nothing is
+committed to Kafka and no group is joined: only the watermark in Hive records what was read.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MESSAGES_AT_ONCE = 10_000
 POLL_SECONDS = 0.5
 WAIT_SECONDS = 0.1
 ATTEMPT_SECONDS = 5.0
-"""How long a request may take before the leaders of partitions are asked for again: the client knows those
-of before, and asks a broker that is gone until the request ends."""
+"""The time that a request may take before the leaders of partitions are requested again. The client keeps the
+old leaders in memory, and sends requests to a broker that is gone until the request ends."""
 RETRY_SECONDS = 0.5
 
 _OURS = {
@@ -46,7 +46,7 @@ _OURS = {
 }
 _GROUP = "hive-mutate"
 _QUIET = {"log_level": 2}
-"""The client gets over most of what it would log; the last error is in our message."""
+"""The client recovers from most of what it would log; the last error is part of this package's messages."""
 
 _GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
@@ -57,7 +57,7 @@ _FORBIDDEN = (
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
 )
-_NOTHING_WRITTEN = "Nothing was written; the next run goes on from the watermark"
+_NOTHING_WRITTEN = "Nothing was written; the next run continues from the watermark"
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -69,16 +69,16 @@ class Broker:
     """A connection to a cluster."""
 
     def __init__(self, source_id: str, settings: Mapping[str, Any], timeout_seconds: float) -> None:
-        """Prepare; brokers are asked later.
+        """Prepare; requests are sent later.
 
         Args:
-            source_id: names the source in messages.
-            settings: those of librdkafka, with ``bootstrap.servers``.
-            timeout_seconds: how long the brokers may stay silent.
+            source_id: name of the source in messages.
+            settings: settings of librdkafka, including ``bootstrap.servers``.
+            timeout_seconds: how long to wait for an answer of the brokers.
 
         Raises:
-            ConfigurationError: a setting is unknown, has a value that is not valid, or is one that the
-                reading needs otherwise.
+            ConfigurationError: If a setting is unknown, has an invalid value, or must have another value for
+                reading.
         """
         self._source_id = source_id
         self._timeout_seconds = timeout_seconds
@@ -87,33 +87,33 @@ class Broker:
         taken = sorted(_OURS.keys() & settings.keys())
         if taken:
             raise ConfigurationError(
-                f"{source_id}: the setting {taken[0]} is not yours to choose: what was read is known by the "
-                f"watermark, and it is read with {taken[0]}={_OURS[taken[0]]}"
+                f"{source_id}: the setting {taken[0]} cannot be changed: it is always "
+                f"{taken[0]}={_OURS[taken[0]]}, since the watermark records what was read"
             )
         self._settings = {**_QUIET, "error_cb": self._note, **settings}
         try:
             self._admin = AdminClient(dict(self._settings))
         except (KafkaException, TypeError, ValueError) as error:
-            raise ConfigurationError(f"{source_id}: settings of Kafka: {_said(error)}") from error
+            raise ConfigurationError(f"{source_id}: invalid Kafka settings: {_said(error)}") from error
 
     def cluster_id(self) -> str:
-        """The cluster's id. Raises ConnectionFailedError."""
+        """Return the cluster's id. Raises ConnectionFailedError."""
 
         def asked() -> str:
             future = self._admin.describe_cluster(request_timeout=self._attempt_seconds)
             (found,) = self._results({"": future}).values()
             return str(found.cluster_id)
 
-        return self._asked("which cluster it is", asked)
+        return self._asked("the id of the cluster", asked)
 
     def topics(self, names: Sequence[str]) -> tuple[TopicState, ...]:
-        """The states of topics.
+        """Return the states of topics.
 
         Raises:
-            ConnectionFailedError: the brokers do not answer, or refuse. SourcePositionError: there is no such
-                topic.
+            ConnectionFailedError: If the brokers do not answer, or refuse the request.
+            SourcePositionError: If a topic does not exist.
         """
-        described = self._asked("what its topics are", lambda: self._described(names))
+        described = self._asked("the topics", lambda: self._described(names))
         counts = {name: len(each.partitions) for name, each in described.items()}
         firsts = self.offsets(counts, OffsetSpec.earliest())
         ends = self.offsets(counts, OffsetSpec.latest())
@@ -128,7 +128,7 @@ class Broker:
         )
 
     def offsets_at(self, topics: Sequence[TopicState], milliseconds: int) -> dict[str, tuple[int, ...]]:
-        """By topic, the first offset of each partition whose message has this time or a later one."""
+        """Return by topic the first offset of each partition whose message has this time or a later one."""
         counts = {topic.name: len(topic.ends) for topic in topics}
         found = self.offsets(counts, OffsetSpec.for_timestamp(milliseconds))
         return {
@@ -140,7 +140,7 @@ class Broker:
         }
 
     def offsets(self, counts: Mapping[str, int], spec: OffsetSpec) -> dict[str, tuple[int, ...]]:
-        """By topic, an offset of each of its partitions. Raises: see :meth:`topics`."""
+        """Return by topic an offset of each of its partitions. Raises: See :meth:`topics`."""
         wanted = {
             TopicPartition(name, partition): spec
             for name, count in counts.items()
@@ -154,23 +154,23 @@ class Broker:
                 request_timeout=self._attempt_seconds,
             )
             found = self._results(futures)
-            # A partition whose leader did not answer has no error, but no offset either.
+            # If the leader of a partition did not answer, it has neither an error nor an offset.
             if any(each.offset == OFFSET_INVALID for each in found.values()):
                 raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
             return {(at.topic, at.partition): each.offset for at, each in found.items()}
 
-        found = self._asked("the offsets of its topics", asked)
+        found = self._asked("the offsets of the topics", asked)
         return {
             name: tuple(found[name, partition] for partition in range(count))
             for name, count in counts.items()
         }
 
     def read(self, plan: ReadingPlan, sink: Sink) -> None:
-        """Give the messages of a plan to a sink, those of a partition in their order.
+        """Read the planned messages and call ``sink`` with them, in order within each partition.
 
         Raises:
-            ConnectionFailedError: nothing came for as long as the brokers may stay silent, or they refuse.
-            SourcePositionError: messages were deleted before they were read.
+            ConnectionFailedError: If no message arrives within the timeout, or the brokers refuse.
+            SourcePositionError: If messages were deleted before they were read.
         """
         left = {
             (each.topic, each.partition): each
@@ -186,7 +186,7 @@ class Broker:
             )
             self._read(consumer, plan, left, sink)
         except KafkaException as error:
-            raise self._failed("its messages", error) from error
+            raise self._failed("the messages", error) from error
         finally:
             consumer.close()
 
@@ -197,7 +197,7 @@ class Broker:
         left: dict[tuple[str, int], KafkaPartition],
         sink: Sink,
     ) -> None:
-        """Read until no partition is left."""
+        """Read until all partitions are read to their ends."""
         last = time.monotonic()
         while left:
             for message in consumer.consume(MESSAGES_AT_ONCE, POLL_SECONDS):
@@ -218,17 +218,17 @@ class Broker:
                     consumer.pause([TopicPartition(*place)])
             self._check_login()
             if time.monotonic() - last > self._timeout_seconds:
-                raise self._silent(f"{len(left)} partitions are not read to their ends")
+                raise self._silent(f"{len(left)} partitions have not been read to their ends")
 
     def _check(self, error: KafkaError, message: Message) -> None:
-        """Raise for an error of a partition that reading again would not end."""
+        """Raise an error of a partition, unless reading again may solve it."""
         where = f"{self._source_id}, topic {message.topic()}, partition {message.partition()}"
         if error.code() in _LOST:
             raise SourcePositionError(
                 f"{where}: messages were deleted while they were read: {error.str()}. {_NOTHING_WRITTEN}"
             )
         if error.code() in (*_GONE, *_FORBIDDEN) or error.fatal():
-            raise self._failed("its messages", KafkaException(error))
+            raise self._failed("the messages", KafkaException(error))
         self._note(error)
 
     def _described(self, names: Sequence[str]) -> dict[str, Any]:
@@ -238,7 +238,7 @@ class Broker:
         return self._results(futures)
 
     def _results(self, futures: Mapping[K, concurrent.futures.Future[Any]]) -> dict[K, Any]:
-        """What was asked for. Raises KafkaException; also if a broker refuses the login, at once."""
+        """Return the answers. Raises KafkaException; at once if a broker refuses the login."""
         while concurrent.futures.wait(futures.values(), WAIT_SECONDS).not_done:
             self._admin.poll(0)
             self._check_login()
@@ -249,7 +249,7 @@ class Broker:
             raise KafkaException(self._last_error)
 
     def _asked(self, what: str, ask: Callable[[], T]) -> T:
-        """The answer to a request, which is repeated while brokers start or leaders change."""
+        """Return the answer to a request, which is repeated while brokers start or leaders change."""
         end = time.monotonic() + self._timeout_seconds
         self._last_error = None
         while True:
@@ -266,14 +266,14 @@ class Broker:
     def _failed(self, what: str, error: KafkaException) -> ConnectionFailedError | SourcePositionError:
         found: KafkaError = error.args[0]
         self._admin.poll(0)
-        text = f"{self._source_id}: the brokers do not say {what}: {found.name()}: {found.str()}"
+        text = f"{self._source_id}: the brokers did not return {what}: {found.name()}: {found.str()}"
         if found.code() in _GONE:
             return SourcePositionError(f"{text}. Is the name right, or was the topic deleted?")
         return ConnectionFailedError(text + self._last())
 
     def _silent(self, state: str) -> ConnectionFailedError:
         return ConnectionFailedError(
-            f"{self._source_id}: no messages came from the brokers for {self._timeout_seconds:g} s; "
+            f"{self._source_id}: no messages arrived from the brokers for {self._timeout_seconds:g} s; "
             f"{state}{self._last()}. {_NOTHING_WRITTEN}"
         )
 
@@ -281,7 +281,7 @@ class Broker:
         return "" if self._last_error is None else f" (last error: {self._last_error.str()})"
 
     def _note(self, error: KafkaError) -> None:
-        """Keep an error that librdkafka gets over by itself, or does not, for a later message."""
+        """Keep an error for a later message; librdkafka may recover from it."""
         self._last_error = error
 
 

@@ -1,11 +1,11 @@
-"""From where to where a run reads the partitions of topics, and which topics cannot be continued. Pure.
+"""The offsets between which a run reads the partitions, and the checks for continuing topics. Pure.
 
-The watermark of a table holds for each partition of each topic the offset of the next message, and what tells
-a topic from another one of its name. All tables of a run get the same one. Its order is one number, the sum
-of these offsets, which only grows.
+The watermark of a table has the offset of the next message for each partition of each topic, and the ids that
+distinguish a topic from another one of the same name. All tables of a run get the same watermark. Its order
+is one number, the sum of these offsets, which can only increase.
 
-Offsets have gaps: marks of transactions, messages of aborted ones, messages that compaction removed. Gaps say
-nothing. Messages are lost if the log begins behind the watermark.
+Offsets have gaps: transaction markers, messages of aborted transactions, and messages that compaction
+removed. A gap is therefore not an error. Messages are lost if the log begins after the watermark.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = [
 BY = "kafka"
 
 _START_OVER = (
-    "Nothing was written. To go on, copy the table anew (such as by a snapshot of the connector) and read it "
-    "under another name of the source"
+    "Nothing was written. To continue, copy the table again (such as with a snapshot of the connector) and "
+    "read it under another name of the source"
 )
 
 
 @dataclass(frozen=True)
 class KafkaPartition:
-    """A partition as part of a log: ``number`` is its index in the log, ``count`` how many its topic has."""
+    """A partition as part of a log; ``number`` is its index in the log, ``count`` its topic's partitions."""
 
     topic: str
     partition: int
@@ -46,20 +46,20 @@ class KafkaPartition:
 
     @property
     def name(self) -> str:
-        """See :class:`~mutation_api.cdc.messages.events.LogPart`."""
+        """The name of the partition, for messages."""
         return f"topic {self.topic}, partition {self.partition}"
 
     def shown(self, offset: int, field: str | None = None) -> str:
-        """See :class:`~mutation_api.cdc.messages.events.LogPart`."""
+        """Return the name of an offset, for messages."""
         return f"{self.name}, offset {offset}" + (f", field {field}" if field else "")
 
 
 @dataclass(frozen=True)
 class TopicState:
-    """A topic as its brokers have it, with one number for each partition.
+    """A topic as its brokers describe it, with one number for each partition.
 
-    ``topic_id`` is empty if the brokers are too old to have one. ``firsts``: the first offset that is left.
-    ``ends``: the offset behind the last message whose transaction is decided.
+    ``topic_id`` is empty if the brokers are too old to have ids. ``firsts``: the first offset that still
+    exists. ``ends``: the offset after the last message whose transaction has ended.
     """
 
     name: str
@@ -78,14 +78,14 @@ class TopicMark:
 
 @dataclass(frozen=True)
 class KafkaMark:
-    """A watermark: ``cluster`` is the cluster's id, ``topics`` has the topics by name."""
+    """A watermark; ``cluster`` is the cluster's id, ``topics`` has the topics by name."""
 
     cluster: str
     topics: Mapping[str, TopicMark]
 
     @classmethod
     def of(cls, position: Position) -> KafkaMark | None:
-        """The watermark that a position holds; None if it is one of another kind of source."""
+        """Parse the watermark in a position; return None if another kind of source wrote it."""
         try:
             text = json.loads(position.text)
             if text["by"] != BY:
@@ -99,7 +99,7 @@ class KafkaMark:
             return None
 
     def to_position(self) -> Position:
-        """The position of this watermark."""
+        """Return the position of this watermark."""
         topics = {name: {"id": each.topic_id, "next": list(each.nexts)} for name, each in self.topics.items()}
         total = sum(sum(each.nexts) for each in self.topics.values())
         return Position((total,), json.dumps({"by": BY, "cluster": self.cluster, "topics": topics}))
@@ -107,12 +107,12 @@ class KafkaMark:
 
 @dataclass(frozen=True)
 class ReadingPlan:
-    """What a run reads; all sequences have an element for each partition.
+    """The offsets that a run reads; all sequences have one element for each partition.
 
     ``starts``: by table, the offset of the first message that was not applied to it. ``firsts``: the offset
-    at which reading begins. ``ends``: the offset before which it ends. ``is_continued``: whether the offset
-    comes from a watermark. ``end``: the position that is reached; None if there is nothing new. ``added``:
-    partitions that the watermarks do not know.
+    at which reading begins. ``ends``: the offset before which it ends. ``is_continued``: True if the offset
+    comes from a watermark. ``end``: the position that is reached, or None if there is nothing new. ``added``:
+    partitions that are missing from the watermarks.
     """
 
     partitions: tuple[KafkaPartition, ...]
@@ -135,16 +135,16 @@ def reading_plan(
     """Plan a run.
 
     Args:
-        source_id: names the source in messages.
+        source_id: name of the source in messages.
         cluster: id of the cluster.
         topics: the topics.
         tables: the source's names of the tables.
         after: the watermarks, by table.
-        first_starts: by topic, where each partition begins for a table that has no watermark.
+        first_starts: by topic, where each partition begins for a table without a watermark.
 
     Raises:
-        SourcePositionError: a watermark is another source's, or another cluster's; a topic was made anew,
-            has fewer partitions, lost messages, or is not read any more.
+        SourcePositionError: If a watermark belongs to another source or cluster. Also if a topic was deleted
+            and created again, has fewer partitions, lost messages, or is missing from ``topics``.
     """
     partitions = _partitions(topics)
     marks = {table: _mark(source_id, table, after[table]) for table in tables if table in after}
@@ -169,12 +169,12 @@ def reading_plan(
 
 
 def check_same(source_id: str, before: Sequence[TopicState], behind: Sequence[TopicState]) -> None:
-    """Raise SourcePositionError if a topic was made anew between two looks at it."""
+    """Raise SourcePositionError if a topic was deleted and created again between two descriptions of it."""
     for old, new in zip(before, behind, strict=True):
         if old.topic_id != new.topic_id or any(map(int.__gt__, old.ends, new.ends)):
             raise SourcePositionError(
-                f"{source_id}, topic {old.name}: it was deleted and made anew while it was read. Nothing was "
-                "written; run again"
+                f"{source_id}, topic {old.name}: it was deleted and created again while it was read. Nothing "
+                "was written; run again"
             )
 
 
@@ -190,8 +190,8 @@ def _mark(source_id: str, table: str, position: Position) -> KafkaMark:
     mark = KafkaMark.of(position)
     if mark is None:
         raise SourcePositionError(
-            f"{source_id}: the watermark of table {table} is not one of Kafka's topics: {position.text!r}. "
-            "Read topics under another name than files"
+            f"{source_id}: the watermark of table {table} was not written by a Kafka source: "
+            f"{position.text!r}. Read topics under another name than files"
         )
     return mark
 
@@ -204,12 +204,12 @@ def _is_known(partition: KafkaPartition, mark: KafkaMark) -> bool:
 def _starts(
     topics: Sequence[TopicState], mark: KafkaMark | None, first_starts: Mapping[str, Sequence[int]]
 ) -> tuple[int, ...]:
-    """Where each partition begins for a table."""
+    """Return where each partition begins for a table."""
     starts: list[int] = []
     for topic in topics:
         if mark is None:
             starts += first_starts[topic.name]
-        elif topic.name not in mark.topics:  # added to the topics that are read
+        elif topic.name not in mark.topics:  # added to the topics of the source
             starts += topic.firsts
         else:
             nexts = mark.topics[topic.name].nexts
@@ -221,15 +221,15 @@ def _check(what: str, cluster: str, mark: KafkaMark, topics: Sequence[TopicState
     """Raise SourcePositionError if topics cannot be read from a watermark on."""
     if mark.cluster != cluster:
         raise SourcePositionError(
-            f"{what}: it was read from the Kafka cluster {mark.cluster}, and these brokers belong to "
-            f"{cluster}. Its offsets mean nothing there. {_START_OVER}"
+            f"{what}: it was read from the Kafka cluster {mark.cluster}, but these brokers belong to "
+            f"{cluster}, where its offsets have no meaning. {_START_OVER}"
         )
     states = {topic.name: topic for topic in topics}
     unread = sorted(mark.topics.keys() - states.keys())
     if unread:
         raise SourcePositionError(
-            f"{what}: until now it was read from the topics {', '.join(sorted(mark.topics))}, and "
-            f"{', '.join(unread)} is not among those of this run: name all, or use another name of the source"
+            f"{what}: until now it was read from the topics {', '.join(sorted(mark.topics))}, but "
+            f"{', '.join(unread)} is missing from this run. List all topics, or use another source name"
         )
     for name, known in mark.topics.items():
         _check_topic(f"{what}, topic {name}", known, states[name])
@@ -238,31 +238,31 @@ def _check(what: str, cluster: str, mark: KafkaMark, topics: Sequence[TopicState
 def _check_topic(what: str, known: TopicMark, now: TopicState) -> None:
     if known.topic_id and now.topic_id and known.topic_id != now.topic_id:
         raise SourcePositionError(
-            f"{what}: it was deleted and made anew: its id is {now.topic_id}, and was {known.topic_id}. "
+            f"{what}: it was deleted and created again: its id is {now.topic_id}, and was {known.topic_id}. "
             f"Messages that were not read before are lost. {_START_OVER}"
         )
     if len(now.ends) < len(known.nexts):
         raise SourcePositionError(
-            f"{what}: it has {len(now.ends)} partitions, and had {len(known.nexts)}. Was it deleted and made "
-            f"anew? {_START_OVER}"
+            f"{what}: it has {len(now.ends)} partitions, but had {len(known.nexts)}. Was it deleted and "
+            f"created again? {_START_OVER}"
         )
     for number, offset in enumerate(known.nexts):
         if offset > now.ends[number]:
             raise SourcePositionError(
-                f"{what}, partition {number}: it was read up to offset {offset}, and ends at "
-                f"{now.ends[number]}. Was the topic made anew, or did its brokers lose messages? "
+                f"{what}, partition {number}: it was read up to offset {offset}, but ends at "
+                f"{now.ends[number]}. Was the topic created again, or did its brokers lose messages? "
                 f"{_START_OVER}"
             )
         if offset < now.firsts[number]:
             raise SourcePositionError(
-                f"{what}, partition {number}: it was read up to offset {offset}, and begins at "
-                f"{now.firsts[number]}: messages between were deleted before they were read (retention). "
-                f"{_START_OVER}; keep messages longer (retention.ms), or read more often"
+                f"{what}, partition {number}: it was read up to offset {offset}, but begins at "
+                f"{now.firsts[number]}: the messages between were deleted before they were read (retention). "
+                f"{_START_OVER}. Keep messages longer (retention.ms), or read more often"
             )
     for number in range(len(known.nexts), len(now.ends)):
         if now.firsts[number]:
             raise SourcePositionError(
-                f"{what}, partition {number}: it was added since the last run, and begins at offset "
+                f"{what}, partition {number}: it was added since the last run, but begins at offset "
                 f"{now.firsts[number]}: messages were deleted before they were read (retention). "
                 f"{_START_OVER}"
             )

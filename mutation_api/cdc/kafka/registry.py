@@ -1,4 +1,4 @@
-"""What is said to a schema registry, by confluent-kafka's client: the schemas of messages."""
+"""Requests to a schema registry with confluent-kafka's client: the schemas of messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORBIDDEN = (401, 403)
 _PASSING = (408, 429)
 _OTHERS_FAULT = 500
 _OWN = {"max.retries": 0}
-"""The repetitions are ours, as long as the brokers may be silent, too."""
+"""This class repeats requests itself, as long as the timeout allows."""
 _NUMBERS = (
     "timeout",
     "cache.capacity",
@@ -31,23 +31,23 @@ _NUMBERS = (
     "retries.max.wait.ms",
 )
 _USERS = re.compile(r"//[^,\s]*@")
-"""Up to the last @: a password may have a slash, too."""
+"""Up to the last @, since a password may contain a slash."""
 
 
 class Registry:
-    """A registry with Confluent's interface, as Apicurio's and others have it; a context manager."""
+    """A registry with Confluent's interface, such as Apicurio's; a context manager."""
 
     def __init__(self, source_id: str, url: str, settings: Mapping[str, Any], timeout_seconds: float) -> None:
-        """Prepare; the registry is asked later.
+        """Prepare; requests are sent later.
 
         Args:
-            source_id: names the source in messages.
-            url: its address, or several with commas between.
-            settings: those of confluent-kafka's ``SchemaRegistryClient``; numbers may be texts.
-            timeout_seconds: how long the registry may not answer.
+            source_id: name of the source in messages.
+            url: address of the registry, or several separated by commas.
+            settings: settings of confluent-kafka's ``SchemaRegistryClient``; numbers may be strings.
+            timeout_seconds: how long to wait for an answer.
 
         Raises:
-            ConfigurationError: a setting is unknown, or has a value that is not valid.
+            ConfigurationError: If a setting is unknown or has an invalid value.
         """
         self._shown = _USERS.sub("//", url)
         self._timeout_seconds = timeout_seconds
@@ -57,7 +57,8 @@ class Registry:
             self._client = SchemaRegistryClient(chosen)
         except (ValueError, TypeError, OSError) as error:
             raise ConfigurationError(
-                f"{source_id}: settings of the schema registry {self._shown}: {_USERS.sub('//', str(error))}"
+                f"{source_id}: invalid settings of the schema registry {self._shown}: "
+                f"{_USERS.sub('//', str(error))}"
             ) from error
 
     def __enter__(self) -> Self:
@@ -67,15 +68,15 @@ class Registry:
         self._client.__exit__()
 
     def schema(self, number: int, where: str) -> WriterSchema:
-        """The schema of a number, with those that it refers to.
+        """Return the schema with this number, and the schemas that it refers to.
 
         Args:
-            number: that of the schema.
-            where: the place of the message that needs it.
+            number: number of the schema.
+            where: place of the message that needs it.
 
         Raises:
-            ConnectionFailedError: the registry does not answer in time, or refuses.
-            InputFormatError: it does not have the schema, or it is not one of Avro.
+            ConnectionFailedError: If the registry does not answer in time, or refuses the request.
+            InputFormatError: If it does not have the schema, or it is not an Avro schema.
         """
         end = time.monotonic() + self._timeout_seconds
         while True:
@@ -88,13 +89,13 @@ class Registry:
             except SchemaRegistryError as error:
                 if not _may_pass(error.http_status_code) or time.monotonic() > end:
                     raise self._refused(error, number, where) from error
-            except Exception as error:  # the client lets pass whatever its transport raises
+            except Exception as error:  # the client raises any error of its transport
                 if time.monotonic() > end:
                     raise self._silent(error, number, where) from error
             time.sleep(RETRY_SECONDS)
 
     def _references(self, schema: Any) -> list[str]:
-        """The texts of schemas that one refers to, each once, behind those that it refers to itself."""
+        """Return the schemas that one refers to, each once, after those that it refers to itself."""
         texts: dict[str, None] = {}
         for each in schema.references or ():
             found = self._client.get_version(each.subject, each.version).schema
@@ -106,16 +107,16 @@ class Registry:
         if kind != "AVRO":
             raise InputFormatError(
                 f"{where}: the message is written with schema {number} of the registry {self._shown}, which "
-                f"is one of {kind}; only Avro is read, and JSON without a registry. Choose the connector's "
-                "value.converter accordingly"
+                f"is a schema for {kind}; only Avro is supported, and JSON without a registry. Choose the "
+                "connector's value.converter accordingly"
             )
 
     def _refused(self, error: SchemaRegistryError, number: int, where: str) -> Exception:
-        text = f"{where}: the schema registry {self._shown} does not give schema {number}: {error}"
+        text = f"{where}: the schema registry {self._shown} did not return schema {number}: {error}"
         if error.http_status_code == _NOT_FOUND:
             return InputFormatError(
                 f"{text}. Is it the registry of the connector that wrote the message, and does its converter "
-                "write numbers of four bytes, as Confluent's does? Register a schema that was deleted again"
+                "write numbers of four bytes, as Confluent's does? Register a deleted schema again"
             )
         if error.http_status_code in _FORBIDDEN:
             return ConnectionFailedError(
@@ -126,9 +127,9 @@ class Registry:
 
     def _silent(self, error: Exception, number: int, where: str) -> ConnectionFailedError:
         return ConnectionFailedError(
-            f"{where}: the schema registry {self._shown} did not give schema {number} for "
+            f"{where}: the schema registry {self._shown} did not return schema {number} for "
             f"{self._timeout_seconds:g} s (last error: {type(error).__name__}: {error}). Nothing was "
-            "written; the next run goes on from the watermark"
+            "written; the next run continues from the watermark"
         )
 
 

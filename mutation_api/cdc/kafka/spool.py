@@ -1,12 +1,12 @@
-"""Messages of topics, written to files as they arrive, and a log that reads them there.
+"""Write the messages of topics to a file as they arrive, and read them from there as a log.
 
-A line is the number of the partition, the message's offset, its key and the message, with tabs between. A
-message has its own place and order wherever its line is, so one file has all partitions, and Spark's tasks
-read ranges of it.
+A line is the number of the partition, the message's offset, its key and the message, separated by tabs. Since
+each line has the place and order of its message, one file holds all partitions, and Spark's tasks read ranges
+of it.
 
-A key that is neither an object of JSON nor the text of a Struct of one field is left out: it does not order
-messages, and the rows have their keys in them. A message that is not UTF-8 is refused at once. One of Avro is
-kept as it came, in base64; the log has the schemas, each looked up here once.
+A key that is neither a JSON object nor the string of a Struct with one field is left out: it does not order
+messages, and the rows contain their keys. A message that is not UTF-8 is refused at once. An Avro message is
+kept unchanged, in base64; the log has the schemas, each of which is requested here once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = ["MessageSpool", "SpooledLog", "spooled_log"]
 
 WRITE_BYTES = 4 * 1024 * 1024
 KEYS_REMEMBERED = 1000
-"""Keys of a partition's last messages, among which a tombstone finds the delete before it."""
+"""The number of keys remembered for each partition, to find the delete before a tombstone."""
 
 _NO_KEY = _NOTHING = b"null"
 
@@ -62,13 +62,13 @@ class MessageSpool:
         *,
         keeps_tombstones: bool = False,
     ) -> None:
-        """Begin without a file.
+        """Prepare without creating the file.
 
         Args:
-            folder: folder for the file.
-            plan: what is read.
-            registry: where the schemas of messages are; None if all messages are texts.
-            keeps_tombstones: whether messages without value are kept, which delete in flattened logs.
+            folder: directory for the file.
+            plan: the plan of what to read.
+            registry: the registry of the messages' schemas. If None, all messages must be strings.
+            keeps_tombstones: keep messages without a value, which are deletes in flattened logs.
         """
         self.message_count = 0
         self.byte_count = 0
@@ -87,8 +87,10 @@ class MessageSpool:
         """Add a message of a partition.
 
         Raises:
-            InputFormatError: it is not UTF-8, its schema cannot be had or read, or its delete is missing.
-            ConnectionFailedError: the registry does not answer, or refuses. InputError: it cannot be written.
+            InputFormatError: If the message is not UTF-8, its schema is missing or cannot be read, or the
+                delete before a tombstone is missing.
+            ConnectionFailedError: If the registry does not answer, or refuses the request.
+            InputError: If the message cannot be written.
         """
         if value is None and not self._keeps_tombstones:
             self._check_tombstone(number, offset, key)
@@ -102,7 +104,7 @@ class MessageSpool:
             self._flush()
 
     def close(self) -> None:
-        """Write the rest. Raises InputError."""
+        """Write the remaining messages. Raises InputError."""
         self._flush()
         if self._file is not None:
             try:
@@ -111,7 +113,7 @@ class MessageSpool:
                 raise self._unwritable(error) from error
 
     def written(self) -> tuple[LogFile, ...]:
-        """The file, if there is one. Call it after :meth:`close`."""
+        """Return the file, if there is one. Call this after :meth:`close`."""
         return () if self._file is None else (LogFile(self.location, 0, self.byte_count),)
 
     def _flush(self) -> None:
@@ -133,7 +135,7 @@ class MessageSpool:
         if not self._reader(partition, offset, value).is_record:
             raise InputFormatError(
                 f"{partition.shown(offset)}: schema {schema_number(value)}, with which the message is "
-                "written, is not one of records; is this a topic of change messages?"
+                "written, is not a record schema; is this a topic of change messages?"
             )
         return line_part(value)
 
@@ -149,11 +151,11 @@ class MessageSpool:
             return json.dumps(fields, ensure_ascii=False).encode()
         if partition.topic not in self._warned:
             self._warned.add(partition.topic)
-            _log.warning("topic %s: keys of messages that are no JSON objects are left out", partition.topic)
+            _log.warning("topic %s: keys of messages that are not JSON objects are left out", partition.topic)
         return _NO_KEY
 
     def _reader(self, partition: KafkaPartition, offset: int, message: bytes) -> AvroReader:
-        """What reads a message, or a key, of Avro."""
+        """Return the reader of an Avro message or key."""
         number = schema_number(message)
         if number in self._readers:
             return self._readers[number]
@@ -178,19 +180,19 @@ class MessageSpool:
         return reader
 
     def _check_tombstone(self, number: int, offset: int, key: bytes | None) -> None:
-        """A tombstone follows the delete of its key; of the first message of a run it may be applied."""
+        """Check that a tombstone follows the delete of its key; before a run's first message it need not."""
         keys, partition = self._keys[number], self._plan.partitions[number]
         if self._plan.is_continued[number] and key not in keys and offset > self._plan.firsts[number]:
             raise InputFormatError(
                 f"{partition.shown(offset)}: a tombstone of key {key!r} without the delete before it. The "
                 "topic was compacted before it was read, so deletes may be lost. Nothing was written. Keep "
-                "deletes longer (delete.retention.ms, min.compaction.lag.ms), and copy the table anew under "
+                "deletes longer (delete.retention.ms, min.compaction.lag.ms), and copy the table again under "
                 "another name of the source"
             )
 
     def _unwritable(self, error: OSError) -> InputError:
         return InputError(
-            f"{self.location.shown}: the messages that are kept there until they are applied cannot be "
+            f"{self.location.shown}: the messages that are buffered there until they are applied cannot be "
             f"written: {error}"
         )
 
@@ -216,8 +218,8 @@ class SpooledLog(MessageLog):
     """A log of messages in a spool; ``files`` are the partitions.
 
     ``spool``: the files. ``starts``: by table, the offset of each partition's first message that was not
-    applied. ``is_private``: whether the files are in this machine's folder for temporary files. ``schemas``:
-    those with which messages of Avro were written, by their numbers.
+    applied. ``is_private``: True if the files are in this machine's temporary directory. ``schemas``: the
+    schemas of Avro messages, by number.
     """
 
     files: tuple[KafkaPartition, ...]
@@ -228,27 +230,27 @@ class SpooledLog(MessageLog):
 
     @property
     def read_files(self) -> tuple[LogFile, ...]:
-        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        """The files of the spool."""
         return self.spool
 
     @property
     def is_partitioned(self) -> bool:
-        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        """Always True: offsets order only the messages of one partition."""
         return True
 
     @property
     def is_of_this_machine(self) -> bool:
-        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        """True if the files are in this machine's temporary directory."""
         return self.is_private
 
     def lines(self, number: int) -> Iterator[Iterable[tuple[Place, str | None]]]:
-        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        """Read the lines of a part. See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
         part = self.ranges[number]
         for lines in read_lines(self.spool[part.file], part):
             yield (_of_line(text) for _, text in lines)
 
     def has_order(self, place: Place, parts: Collection[int]) -> bool:
-        """See :class:`~mutation_api.cdc.messages.unwrap.MessageLog`."""
+        """Return True if the topic has one partition and the messages are only in that partition."""
         return self.files[place.file].count == 1 and set(parts) <= {place.file}
 
     def _parser(self) -> MessageParser:
@@ -271,10 +273,10 @@ def spooled_log(
     is_private: bool,
     schemas: Mapping[int, WriterSchema] | None = None,
 ) -> SpooledLog:
-    """The log of a plan whose messages were written, those of Avro with ``schemas``.
+    """Return the log of a plan whose messages were written; ``schemas`` are those of its Avro messages.
 
-    By default the order is that of the partitions: it is never wrong for a key that stays in its partition,
-    while positions in messages start anew with another server.
+    By default the order is that of the partitions. It is never wrong for a key that stays in its partition,
+    while the positions in messages start again with another server.
     """
     return SpooledLog(
         files=plan.partitions,
@@ -294,14 +296,14 @@ _DAMAGED_ENDS = bytes.maketrans(b"\n", b"\1")
 
 
 def _of_line(text: str | None) -> tuple[Place, str | None]:
-    """Place, and key and message with a tab between."""
-    assert text is not None  # it was checked when the line was written
+    """Split a line into the place, and the key and message with a tab between them."""
+    assert text is not None  # checked when the line was written
     number, offset, message = text.split("\t", 2)
     return Place(int(number), int(offset)), message
 
 
 def _one_line(value: bytes) -> bytes:
-    """A message without line ends, which JSON has between values only; a damaged message stays damaged."""
+    """Replace line ends, which JSON has only between values; a damaged message stays damaged."""
     if b"\n" not in value:
         return value
     try:

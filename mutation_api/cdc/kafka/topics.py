@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 __all__ = ["BEGINNING", "END", "REGISTRY_SETTING", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics"]
 
 BEGINNING, END = "beginning", "end"
-"""Where a table that was never read begins, besides a time."""
+"""Where a table without a watermark begins, if not at a time."""
 TIMEOUT_SECONDS_DEFAULT = 60.0
 REGISTRY_SETTING = "schema.registry."
-"""Begins the names of settings that are the registry's."""
+"""The prefix of the names of the registry's settings."""
 
 _log = logging.getLogger(__name__)
 
 
 class KafkaTopics:
-    """Topics of Kafka, which a source of messages reads instead of files.
+    """Kafka topics that a source of messages reads instead of files.
 
     A run reads each partition from the watermark to the end that it had when the run began. The watermark
     has the offsets of all partitions, and is committed with the rows. Needs ``hive-mutation-api[kafka]``.
 
     Messages about one key must be in one partition, in their order. A key that a run finds in two partitions
-    is refused, unless the positions in messages order them (``Positions.MESSAGE``). Between runs the order
-    is that in which the brokers show the messages.
+    is refused, unless the positions in messages order them (``Positions.MESSAGE``). Between runs, the order
+    is that in which the brokers return the messages.
 
-    The files of messages last until the next read, or :meth:`close`.
+    The files of messages remain until the next read, or until :meth:`close`.
     """
 
     def __init__(
@@ -59,27 +59,27 @@ class KafkaTopics:
         spill_directory: LocationLike | None = None,
         schema_registry: str | None = None,
     ) -> None:
-        """Name the topics; nothing is connected yet.
+        """Define the topics; nothing is connected yet.
 
         Args:
-            servers: brokers to ask first, ``HOST:PORT,…``.
-            topics: one topic, or several.
-            start: where a table begins that has no watermark: BEGINNING, END, or the time of the first
-                message, with its time zone. A topic or partition that is added later begins at its beginning.
-            settings: further settings of librdkafka, as ``security.protocol``, ``sasl.username``. Those that
-                begin with ``schema.registry.`` are those of confluent-kafka's client of a registry, as
+            servers: brokers to connect to first, ``HOST:PORT,…``.
+            topics: one or several topics.
+            start: where a table without a watermark begins: BEGINNING, END, or the time of the first message,
+                with its time zone. A topic or partition that is added later is read from its beginning.
+            settings: further settings of librdkafka, such as ``security.protocol``, ``sasl.username``. Those
+                that begin with ``schema.registry.`` are for confluent-kafka's registry client, such as
                 ``schema.registry.basic.auth.user.info``, ``schema.registry.ssl.ca.location``.
-            timeout_seconds: how long brokers, and the registry, may stay silent.
-            spill_directory: folder for messages until they are applied, on any storage; Spark's executors
-                must see it. Default: the system's folder for temporary files, which serves Spark on one
-                machine.
-            schema_registry: address of the registry that has the schemas of messages in Avro, with
-                Confluent's interface; several with commas between. Needs ``hive-mutation-api[avro]``, which
-                Spark's executors need, too.
+            timeout_seconds: how long to wait for an answer of the brokers or the registry.
+            spill_directory: directory in which messages are buffered until they are applied, on any storage.
+                Spark's executors must be able to read it. If None, the system's directory for temporary
+                files, which is enough for Spark on one machine.
+            schema_registry: address of the registry with the schemas of Avro messages, which has Confluent's
+                interface; several addresses are separated by commas. Needs ``hive-mutation-api[avro]``, on
+                Spark's executors as well.
 
         Raises:
-            ConfigurationError: no topic, or one twice; a user stands in the servers; the start is not valid;
-                settings of a registry, and no registry.
+            ConfigurationError: If a topic is missing or listed twice, the servers contain a user, the start
+                is not valid, or there are settings of a registry but no registry.
         """
         names = (topics,) if isinstance(topics, str) else tuple(topics)
         if not names or len(set(names)) < len(names):
@@ -87,12 +87,12 @@ class KafkaTopics:
         is_start = start.tzinfo is not None if isinstance(start, datetime) else start in (BEGINNING, END)
         if not is_start:
             raise ConfigurationError(
-                f"start={start!r}: it must be {BEGINNING!r}, {END!r}, or a datetime with a time zone"
+                f"start={start!r}: expected {BEGINNING!r}, {END!r}, or a datetime with a time zone"
             )
         if "@" in servers:
             raise ConfigurationError(
-                "servers: HOST:PORT,… without a user: give user and password as the settings sasl.username "
-                "and sasl.password (the servers are not shown, since they may contain a password)"
+                "servers: expected HOST:PORT,… without a user. Give user and password as the settings "
+                "sasl.username and sasl.password (the servers are not shown: they may contain a password)"
             )
         self.servers = servers
         self.topics = tuple(sorted(names))
@@ -105,8 +105,8 @@ class KafkaTopics:
         self.schema_registry = schema_registry
         if self.registry_settings and (schema_registry is None or "url" in self.registry_settings):
             raise ConfigurationError(
-                f"{min(given.keys() - self.settings.keys())}: name the registry by its own argument, "
-                "schema_registry (--schema-registry)"
+                f"{min(given.keys() - self.settings.keys())}: give the address of the registry with its own "
+                "argument, schema_registry (--schema-registry)"
             )
         self._timeout_seconds = timeout_seconds
         self._spill_directory = None if spill_directory is None else located(spill_directory)
@@ -125,22 +125,22 @@ class KafkaTopics:
         message_format: MessageFormat,
         positions: Positions,
     ) -> OpenedLog:
-        """The messages after the watermarks, read up to the end that the topics have now.
+        """Read the messages after the watermarks, up to the present end of the topics.
 
         Args:
-            source_id: names the source in messages.
+            source_id: name of the source in messages.
             tables: the source's names of the tables.
             after: the watermarks, by table.
             message_format: the meaning of the messages.
             positions: what orders operations.
 
         Raises:
-            ConfigurationError: settings are not valid, or confluent-kafka is not installed.
-            ConnectionFailedError: the brokers or the registry do not answer, or refuse.
-            SourcePositionError: see :func:`~mutation_api.cdc.kafka.offsets.reading_plan`; a topic does not
-                exist; messages were deleted while they were read.
-            InputFormatError: a message is not text, or the registry does not have its schema.
-            InputError: the files of messages cannot be written.
+            ConfigurationError: If settings are not valid, or confluent-kafka is not installed.
+            ConnectionFailedError: If the brokers or the registry do not answer, or refuse the request.
+            SourcePositionError: If a topic does not exist, or messages were deleted while they were read. See
+                also :func:`~mutation_api.cdc.kafka.offsets.reading_plan`.
+            InputFormatError: If a message is not valid, or the registry does not have its schema.
+            InputError: If the files of messages cannot be written.
         """
         broker = self._broker(source_id)
         cluster, states = broker.cluster_id(), broker.topics(self.topics)
@@ -159,11 +159,11 @@ class KafkaTopics:
         return OpenedLog(log, {}, plan.end, after)
 
     def _broker(self, source_id: str) -> Broker:
-        """The connection, which lasts as long as this object."""
+        """Return the connection, which lasts as long as this object."""
         if source_id in self._brokers:
             return self._brokers[source_id]
         if "bootstrap.servers" in self.settings:
-            raise ConfigurationError(f"{source_id}: bootstrap.servers are the servers that you named")
+            raise ConfigurationError(f"{source_id}: bootstrap.servers: use the argument servers instead")
         module = _module("broker", f"{source_id}: topics need", "kafka")
         settings = {"bootstrap.servers": self.servers, **self.settings}
         broker: Broker = module.Broker(source_id, settings, self._timeout_seconds)
@@ -176,7 +176,7 @@ class KafkaTopics:
         return {state.name: state.ends if self.start == END else state.firsts for state in states}
 
     def _registry(self, source_id: str) -> contextlib.AbstractContextManager[Registry | None]:
-        """The registry for one read, if there is one."""
+        """Return the registry for one read, if there is one."""
         if self.schema_registry is None:
             return contextlib.nullcontext()
         module = _module("registry", f"{source_id}: a schema registry needs", "avro")
@@ -188,7 +188,7 @@ class KafkaTopics:
     def _spooled(
         self, source_id: str, broker: Broker, plan: ReadingPlan, *, keeps_tombstones: bool
     ) -> tuple[tuple[LogFile, ...], dict[int, WriterSchema]]:
-        """Read the messages into files, which replace those of the read before; the schemas of messages."""
+        """Read messages into files that replace those of the last read; return files and schemas."""
         folder = self._own_folder.renewed(f"{source_id}: messages")
         with self._registry(source_id) as registry:
             spool = MessageSpool(folder, plan, registry, keeps_tombstones=keeps_tombstones)
@@ -199,7 +199,7 @@ class KafkaTopics:
 
 
 def _module(name: str, what: str, extra: str) -> Any:
-    """A module of this package that needs those of an extra. Raises ConfigurationError."""
+    """Import a module of this package that needs the packages of an extra. Raises ConfigurationError."""
     try:
         return importlib.import_module(f"mutation_api.cdc.kafka.{name}")
     except ModuleNotFoundError as error:

@@ -1,11 +1,11 @@
 """Messages in Avro, and schemas of writers.
 
-Avro schemas of Kafka Connect's records: the same as its JSON converter writes them, and the values. Pure.
+Convert Avro schemas and values of Kafka Connect's records to those of its JSON converter. Pure.
 
-Debezium makes a record of Kafka Connect with a schema of its own kind. The converter for Avro writes that
-schema as one of Avro, and what Avro has no word for as properties (``connect.name``, ``connect.parameters``);
-the converter for JSON puts it in front of each message. Here the first becomes the second, so that nothing
-behind it knows of Avro:
+Debezium creates Kafka Connect records, whose schemas are of Kafka Connect's own kind. The Avro converter
+writes such a schema as an Avro schema, with what Avro lacks as properties (``connect.name``,
+``connect.parameters``). The JSON converter puts the schema in front of each message. This module converts the
+first form to the second, so that no later code handles Avro:
 
 =================================  ========================================  ================================
 Avro                               JSON, and its schema                      note
@@ -14,23 +14,23 @@ boolean, int, long                 number, ``int8`` to ``int64``             ``c
 float, double                      number, ``"NaN"``, ``"Infinity"``         digits as Java writes them
 bytes, fixed                       base64, ``bytes``
 string, enum                       string
-array; map                         array; object
-array of ``MapEntry``              object, or array of pairs                 a map whose keys are no strings
+array, map                         array, object
+array of ``MapEntry``              object, or array of pairs                 a map whose keys are not strings
 record                             object, ``struct``
-union of null and a type           null, or the value; ``optional``
-other unions, a type within itself                                           refused
+union of null and a type           null or the value, ``optional``
+other unions, recursive types                                                refused
 ``decimal``, ``date``, …           as ``org.apache.kafka.connect.data.…``    ``logicalType``
 =================================  ========================================  ================================
 
-A schema here lacks defaults and documentation. A null stays null, also where a column has a default.
+A converted schema has no defaults and no documentation. A null stays null, even if the column has a default.
 
 Source: Kafka Connect's ``JsonConverter``; ``AvroData`` of Confluent's and Apicurio's converters.
 
-Messages in Avro whose schemas are in a registry: a byte 0, the schema's number in four bytes, the value.
+Avro messages whose schemas are in a registry: a byte 0, the schema's number in four bytes, the value.
 
-They become what the same record would be in JSON with its schema, see
-:mod:`~mutation_api.cdc.messages.avro`; formats do not know the difference. Needs fastavro, wherever
-messages are parsed.
+They are converted to what the same record would be in JSON with its schema, see
+:mod:`~mutation_api.cdc.messages.avro`; formats cannot distinguish them. Needs fastavro on all
+machines that parse messages.
 """
 
 from __future__ import annotations
@@ -63,13 +63,15 @@ __all__ = [
 
 
 class AvroError(ValueError):
-    """A schema that is not one of Kafka Connect's, or a value that was not written with its schema."""
+    """Raised for a schema that Kafka Connect does not write, or a value written with another schema."""
 
 
 @dataclass(frozen=True)
 class ConnectType:
-    """A type: ``schema`` as Kafka Connect's JSON converter writes it; ``convert`` makes a value of JSON of
-    one that was read from Avro, or is None if it is one already.
+    """A type of Kafka Connect.
+
+    ``schema``: the schema as the JSON converter writes it. ``convert``: converts a value read from Avro to a
+    JSON value; None if it is one already.
     """
 
     schema: Mapping[str, Any]
@@ -77,19 +79,19 @@ class ConnectType:
 
     @property
     def is_record(self) -> bool:
-        """Whether it is a record, and never null."""
+        """True if it is a record, and never null."""
         return self.schema["type"] == "struct" and not self.schema["optional"]
 
 
 def connect_type(avro: Any, named: Mapping[str, Any]) -> ConnectType:
-    """The type that an Avro schema stands for.
+    """Return the type that an Avro schema represents.
 
     Args:
         avro: the schema, with full names.
-        named: the types that have names, by these.
+        named: the named types, by name.
 
     Raises:
-        AvroError: it is none of Kafka Connect's; the message names the field.
+        AvroError: If it is not a type of Kafka Connect. The message names the field.
     """
     return _Types(named).of(avro, ())
 
@@ -125,7 +127,7 @@ _Path = tuple[str, ...]
 
 
 class _Types:
-    """Makes types of the schemas of one message."""
+    """Converts the schemas of one message to types."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named
@@ -160,14 +162,14 @@ class _Types:
         if len(others) != 1 or len(members) != 2:
             names = ", ".join(each if isinstance(each, str) else str(_name(each)) for each in members)
             raise AvroError(
-                f"{_shown(path)} is a union of {names}; only unions of null and one other type are read"
+                f"{_shown(path)} is a union of {names}; only unions of null and one other type are supported"
             )
         return self.of(others[0], path, optional=True)
 
     def _of_record(self, avro: Mapping[str, Any], path: _Path) -> tuple[dict[str, Any], Any]:
         name = str(avro["name"])
         if name in self._open or name == _ANYTHING:
-            what = "within itself" if name in self._open else "of values without a schema"
+            what = "that contains itself" if name in self._open else "of values without a schema"
             raise AvroError(f"{_shown(path)} is a record {what} ({name}), which cannot be read")
         self._open.append(name)
         types = {each["name"]: self.of(each["type"], (*path, each["name"])) for each in avro["fields"]}
@@ -194,7 +196,7 @@ def _plain(avro: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described(avro: Mapping[str, Any]) -> dict[str, Any]:
-    """Name, version and parameters of a type."""
+    """Return name, version and parameters of a type."""
     logical = _LOGICAL.get((avro["type"], str(avro.get("logicalType")).lower()))
     version = avro.get("connect.version", 1 if logical else None)
     name = avro.get("connect.name", _DATA + logical if logical else _name(avro))
@@ -238,7 +240,7 @@ def _base64(value: bytes) -> str:
 
 
 def _of_float(value: float) -> str:
-    """A single of Avro is read as a double; its own digits are fewer."""
+    """Convert an Avro single, which is read as a double but has fewer digits of its own."""
     return number_of_java(str(np.float32(value)))
 
 
@@ -276,7 +278,7 @@ def _of_record(converted: Sequence[tuple[str, Callable[[Any], Any]]]) -> Callabl
 
 
 def _of_entries(key: ConnectType, value: ConnectType) -> Callable[[Any], Any]:
-    """A map as its entries, in JSON an object if its keys are strings."""
+    """Return a converter of entries to a map, which is a JSON object if the keys are strings."""
     of_key, of_value = (each.convert or _same for each in (key, value))
 
     def convert(entries: Sequence[Mapping[str, Any]]) -> Any:
@@ -285,7 +287,7 @@ def _of_entries(key: ConnectType, value: ConnectType) -> Callable[[Any], Any]:
             return pairs
         names = ["null" if name is None else name for name, _ in pairs]
         if len(set(names)) < len(names):
-            raise AvroError("a map has two entries of one key")
+            raise AvroError("duplicate key in map")
         return dict(zip(names, (each for _, each in pairs), strict=True))
 
     return convert
@@ -296,18 +298,19 @@ def _same(value: Any) -> Any:
 
 
 AVRO_BYTE = b"\0"
-"""First byte of a message whose schema is in a registry; no text begins so."""
+"""The first byte of a message whose schema is in a registry; no string in JSON begins with it."""
 
 _HEAD_BYTES = 5
 _MARK = AVRO_BYTE.decode()
-"""Begins a message in a line, which goes on with all of it in base64."""
+"""The first character of an Avro message in a line; the rest is the whole message in base64."""
 
 
 @dataclass(frozen=True)
 class WriterSchema:
-    """A schema as the registry has it; pickled for tasks.
+    """A schema from the registry; pickled for tasks.
 
-    ``text``: its JSON. ``references``: those of the schemas that it names, each behind what it names itself.
+    ``text``: its JSON. ``references``: the JSON of the schemas that it refers to; each comes after those that
+    it refers to itself.
     """
 
     text: str
@@ -315,23 +318,23 @@ class WriterSchema:
 
 
 def schema_number(message: bytes) -> int | None:
-    """Number of the schema of a message of Avro; None if it is cut off before that."""
+    """Return the number of the schema of an Avro message; None if the message is cut off before it."""
     return None if len(message) < _HEAD_BYTES else int.from_bytes(message[1:_HEAD_BYTES])
 
 
 def line_part(message: bytes) -> bytes:
-    """A message of Avro as a part of a line, which :class:`AvroMessageParser` reads."""
+    """Return an Avro message as a part of a line that :class:`AvroMessageParser` can read."""
     return AVRO_BYTE + base64.b64encode(message)
 
 
 class AvroReader:
-    """Reads the values that were written with one schema.
+    """Reads values that were written with one schema.
 
-    ``is_record``: whether they are records.
+    ``is_record``: True if they are records.
     """
 
     def __init__(self, schema: WriterSchema) -> None:
-        """Raises AvroError: the schema is not one of Kafka Connect's. ConfigurationError: no fastavro."""
+        """Raise AvroError if it is not a Kafka Connect schema, ConfigurationError without fastavro."""
         self._fastavro = _fastavro()
         try:
             parts = [json.loads(text) for text in (*schema.references, schema.text)]
@@ -340,13 +343,13 @@ class AvroReader:
         except AvroError:
             raise
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise AvroError(f"it is not a schema of Avro: {type(error).__name__}: {error}") from error
+            raise AvroError(f"it is not an Avro schema: {type(error).__name__}: {error}") from error
         self.is_record = whole.is_record
         self._schema = RepeatedObject(whole.schema)
         self._convert = whole.convert
 
     def value(self, body: bytes) -> dict[str, Any]:
-        """The value and its schema, as an object of JSON. Raises AvroError: it was not written with it."""
+        """Return value and schema as a JSON object. Raises AvroError if another schema was used."""
         stream = io.BytesIO(body)
         try:
             payload = self._fastavro.schemaless_reader(stream, self._bare)
@@ -359,7 +362,7 @@ class AvroReader:
         return {"schema": self._schema, "payload": payload}
 
     def _parsed(self, parts: list[Any]) -> tuple[Any, dict[str, Any]]:
-        """The last of several schemas, with full names, and all types that have names."""
+        """Parse several schemas; return the last one with full names, and all named types."""
         named: dict[str, Any] = {}
         found: Any = None
         for part in parts:
@@ -368,18 +371,18 @@ class AvroReader:
 
 
 class AvroMessageParser(MessageParser):
-    """Parses parts of lines, of which some are messages of Avro."""
+    """Parses parts of lines, some of which are Avro messages."""
 
     def __init__(self, schemas: Mapping[int, WriterSchema]) -> None:
-        """``schemas``: those of the messages, by number."""
+        """``schemas``: the schemas of the messages, by number."""
         super().__init__()
         self._schemas = schemas
         self._readers: dict[int, AvroReader] = {}
 
     def parsed(self, text: str) -> Any:
-        """See :class:`~mutation_api.cdc.messages.json_text.MessageParser`.
+        """Parse a message. See :class:`~mutation_api.cdc.messages.json_text.MessageParser`.
 
-        Raises AvroError: a message was not written with its schema.
+        Raises AvroError if a message was not written with its schema.
         """
         if not text.startswith(_MARK):
             return super().parsed(text)
@@ -391,7 +394,7 @@ class AvroMessageParser(MessageParser):
         try:
             return reader.value(message[_HEAD_BYTES:])
         except AvroError as error:
-            raise AvroError(f"the message has the number of schema {number}, and {error}") from error
+            raise AvroError(f"the message has the number of schema {number}, but {error}") from error
 
 
 def _fastavro() -> Any:
@@ -405,7 +408,7 @@ def _fastavro() -> Any:
 
 
 def _without_logical_types(schema: Any) -> Any:
-    """A schema by which values are read as they were written: a decimal as bytes, a date as its number."""
+    """Return a schema that reads values as they were written: a decimal as bytes, a date as its number."""
     if isinstance(schema, dict):
         kept = {name: each for name, each in schema.items() if name != "logicalType"}
         return {name: _without_logical_types(each) for name, each in kept.items()}

@@ -1,32 +1,32 @@
-"""Logs of Canal: rows of MySQL and MariaDB as flat JSON messages; TiCDC writes them too.
+"""Logs of Canal: rows of MySQL and MariaDB as flat JSON messages; TiCDC also writes them.
 
-A message has ``database``, ``table``, ``type`` (INSERT, UPDATE, DELETE) and ``data``, an array of rows;
-``old``, of an update, has for each row the columns that it changed. Statements (``isDdl``) that change,
-rename or drop a followed table are refused, and so is TRUNCATE unless the user chose to apply it, see
-:class:`~.events.LogOptions`. A table that is created is empty, and an index has no rows, so neither
+A message has ``database``, ``table``, ``type`` (INSERT, UPDATE, DELETE) and ``data``, an array of rows. For
+an update, ``old`` has the old values of the columns that changed, for each row. Statements (``isDdl``) that
+change, rename or drop a followed table are refused. TRUNCATE is refused unless the user chose to apply it,
+see :class:`~.events.LogOptions`. A table that is created is empty, and an index has no rows, so neither
 needs action. Marks of transactions, heartbeats and TiCDC's watermarks change nothing.
 
 **Order**: the lines, as Canal sends them, then the rows in a message. ``id`` counts Canal's batches: all
 messages of a batch have the same one, and it restarts with the server. ``es`` is the time at which a
-statement began, not when it was committed. So ``id`` is used only if the user asks for the order of the
-messages' positions; the log must not have such a restart then. With TiCDC's extension, ``_tidb.commitTs``
-orders transactions.
+statement began, not when it was committed. Therefore ``id`` is used only if the user asks for the order of
+the messages' positions; in this case the log must not contain such a restart. With TiCDC's extension,
+``_tidb.commitTs`` orders transactions.
 
-**Key**: ``pkNames``, or the user names it.
+**Key**: ``pkNames``, or the columns that the user names.
 
 **Values** (MySQL → JSON → Hive). All are strings, or null:
 
 ================================  ==========================  ===============================================
 MySQL                             string                      Hive
 ================================  ==========================  ===============================================
-tinyint … bigint, year, bit(n)    digits                      integers, decimal; also boolean for 0 and 1
+tinyint … bigint, year, bit(n)    digits                      integers, decimal, boolean (for 0 and 1)
 decimal, float, double            digits                      decimal, float, double
-char, varchar, …text              the text                    string, char, varchar
+char, varchar, …text              the value itself            string, char, varchar
 enum, set, json, time             as Canal writes them        string
 binary, varbinary, …blob          a character for each byte,  binary
                                   as in ISO 8859-1
-date, datetime, timestamp         ``2018-06-20 06:37:03``     date, timestamp: the wall clock; zero dates are
-                                                              refused
+date, datetime, timestamp         ``2018-06-20 06:37:03``     date, timestamp without time zone (zero dates
+                                                              are refused)
 ================================  ==========================  ===============================================
 
 Source: FlatMessage, MQMessageUtils and EntryProtocol.proto of alibaba/canal; PingCAP's page on TiCDC's
@@ -62,7 +62,7 @@ __all__ = ["CanalFormat", "CanalSource"]
 OPERATIONS = ("INSERT", "UPDATE", "DELETE")
 
 SCHEMA_CHANGES = ("ALTER", "ERASE", "RENAME", "QUERY")
-"""ERASE is DROP. QUERY is any other statement, also one whose rows are not in the log."""
+"""ERASE is DROP. QUERY is any other statement, including one whose rows are not in the log."""
 
 INDEX_CHANGES = ("CINDEX", "DINDEX")
 
@@ -83,17 +83,17 @@ _OF_INDEX = re.compile(
 class CanalSource(MessageSource):
     """A log of flat messages of Canal, or of TiCDC.
 
-    Args: see :class:`~mutation_api.cdc.messages.message_source.MessageSource`.
+    Args: See :class:`~mutation_api.cdc.messages.message_source.MessageSource`.
     """
 
     @property
     def format(self) -> MessageFormat:
-        """Meaning of Canal's messages."""
+        """The meaning of Canal's messages."""
         return CanalFormat()
 
 
 class CanalFormat:
-    """Meaning of Canal's messages."""
+    """The meaning of Canal's messages."""
 
     name = "canal"
     unlogged: Unlogged | None = None
@@ -101,18 +101,18 @@ class CanalFormat:
     metadata_prefixes: tuple[str, ...] = ()
 
     def event(self, message: Message, positions: Positions) -> Event:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         return _Read(message).event(positions)
 
     def readers(
         self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
     ) -> Mapping[str, Reader]:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """Return the readers of columns: bytes as characters for binary columns."""
         return {name: Reader("latin1") if t.kind == "binary" else TEXT for name, t in columns.items()}
 
 
 class _Read:
-    """A message's fields."""
+    """The fields of a message."""
 
     def __init__(self, message: Message) -> None:
         fields = self.fields = fields_of(message.value) or {}
@@ -162,7 +162,7 @@ class _Read:
         return "damaged" if None in (self.type, self.database, self.table) else "row"
 
     def _touches(self) -> tuple[TableId, ...]:
-        """The tables that a statement concerns; Canal names only the first one of a statement."""
+        """Return the tables that a statement concerns; Canal names only the first one of a statement."""
         is_of_database = not self.table or self.type in ("RENAME", "QUERY")
         database = None if self.type == "RENAME" and not self.sql else self.database
         return (TableId(None, database, None, None if is_of_database else self.table),)
@@ -171,7 +171,7 @@ class _Read:
         return self.type in ("ERASE", "RENAME") or moves_tables(self.sql)
 
     def _full_name(self) -> str | None:
-        """A table can be renamed to the name of a followed one, so RENAME touches all of the database."""
+        """Return the table of a message; RENAME concerns all of the database, as any new name is possible."""
         table = "*" if not self.table or self.type == "RENAME" else self.table
         return None if self.database is None else f"{self.database}.{table}"
 
@@ -195,16 +195,16 @@ class _Read:
         needed = {"type": self.type, "database": self.database, "table": self.table}
         missing = [name for name, value in needed.items() if value is None]
         if missing:
-            text = "a message of Canal must have this field, and this one does not"
+            text = "a Canal message must have this field, but this one does not"
             return Problem(InputFormatError, missing[0], text)
         if self.type not in OPERATIONS:
-            text = f"no operation is called {self.type}; known are {OPERATIONS}"
+            text = f"unknown operation {self.type}, expected one of {OPERATIONS}"
             return Problem(InputFormatError, "type", text)
         if not self.data or None in self.data:
-            return Problem(InputFormatError, "data", "the message has no array of rows")
+            return Problem(InputFormatError, "data", "the message does not have an array of rows")
         is_old_whole = self.old is not None and len(self.old) == len(self.data) and None not in self.old
         if self.type == "UPDATE" and not is_old_whole:
-            text = "the message does not say for each row what the update changed"
+            text = "the message does not contain, for each row, what the update changed"
             return Problem(InputFormatError, "old", text)
         return None
 
@@ -215,7 +215,9 @@ def _table_id(database: str | None, table: str | None) -> TableId:
 
 
 def _changes_index_alone(statement: str | None) -> bool:
-    """Whether a statement only adds or drops an index. Canal names its type by its first clause, and with
-    IGNORE it removes rows. Without a statement it is taken for what its type says.
+    """Return True if a statement only adds or drops an index.
+
+    Canal takes the type of a statement from its first clause only, and an index that is added with IGNORE
+    removes rows. If the message has no statement, the type is trusted.
     """
     return not statement or _OF_INDEX.fullmatch(statement.strip().rstrip(";")) is not None

@@ -3,24 +3,23 @@
 A message is an envelope with ``before``, ``after``, ``source`` and ``op``, or has it as ``payload`` beside
 its ``schema``. ``c`` and ``r`` (a row that a snapshot read) are inserts, which replace an existing row; ``u``
 are updates, ``d`` deletes. A delete needs the row before it, or the message's key. An update that changes the
-key comes as a delete and an insert, as Debezium sends it, or in one message. Tombstones, marks of
-transactions, heartbeats and messages of PostgreSQL's ``pg_logical_emit_message`` change nothing. Truncates
-(``t``) are refused, or applied if the user chose so. By default Debezium leaves them out
-(``skipped.operations``); do not truncate a followed table then. Changes of schemas are refused, see
-:class:`~.events.LogOptions`, if their topic is part of the log. Tables that are created, or that a
-snapshot describes, need no action.
+key is a delete and an insert, as Debezium sends it, or one message. Tombstones, marks of transactions,
+heartbeats and messages of PostgreSQL's ``pg_logical_emit_message`` change nothing. Truncates (``t``) are
+refused unless the user chose to apply them. By default Debezium leaves them out (``skipped.operations``); in
+this case do not truncate a followed table. Changes of schemas are refused if their topic is part of the log,
+see :class:`~.events.LogOptions`. Tables that are created, or that a snapshot describes, need no action.
 
-The name of a table is ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` if the source has schemas; before it the
-database, and ``topic.prefix``, may stand.
+The name of a table is ``DATABASE.TABLE``, or ``SCHEMA.TABLE`` if the source has schemas. It may be prefixed
+with the database and ``topic.prefix``.
 
-**Order**: ``source.file``, ``pos`` and ``row`` of MySQL and MariaDB, files by the number in their names;
-``source.sequence`` and ``lsn`` of PostgreSQL: the last commit before, then the position of the change, since
-transactions come in the order of their commits, and their changes are interleaved in the log. Rows that an
-incremental snapshot reads have the position at which the connector wrote them, behind all changes that it had
-seen. Other sources have no position: ask for the order of lines. Do the same if ``pos`` is 0, as with MariaDB
-from 11.4 on if the connector passes on its positions within a transaction.
+**Order**: for MySQL and MariaDB, ``source.file``, ``pos`` and ``row``, with files ordered by the number in
+their names. For PostgreSQL, ``source.sequence`` and ``lsn``: the last commit before, then the position of the
+change, since transactions come in the order of their commits, while their changes are interleaved in the log.
+Rows that an incremental snapshot reads have the position at which the connector wrote them, after all changes
+that it had seen. Other sources have no position: ask for the order of lines. Do the same if ``pos`` is 0, as
+with MariaDB since 11.4 if the connector passes on its positions within a transaction.
 
-**Key**: the columns of the message's key, or the user names it.
+**Key**: the columns of the message's key, or the columns that the user names.
 
 **Values**: see :mod:`~mutation_api.cdc.messages.debezium_values`.
 
@@ -77,11 +76,11 @@ OPERATIONS = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
 
 _FILE = re.compile(r"(.*?)\.?([0-9]{1,18})", re.DOTALL)
 _NAMES_KEPT = 256
-"""Names of files and logs of which the parts are kept: messages repeat them."""
+"""The number of file and log names whose parts are kept, since messages repeat them."""
 
 _LOG_WHOLE_ROWS = (None, "mysql", "mariadb", "sqlserver", "oracle", "db2", "informix")
-"""Connectors whose sources log all columns of a row before its change. PostgreSQL logs those of the replica
-identity, and in the others the connector writes null, or a zero where a column is NOT NULL."""
+"""The connectors whose sources log all columns of a row before its change. PostgreSQL logs those of the
+replica identity; for the others the connector writes null, or zero if a column is NOT NULL."""
 
 _LAST_COMMIT = re.compile(r'\[\s*"?([0-9]{1,19})"?\s*,')
 
@@ -90,11 +89,11 @@ _LAST_COMMIT = re.compile(r'\[\s*"?([0-9]{1,19})"?\s*,')
 class DebeziumSource(MessageSource):
     """A log of messages of Debezium's connectors.
 
-    All but ``values`` is as in :class:`~mutation_api.cdc.messages.message_source.MessageSource`.
+    See :class:`~mutation_api.cdc.messages.message_source.MessageSource` for the other arguments.
 
     Args:
         values: how values are written, for messages without a schema.
-        flattened: how messages were flattened; None if they are envelopes.
+        flattened: how messages were flattened. If None, they are envelopes.
     """
 
     _: KW_ONLY
@@ -103,17 +102,17 @@ class DebeziumSource(MessageSource):
 
     @property
     def format(self) -> MessageFormat:
-        """Meaning of Debezium's messages."""
+        """The meaning of Debezium's messages."""
         return DebeziumFormat(self.values, self.flattened)
 
     def format_for(self, tables: Sequence[str]) -> MessageFormat:
-        """See :class:`~mutation_api.cdc.messages.message_source.MessageSource`."""
+        """Return the meaning of the messages if these tables are followed."""
         return DebeziumFormat(self.values, self.flattened, tables[0] if len(tables) == 1 else None)
 
 
 @dataclass(frozen=True)
 class DebeziumFormat:
-    """Meaning of Debezium's messages; ``followed``: the only table that is followed, if it is one."""
+    """The meaning of Debezium's messages; ``followed``: the followed table, if there is only one."""
 
     values: DebeziumValues = field(default_factory=DebeziumValues)
     flattened: FlattenedMessages | None = None
@@ -122,21 +121,21 @@ class DebeziumFormat:
 
     @property
     def is_flattened(self) -> bool:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """True if messages are flattened rows."""
         return self.flattened is not None
 
     @property
     def metadata_prefixes(self) -> tuple[str, ...]:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """The prefixes of fields that are not columns of the source."""
         return () if self.flattened is None else self.flattened.metadata_prefixes
 
     @property
     def unlogged(self) -> Unlogged:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """The placeholders for values that were not logged."""
         return self.values.unlogged
 
     def event(self, message: Message, _positions: Positions) -> Event:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         if self.flattened is None:
             return _Envelope(message).event()
         found = self.flattened.enveloped(message, self.followed)
@@ -147,12 +146,12 @@ class DebeziumFormat:
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
     ) -> Mapping[str, Reader]:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """Return the readers of columns. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         return self.values.readers(table, columns, schema)
 
 
 class _Envelope:
-    """The fields of a message's envelope, None if it has none; ``schema`` is that of its rows."""
+    """The fields of a message's envelope, None without an envelope; ``schema`` is that of its rows."""
 
     def __init__(self, message: Message) -> None:
         fields, key = fields_of(message.value), fields_of(message.key)
@@ -210,7 +209,7 @@ class _Envelope:
         return objects_of(field_of(self.fields, "tableChanges"))
 
     def _changed_table(self) -> str | None:
-        """Describes what a message on the schema change topic concerns: a table, or all of the database."""
+        """Return the table that a message on the schema change topic concerns, or all of the database."""
         changes = self._table_changes()
         if changes is not None and len(changes) == 1:
             names = parts_of_names(text_of(field_of(changes[0], "id")))
@@ -219,11 +218,11 @@ class _Envelope:
         return None if database is None else f"{database}.*"
 
     def _touched(self) -> tuple[tuple[TableId, ...], frozenset[str]]:
-        """The tables that a schema change may concern, and names of tables that its statement mentions.
+        """Return the tables that a schema change may concern, and the names in its statement.
 
         A table that is renamed has both names in its id, or the old one in ``previousId``. The statement is
-        looked at as well if it may give a table the name or the rows of another one, since some versions of
-        Debezium report one of the names only.
+        also used if it may give a table the name or the rows of another one, since some versions of Debezium
+        report only one of the names.
         """
         ddl = text_of(field_of(self.fields, "ddl"))
         mentions = names_in(ddl) if moves_tables(ddl) else frozenset()
@@ -239,7 +238,7 @@ class _Envelope:
         return tuple(self._named_table(parts) for names in found if names for parts in names), mentions
 
     def _named_table(self, parts: tuple[str, ...]) -> TableId:
-        """The table of an id's parts: the table, after the schema or database, after the database."""
+        """Return the table of an id's parts: the table, after the schema or database, after the database."""
         database = text_of(field_of(self.fields, "databaseName")) or self._source("db") or None
         schema = text_of(field_of(self.fields, "schemaName")) or self._source("schema") or None
         if self._is_without_schemas():
@@ -248,7 +247,7 @@ class _Envelope:
         return TableId(self.id.log, owners[0], owners[1], parts[-1])
 
     def _whole_database(self) -> TableId:
-        """All tables of the database that a schema change names; all tables, if they are in schemas."""
+        """Return all tables of the database that a schema change names, or all tables if it has schemas."""
         database = text_of(field_of(self.fields, "databaseName"))
         if not database or not self._is_without_schemas():
             return ANY_TABLE
@@ -277,7 +276,7 @@ class _Envelope:
         return "other" if self._needs_no_change() else "schema change"
 
     def _needs_no_change(self) -> bool:
-        """Whether tables are described by a snapshot, or created."""
+        """Return True if tables are described by a snapshot, or created."""
         changes = self._table_changes()
         if self._is_of_snapshot():
             return True
@@ -288,7 +287,7 @@ class _Envelope:
         return (self._source("snapshot") or "false") not in ("false", "incremental")
 
     def _snapshot_position(self) -> str:
-        """The position of the snapshot that read the row, the same for all its rows."""
+        """Return the position of the snapshot that read the row, which is the same for all its rows."""
         if self._source("snapshot") in (None, INCREMENTAL):
             return INCREMENTAL
         names = ("file", "pos") if self._source("file") is not None else ("lsn", "commit_lsn", "scn")
@@ -312,19 +311,19 @@ class _Envelope:
         return () if server is None and gtid is None else origins_of(server, text_of(gtid))
 
     def _problem(self) -> Problem | None:
-        """What is wrong with a message of a row, or with one that is not known."""
+        """Return what is wrong with a row's message, or with an unknown message; None if nothing is."""
         if self.code is None:
             names = ", ".join(self.fields or ())
             if "specversion" in (self.fields or ()):
                 text = "this is a CloudEvent; have the connector write JSON (value.converter=…JsonConverter)"
                 return Problem(InputFormatError, "specversion", text)
             text = (
-                f"this is no envelope of Debezium: it has the fields {names}. If the messages were flattened "
-                "(ExtractNewRecordState, after.state.only), say so: --flattened"
+                f"this is not a Debezium envelope: it has the fields {names}. If the messages were flattened "
+                "(ExtractNewRecordState, after.state.only), use --flattened"
             )
             return Problem(InputFormatError, "op", text)
         if self.code not in OPERATIONS:
-            text = f"no operation is called {self.code}; known are {', '.join(OPERATIONS)}"
+            text = f"unknown operation {self.code}, expected one of {', '.join(OPERATIONS)}"
             return Problem(InputFormatError, "op", text)
         if self.table is None:
             return Problem(InputFormatError, "source", "does not name database and table")
@@ -334,13 +333,13 @@ class _Envelope:
 
 
 class _Place(NamedTuple):
-    """Where a change was logged: what its message repeats of others.
+    """Where a change was logged: the part of a message that other messages repeat.
 
     Attributes:
-        connector: its name.
-        id, table: the table, and its short name; None if the message names none.
-        file: what is before the number in the file's name, and the number; None if it has none.
-        log: the log to which a position belongs: that of a server, by the name that Debezium has for it.
+        connector: name of the connector.
+        id, table: the table, and its short name; None if the message does not name it.
+        file: the part of the file's name before the number, and the number; None if it has none.
+        log: the log to which a position belongs: that of a server, by Debezium's name for it.
     """
 
     connector: str | None
@@ -372,7 +371,7 @@ def _has_payload(fields: Fields | None) -> bool:
 
 
 def _row_schema(schema: object) -> str | None:
-    """Text of the schema of the rows in an envelope."""
+    """Return the schema of the rows in an envelope, as a string."""
     return schema.derived(_row_schema_of) if isinstance(schema, RepeatedObject) else _row_schema_of(schema)
 
 

@@ -1,26 +1,27 @@
-"""Flattened messages of Debezium: the rows that ExtractNewRecordState leaves of envelopes. Pure.
+"""Flattened messages of Debezium: the rows that ExtractNewRecordState makes of envelopes. Pure.
 
-A message is the row after a change, with metadata in fields whose names begin with a prefix (``__``). Here it
-becomes the envelope again, as far as it tells; behind it nothing differs from other messages of Debezium.
+A message is the row after a change, with metadata in fields whose names begin with a prefix (``__``). This
+module converts it to an envelope again, with the information that it has. Later code handles it like other
+messages of Debezium.
 
 =================  =======================================================================================
 of the envelope    from
 =================  =======================================================================================
 ``op``             ``__op`` (``add.fields=op``); else an update, which writes a row that is new or not
 delete             ``__deleted`` is ``true``, or the message has no value
-                   (``delete.tombstone.handling.mode``: ``rewrite``, or ``tombstone`` and the like)
+                   (``delete.tombstone.handling.mode``: ``rewrite``, or ``tombstone`` and similar modes)
 table              ``__table`` with ``__schema`` or ``__db``; the name of the schema
-                   (``erp.shop.people.Value``); the last two parts of the topic's name; or the user names it
+                   (``erp.shop.people.Value``), the last two parts of the topic's name, or the user's choice
 position           ``__file``, ``__pos`` and ``__row``, or ``__sequence`` and ``__lsn``
 =================  =======================================================================================
 
-Each name may have ``source_`` behind the prefix. A change of a primary key is a delete and a create. Of other
+Each name may have ``source_`` after the prefix. A change of a primary key is a delete and a create. For other
 changes the message does not show the row before: follow the table by the key of its messages. A message
-without ``__deleted`` and without a key is refused: if nothing tells deletes, they would be lost. What a
-connector drops (``delete.tombstone.handling.mode=drop``) no message tells.
+without ``__deleted`` and without a key is refused: deletes could not be recognized, and would be lost.
+Deletes that a connector drops (``delete.tombstone.handling.mode=drop``) are in no message.
 
-Messages that the transformation lets pass (heartbeats, marks of transactions, schema changes, envelopes) are
-read as they are.
+Messages that the transformation does not change (heartbeats, marks of transactions, schema changes,
+envelopes) are read unchanged.
 
 Source: Debezium's page "New Record State Extraction", 3.x, and the classes of the transformation.
 """
@@ -38,7 +39,7 @@ from mutation_api.errors import InputFormatError
 __all__ = ["FlattenedMessages"]
 
 _DELETED = "__deleted"
-"""This name has no other prefix."""
+"""The name of this field always has this prefix."""
 
 _TRANSACTION = {"status", "id", "event_count", "data_collections", "ts_ms"}
 _SOURCE = "source_"
@@ -50,11 +51,12 @@ _POSTGRESQL, _ANY = "postgresql", "flattened"
 
 @dataclass(frozen=True, kw_only=True)
 class FlattenedMessages:
-    """How messages were flattened.
+    """The way in which messages were flattened.
 
     Args:
-        table: the source's name of the table of all messages without ``__table``, whatever their topic and
-            schema. If None, these name it; if they do not, it is the table that is followed, if that is one.
+        table: the source's name of the table of all messages without ``__table``, for any topic and schema.
+            If None, topic or schema name the table. If they do not, it is the followed table, if there is
+            only one.
         prefix: the transformation's ``add.fields.prefix``.
     """
 
@@ -63,15 +65,15 @@ class FlattenedMessages:
 
     @property
     def metadata_prefixes(self) -> tuple[str, ...]:
-        """Begin the names of fields that are not columns of the source."""
+        """The prefixes of the names of fields that are not columns of the source."""
         return (_DELETED, *([self.prefix] if self.prefix else []))
 
     def enveloped(self, message: Message, followed: str | None) -> Message | Problem:
-        """The envelope of a message, or what is wrong with it; ``followed``: the only table, if it is one."""
+        """Return a message's envelope, or what is wrong with it; ``followed``: the only table or None."""
         schema, value = _schema_and_payload(message.value)
         fields = fields_of(value)
         if value is not None and fields is None:
-            return Problem(InputFormatError, None, "the message is not a row, which is an object of JSON")
+            return Problem(InputFormatError, None, "the message is not a row, which is a JSON object")
         if fields is not None and _is_no_row(fields):
             return message
         key_schema, key = _schema_and_payload(message.key)
@@ -93,7 +95,7 @@ class _FlatRow:
     def enveloped(
         self, message: Message, names: tuple[str | None, ...], followed: str | None
     ) -> Message | Problem:
-        """The envelope; ``names``: of the table by the schema and the topic."""
+        """Return the envelope; ``names``: the table's names in the schema and the topic."""
         if self.key is None and (self.fields is None or _DELETED not in self.fields):
             what = "has no value and no key" if self.fields is None else f"has neither {_DELETED} nor a key"
             text = (
@@ -125,7 +127,7 @@ class _FlatRow:
         return Message(message.key, {"schema": _envelope_schema(self.schema), "payload": payload})
 
     def _source(self) -> dict[str, Any]:
-        """The metadata, by the names that it has in an envelope."""
+        """Return the metadata, with the names that it has in an envelope."""
         prefix = self.options.prefix
         if not prefix:
             return {}
@@ -133,7 +135,7 @@ class _FlatRow:
         return {name.removeprefix(_SOURCE): value for name, value in found.items() if value is not None}
 
     def _code(self) -> str | Problem:
-        """The operation."""
+        """Return the operation."""
         if self.fields is None:
             return "d"
         code = text_of(self.fields.get(f"{self.options.prefix}op")) if self.options.prefix else None
@@ -142,13 +144,13 @@ class _FlatRow:
             return "d" if deleted == "true" else "u"
         if code is not None and deleted in (None, "true" if code == "d" else "false"):
             return code
-        text = f"is {deleted}, and the operation is {code}; expected true for a delete (d), false for others"
+        text = f"is {deleted}, but the operation is {code}; expected true for a delete (d), false for others"
         return Problem(InputFormatError, _DELETED, text)
 
     def _table(
         self, source: Mapping[str, Any], names: tuple[str | None, ...], followed: str | None
     ) -> str | Problem:
-        """The source's name of the table."""
+        """Return the source's name of the table."""
         table, schema, database = (text_of(source.get(name)) for name in ("table", "schema", "db"))
         if table is not None and schema is not None:
             return f"{schema}.{table}"
@@ -163,9 +165,9 @@ class _FlatRow:
         if followed is not None:
             return followed if table in (None, _last(followed)) else str(table)
         text = (
-            "the message does not name its table, and several are followed; have the transformation add it "
-            "(add.fields=table,db; for sources with schemas table,schema), or read each table as a source of "
-            "its own (--flattened)"
+            "the message does not name its table, but several are followed; have the transformation add it "
+            "(add.fields=table,db; for sources with schemas table,schema), or read each table as a separate "
+            "source (--flattened)"
         )
         return Problem(InputFormatError, f"{self.options.prefix}table", text)
 
@@ -175,7 +177,7 @@ def _last(name: str) -> str:
 
 
 def _has_schemas(source: Mapping[str, Any]) -> bool:
-    """Whether the source has schemas in its databases."""
+    """Return True if the databases of the source have schemas."""
     return source.get("connector") in _WITH_SCHEMAS or "lsn" in source
 
 
@@ -185,8 +187,8 @@ def _has_no_schemas(source: Mapping[str, Any]) -> bool:
 
 def _without_schema(prefix: str) -> Problem:
     text = (
-        "the message names its table and database, and not its schema, of which the source has several; have "
-        "the transformation add it (add.fields=table,schema), or say whose rows the messages are: "
+        "the message names its table and database, but not its schema, and the source has several schemas; "
+        "have the transformation add it (add.fields=table,schema), or name the table of the messages: "
         "--flattened SCHEMA.TABLE"
     )
     return Problem(InputFormatError, f"{prefix}schema", text)
@@ -201,7 +203,7 @@ def _schema_and_payload(value: object) -> tuple[Fields | None, object]:
 
 
 def _is_no_row(fields: Fields) -> bool:
-    """Whether it is a message that the transformation does not change."""
+    """Return True if it is a message that the transformation does not change."""
     source = fields_of(field_of(fields, "source"))
     if source is not None and ("op" in fields or "tableChanges" in fields or "ddl" in fields):
         return True
@@ -209,14 +211,14 @@ def _is_no_row(fields: Fields) -> bool:
 
 
 def _schema_name(schema: Fields | None, suffix: str) -> str | None:
-    """The table that the name of a schema has, such as ``erp.shop.people.Value``."""
+    """Return the table in the name of a schema, such as ``erp.shop.people.Value``."""
     name = text_of(field_of(schema, "name"))
     parts = [] if name is None else name.split(".")
     return ".".join(parts[-3:-1]) if len(parts) > 3 and parts[-1] == suffix else None
 
 
 def _of_topic(topic: str | None) -> str | None:
-    """The table that the name of a topic has, such as ``erp.shop.people``."""
+    """Return the table in the name of a topic, such as ``erp.shop.people``."""
     parts = [] if topic is None else topic.split(".")
     return ".".join(parts[-2:]) if len(parts) > 2 else None
 

@@ -1,41 +1,40 @@
-"""How Debezium writes values: source → JSON → Hive.
+"""The form in which Debezium writes values: source → JSON → Hive.
 
-If messages have a schema, it defines how a value is written. Otherwise the user
-says it for decimals and bytes, and for times that are not texts
-(:class:`DebeziumValues`):
+If messages have a schema, it defines how a value is written. Otherwise the user defines it for decimals and
+bytes, and for times that are not strings (:class:`DebeziumValues`):
 
 ==================================  ============================================  ===========================
 MySQL, PostgreSQL                   JSON: Kafka's type, semantic type             Hive
 ==================================  ============================================  ===========================
 integers, year, bit(1), boolean     number, true, false                           integers, decimal, boolean
 bigint unsigned                     number; Debezium's ``precise`` mode: Decimal  decimal(20,0)
-float, double                       number; ``"NaN"``                             float, double; string: its
-                                                                                  shortest text
+float, double                       number; ``"NaN"``                             float, double, or string in
+                                                                                  the shortest form
 decimal, numeric                    ``precise``: base64, ``connect…Decimal``, or  decimal, integers, string
                                     a struct, ``VariableScaleDecimal``
 …                                   the same; number, if the converter has        decimal, integers, string
                                     ``decimal.format=NUMERIC``
 …                                   ``string``: string                            decimal, string
-…                                   ``double``: number; only if the user says     decimal, double
-                                    so, since it is not exact
+…                                   ``double``: number; only if the user chooses  decimal, double
+                                    it, since it is not exact
 char, varchar, text, enum, set,     string, with or without semantic type         string, char, varchar
 json, xml, uuid, ltree, inet
-binary, blob, bytea                 ``bytes``: base64; else as the user says:     binary
+binary, blob, bytea                 ``bytes``: base64; else as the user defines:  binary
                                     ``base64``, ``base64-url-safe``, ``hex``
 bit(n)                              base64, low byte first, ``Bits``              integers, decimal, binary
-date                                number of days, ``Date``; ``IsoDate``         date, string
-datetime; timestamp of PostgreSQL   number: ``Timestamp``, ``MicroTimestamp``,    timestamp, as it is there;
-                                    ``NanoTimestamp``; ``IsoTimestamp``           string
-timestamp of MySQL, timestamptz,    string, ``ZonedTimestamp``, with any offset   timestamp: that of UTC;
-datetimeoffset                                                                    string as it is
+date                                number of days, ``Date``, or ``IsoDate``      date, string
+datetime, timestamp of PostgreSQL   number: ``Timestamp``, ``MicroTimestamp``,    timestamp without time
+                                    ``NanoTimestamp``, or ``IsoTimestamp``        zone, string
+timestamp of MySQL, timestamptz,    string, ``ZonedTimestamp``, with any offset   timestamp in UTC, or string
+datetimeoffset                                                                    unchanged
 time                                number: ``Time``, ``MicroTime``,              string
-                                    ``NanoTime``; ``IsoTime``, ``ZonedTime``
+                                    ``NanoTime``, ``IsoTime``, ``ZonedTime``
 geometry, point, array, hstore      struct, array, map                            string: its JSON
 ==================================  ============================================  ===========================
 
 ``__debezium_unavailable_value``, in the form that it has for the column's type
-(:mod:`~mutation_api.cdc.messages.events`), is refused: PostgreSQL does not log a long value that an
-update leaves alone (TOAST) unless the table has REPLICA IDENTITY FULL.
+(:mod:`~mutation_api.cdc.messages.events`), is refused. PostgreSQL does not log a long value that an
+update does not change (TOAST) unless the table has REPLICA IDENTITY FULL.
 
 Source: Debezium's documentation of its connectors for MySQL and PostgreSQL, 3.x.
 """
@@ -82,7 +81,7 @@ _SEMANTIC_READERS = {
 }
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 SEMANTIC_TYPES = (*_SEMANTIC_READERS, f"{_DECIMAL}(SCALE)", "text")
-"""Semantic types that a user may give to a column; ``text`` is the value itself."""
+"""The semantic types that a user may give to a column; ``text`` is the value itself."""
 
 _DECIMAL_TYPE = re.compile(re.escape(_DECIMAL) + r"\((\d{1,3})\)")
 _NUMBER_TYPES = ("int8", "int16", "int32", "int64", "boolean")
@@ -92,16 +91,18 @@ _STRINGS = ("string", "char", "varchar")
 
 @dataclass(frozen=True, kw_only=True)
 class DebeziumValues:
-    """How values are written, for messages without a schema.
+    """The form in which values are written, for messages without a schema.
 
-    ``decimals``: ``decimal.handling.mode``; ``numeric`` if it is precise, and the converter has
-    ``decimal.format=NUMERIC``. ``binary``: ``binary.handling.mode``. ``times``: one of
-    TIME_MODES; without it a timestamp must be a text of UTC. ``column_types``: semantic type by
-    ``TABLE.COLUMN``, one of SEMANTIC_TYPES; overrides all else. ``placeholder``:
-    ``unavailable.value.placeholder``.
+    Args:
+        decimals: ``decimal.handling.mode``, or ``numeric`` if that is precise and the converter has
+            ``decimal.format=NUMERIC``.
+        binary: ``binary.handling.mode``.
+        times: one of TIME_MODES. If None, a timestamp must be a string in UTC.
+        column_types: semantic type by ``TABLE.COLUMN``, one of SEMANTIC_TYPES; overrides all others.
+        placeholder: ``unavailable.value.placeholder``.
 
     Raises:
-        ConfigurationError: a value is not one of these.
+        ConfigurationError: If a value is not one of these.
     """
 
     decimals: str | None = None
@@ -118,19 +119,19 @@ class DebeziumValues:
         for name, semantic in self.column_types.items():
             if _reader_called(semantic) is None:
                 raise ConfigurationError(
-                    f"column {name}: no semantic type is called {semantic!r}; known are "
+                    f"column {name}: unknown semantic type {semantic!r}, expected one of "
                     f"{', '.join(SEMANTIC_TYPES)}"
                 )
 
     @functools.cached_property
     def unlogged(self) -> Unlogged:
-        """The placeholder, in all its forms. Raises ConfigurationError: it is not valid."""
+        """The placeholder in all its forms. Raises ConfigurationError if it is not valid."""
         return Unlogged(self.placeholder)
 
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
     ) -> Mapping[str, Reader]:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`; a schema is that of rows."""
+        """Return the readers of columns; ``schema`` is that of the rows."""
         schemas = None
         if schema is not None:
             exact = {each["field"]: each for each in json.loads(schema).get("fields", [])}
@@ -151,7 +152,7 @@ class DebeziumValues:
 
     @functools.cached_property
     def _semantics(self) -> Mapping[tuple[str, str], str]:
-        """Semantic types by table and column; names of columns have no case."""
+        """The semantic types by table and column; column names are not case-sensitive."""
         parted = {name: name.rpartition(".") for name in self.column_types}
         return {
             (table, column.lower()): self.column_types[name] for name, (table, _, column) in parted.items()
@@ -171,13 +172,13 @@ class DebeziumValues:
             if self.decimals == "double":
                 return TEXT
             raise RecordLayoutError(
-                f"{where}: the source writes doubles, which are not exact; let Debezium write decimals as "
+                f"{where}: the source writes doubles, which are not exact; have Debezium write decimals as "
                 "precise or string, or choose double for decimals"
             )
         if kafka_type in _NUMBER_TYPES and hive_type.kind in ("boolean", *INTEGER_KINDS):
             return Reader("flag")
         if kafka_type in ("struct", "array", "map") and hive_type.kind not in _STRINGS:
-            raise RecordLayoutError(f"{where}: {semantic or kafka_type} can go into a string only")
+            raise RecordLayoutError(f"{where}: {semantic or kafka_type} can only go into a string column")
         return TEXT
 
     def _reader_without_schema(self, where: str, hive_type: HiveType) -> Reader:
@@ -219,7 +220,7 @@ class DebeziumValues:
 
 def _check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
     if value is not None and value not in choices:
-        raise ConfigurationError(f"{name}={value!r}: it must be one of {', '.join(choices)}")
+        raise ConfigurationError(f"{name}={value!r}: expected one of {', '.join(choices)}")
 
 
 def _reader_called(semantic: str) -> Reader | None:

@@ -1,11 +1,11 @@
 """Events of a log of messages: options, values that are not logged, and operations.
 
-Options of a log of messages.
+The options of a log of messages.
 
 Values that a source did not log, and what a connector writes in place of them. Pure.
 
-A connector has one placeholder, which it writes in the form of the column's type. Whatever the column and its
-reader, :class:`Unlogged` is asked before a value is converted, so a reader has no rule of its own.
+A connector has one placeholder, which it writes in the form of the column's type. :class:`Unlogged` checks
+values of all columns before they are converted, so readers need no rules for placeholders.
 
 =======================  =============================================================================
 type of the column       placeholder ``P``
@@ -14,17 +14,17 @@ text, json, xml, …       ``P``
 bytes                    base64 of ``P``, plain or for URLs, or its hexadecimal digits, or ``P`` itself
 text[], json[], bytea[]  an array of one of these
 uuid[]                   an array of the UUID (version 3) of ``P``
-int[], bigint[], date[]  an array of the bytes of ``P``, which have a sign
-hstore, other maps       ``{"P": "P"}``, as an object or as its text
+int[], bigint[], date[]  an array of the bytes of ``P``, as signed numbers
+hstore, other maps       ``{"P": "P"}``, as an object or as a string
 =======================  =============================================================================
 
 Source: ``UnchangedToastedPlaceholder`` and ``PostgresValueConverter`` of Debezium's connector for PostgreSQL;
 ``convertBinary`` in the value converters of those for Oracle, SQL Server, MySQL and MariaDB.
 
-Events: the meaning of a tool's messages. A format makes them of messages; other modules read events.
+Events: the meaning of a tool's messages. A format converts messages to events, which other modules read.
 
-There is one of each for each message, so they are named tuples, which are made in a third of the time of
-frozen dataclasses.
+There is one of each for each message, so they are named tuples, which are created in a third of the time that
+frozen dataclasses need.
 """
 
 from __future__ import annotations
@@ -71,37 +71,42 @@ class Positions(enum.Enum):
     """The order of operations."""
 
     AUTO = "auto"
-    """the messages' positions in the source's log if they have them, else the order of lines"""
+    """The messages' positions in the source's log if they have them, else the order of lines."""
     MESSAGE = "message"
     LINE = "line"
 
 
 class NewSnapshot(enum.Enum):
-    """What a snapshot of a table means that was taken after changes of it."""
+    """The meaning of a snapshot of a table that was taken after changes of the table."""
 
     REFUSE = "refuse"
     REPLACE = "replace"
-    """all rows of the table: those of the target that neither it nor a later change has are deleted"""
+    """All rows of the table; rows of the target that are in neither it nor a later change are deleted."""
     MERGE = "merge"
-    """rows like others"""
+    """Rows like others."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
     """The user's choices about a log.
 
-    Columns are named ``TABLE.COLUMN``, with the source's name of the table and the target's, or the source's,
-    of the column. ``ignored_columns``: columns of the source that the target does not have.
-    ``null_if_missing``: columns of the target that are NULL in a message that lacks them.
-    ``default_if_missing``: the same, but they then have the value of their DEFAULT constraint, also in a row
-    that is updated. ``trusted_keys``: tables, by the
-    source's names, whose changes of the key are all logged, though messages do not show the key that a row
-    had. ``accepts_schema_changes``: messages
-    about a changed table are left out, because the target already fits the rows that follow.
-    ``applies_truncates``: if a table was truncated, the rows that no later operation writes are deleted;
-    otherwise a truncate is refused. ``new_snapshot``: what a second snapshot of a table means.
-    ``shard_column``: column of the targets of tables whose name has ``*`` or ``?``, which fits several tables
-    of the source; it holds the source's name of the table, and belongs to the key.
+    Columns are named ``TABLE.COLUMN``, with the source's name of the table and the column name in the target
+    or in the source.
+
+    Attributes:
+        ignored_columns: columns of the source that the target does not have.
+        null_if_missing: columns of the target that are NULL in a message that lacks them.
+        default_if_missing: columns of the target that get the value of their DEFAULT constraint in a message
+            that lacks them, even if the row is updated.
+        trusted_keys: tables, by the source's names, for which every change of the key is logged, although
+            messages do not show the old key of a row.
+        accepts_schema_changes: leave out messages about a changed table, because the target already fits the
+            rows that follow.
+        applies_truncates: if a table was truncated, delete the rows that no later operation writes. If False,
+            a truncate is refused.
+        new_snapshot: the meaning of a second snapshot of a table.
+        shard_column: column in the targets of tables whose name has ``*`` or ``?``, which matches several
+            tables of the source. It holds the source's name of the table, and belongs to the key.
     """
 
     positions: Positions = Positions.AUTO
@@ -116,41 +121,41 @@ class LogOptions:
 
 
 _HEX = "hex:"
-"""Begins a placeholder that is given by the hexadecimal digits of its bytes."""
+"""The prefix of a placeholder that is given by the hexadecimal digits of its bytes."""
 
 
 @dataclass(frozen=True)
 class Unlogged:
-    """What a connector writes in place of a value that was not logged.
+    """The placeholder that a connector writes in place of a value that was not logged.
 
     ``placeholder``: the connector's ``unavailable.value.placeholder``.
 
     Raises:
-        ConfigurationError: it is empty, or begins with ``hex:`` and does not go on with such digits.
+        ConfigurationError: If it is empty, or if ``hex:`` is not followed by hexadecimal digits.
     """
 
     placeholder: str
 
     def __post_init__(self) -> None:
-        """Check it."""
+        """Check the placeholder."""
         try:
             is_empty = not self._bytes
         except ValueError as error:
             raise ConfigurationError(
-                f"unavailable value: got {self.placeholder!r}, expected hexadecimal digits behind {_HEX}"
+                f"unavailable value: got {self.placeholder!r}, expected hexadecimal digits after {_HEX}"
             ) from error
         if is_empty:
-            raise ConfigurationError("unavailable value: got an empty text, expected the placeholder's")
+            raise ConfigurationError("unavailable value: got an empty string, expected the placeholder")
 
     @cached_property
     def texts(self) -> pa.StringArray:
-        """All texts of values that stand for one that was not logged."""
+        """All strings that stand for a value that was not logged."""
         text = self._text
         whole = [[text], list(map(int, self._signed)), {text: text}]
         return pa.array([*sorted(self._scalars), *(found for each in whole if (found := text_of(each)))])
 
     def is_within(self, value: object) -> bool:
-        """Return whether an array or object has a part, at any depth, that was not logged."""
+        """Return True if a part of an array or object was not logged, at any depth."""
         if isinstance(value, dict):
             return any(name in self._scalars or self.is_within(each) for name, each in value.items())
         if isinstance(value, list):
@@ -183,13 +188,13 @@ class Unlogged:
 
 
 INCREMENTAL = "incremental"
-"""``Event.snapshot`` of rows that are read while changes are logged, and are changes among others."""
+"""The ``Event.snapshot`` of rows that are read while changes are logged, and that count as changes."""
 
 _BIGINTS = range(-(2**63), 2**63)
 
 
 class Message(NamedTuple):
-    """A message and its key, as JSON values; ``key`` may be None. ``topic``: where it was, if it is known."""
+    """A message and its key, as JSON values; ``key`` may be None. ``topic``: its topic, if known."""
 
     key: object
     value: object
@@ -197,7 +202,7 @@ class Message(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is wrong with a message: class of the error, field, and text."""
+    """An error in a message: class of the error, field, and description."""
 
     error: type[MutationError]
     field: str | None
@@ -205,10 +210,10 @@ class Problem(NamedTuple):
 
 
 class Images(NamedTuple):
-    """A row before and after an operation; None where the message has none.
+    """A row before and after an operation; None if the message does not have it.
 
-    ``is_partial``: the row before may have nulls and zeros in place of values that were not logged, in all
-    columns but those of the message's key.
+    ``is_partial``: True if the row before may have nulls and zeros in place of values that were not logged,
+    in all columns except those of the message's key.
     """
 
     before: Fields | None
@@ -221,25 +226,25 @@ class Event(NamedTuple):
 
     Attributes:
         kind: ``row``, ``schema change``, ``truncate``, ``other`` for messages that change no table, or
-            ``damaged`` for those that do not follow the format; a damaged one has a problem.
-        table: the source's name of it, for messages; of rows and truncates, the one under which it is
-            followed. For a schema change that may touch any table: ``DATABASE.*``, or None.
+            ``damaged`` for those that do not follow the format; a damaged event has a problem.
+        table: the source's name of the table, for messages. For rows and truncates, the name under which it
+            is followed. For a schema change that may concern any table, ``DATABASE.*`` or None.
         op: the operation, ``insert``, ``update`` or ``delete``.
         log_position: three numbers that order the log, or None.
-        log: the log to which they belong.
-        schema: text that defines how values are read, or None.
+        log: the log to which these numbers belong.
+        schema: string that defines how values are read, or None.
         key: fields of the message's key, or None.
         key_names: columns of the key, if the message names them.
         rows: the rows.
         text: description of a schema change.
         problem: what is wrong with the message, or None.
-        id: the source's table, of rows and truncates.
+        id: the source's table, for rows and truncates.
         touches: the tables that a schema change may concern.
-        mentions: names in its statement, in lower case; it may concern any table of such a name.
+        mentions: names in its statement, in lower case; it may concern any table with such a name.
         origins: what counts the position besides ``log``: kind and name of servers.
-        snapshot: of a row that a snapshot read, the snapshot's position as a text, or INCREMENTAL; None of
-            other rows.
-        time: when the source wrote the change, in milliseconds; None if the message does not tell.
+        snapshot: for a row that a snapshot read, the snapshot's position as a string, or INCREMENTAL. For
+            other rows, None.
+        time: when the source wrote the change, in milliseconds; None if the message does not contain it.
     """
 
     kind: str
@@ -266,27 +271,27 @@ class LogPart(Protocol):
 
     @property
     def number(self) -> int:
-        """Orders the parts of a log."""
+        """The number that orders the parts of a log."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The name for messages."""
 
     def shown(self, offset: int, field: str | None = None) -> str:
-        """The place of a message in this part, for messages; ``field``: a field of it. Raises OSError."""
+        """Return the place of a message in this part and, if given, of its field. Raises OSError."""
 
 
 class Place(NamedTuple):
     """The place of a message: index of the file, and the byte at which its line begins.
 
-    In a log that is not in files: index of the part, and the message's offset in it.
+    If the log is not in files: index of the part, and the message's offset in it.
     """
 
     file: int
     offset: int
 
     def shown(self, files: Sequence[LogPart], field: str | None = None) -> str:
-        """For messages: file, line and, if given, field. Raises OSError."""
+        """Return the place for messages: file, line and, if given, field. Raises OSError."""
         return files[self.file].shown(self.offset, field)
 
 
@@ -298,7 +303,7 @@ class LoggedEvent(NamedTuple):
 
 
 class MessageFormat(Protocol):
-    """Meaning of a tool's messages; pickled for tasks."""
+    """The meaning of a tool's messages; pickled for tasks."""
 
     @property
     def name(self) -> str:
@@ -306,28 +311,28 @@ class MessageFormat(Protocol):
 
     @property
     def unlogged(self) -> Unlogged | None:
-        """What messages have in place of a value that was not logged; None if all values are logged."""
+        """The placeholders for values that were not logged; None if all values are logged."""
 
     @property
     def is_flattened(self) -> bool:
-        """Whether a message is a row, and one without value deletes the row of its key."""
+        """True if a message is a row, and a message without a value deletes the row of its key."""
 
     @property
     def metadata_prefixes(self) -> tuple[str, ...]:
-        """Begin the names of a row's fields that are not columns of the source."""
+        """The prefixes of the names of a row's fields that are not columns of the source."""
 
     def event(self, message: Message, positions: Positions) -> Event:
-        """The meaning of a message.
+        """Return the event of a message.
 
         Args:
-            message: its value is not None, unless messages are flattened.
+            message: the message; its value is None only if messages are flattened.
             positions: what orders operations.
         """
 
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
     ) -> Mapping[str, Reader]:
-        """Readers of the values of columns.
+        """Return the readers of the values of columns.
 
         Args:
             table: the source's name of the table.
@@ -335,12 +340,12 @@ class MessageFormat(Protocol):
             schema: ``schema`` of the events, or None.
 
         Raises:
-            RecordLayoutError: values of a column cannot be read, or the user has to say how.
+            RecordLayoutError: If values of a column cannot be read, or the user has to define how.
         """
 
 
 def bigint(text: str | None) -> int | None:
-    """The number that a text is; None if it is none, or has more than 64 bits."""
+    """Parse a number; return None if the string is not a number of at most 64 bits."""
     try:
         number = int(text or "")
     except ValueError:
@@ -349,14 +354,14 @@ def bigint(text: str | None) -> int | None:
 
 
 def number_of(value: object) -> int | None:
-    """The number that a value of JSON is, or a string has; None if it is none, or has more than 64 bits."""
+    """Return the number in a JSON number or string; None if it is not a number of at most 64 bits."""
     if value.__class__ is int:
         return value if value in _BIGINTS else None
     return bigint(value) if isinstance(value, str) else None
 
 
 def origins_of(server_id: str | None, gtid: str | None) -> tuple[tuple[str, str], ...]:
-    """The server of MySQL or MariaDB that wrote a change: its id, and its UUID, which begins the GTID.
+    """Return the MySQL or MariaDB server that wrote a change: its id, and its UUID, which begins the GTID.
 
     Rows of a snapshot have neither: their id is 0. GTIDs of MariaDB have no UUID.
     """

@@ -1,16 +1,16 @@
 """A first look at a log, and changes of tables in it.
 
-Changes of whole tables in a log: schema changes, at which a run stops, and truncates, which may apply.
+Changes of whole tables in a log: schema changes, which stop a run, and truncates, which may be applied.
 
-A schema change has a position, as rows have. What comes before it is applied, in the shape that the target
-still has, and the run stops there. So nothing that was written before a change is ever read in the shape that
-the table has after it.
+A schema change has a position, like a row. A run applies what comes before it, while the target still has the
+old shape, and then stops. Rows that were written before a change are therefore never read in the table's new
+shape.
 
-The first look at a log: facts of each table, and changes of whole tables.
+The first look at a log: facts about each table, and changes of whole tables.
 
-A log is read twice. This look finds the tables, the order of operations and the end of the log. The second
-reading, when the operations are evaluated, gives the operations. Parts of a log can be looked at side by
-side, and their facts merged.
+A log is read twice. The first look finds the tables, the order of operations and the end of the log. The
+second reading, when the operations are evaluated, returns the operations. Parts of a log can be read
+concurrently, and their facts merged.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["Barrier", "FirstLook", "LogFacts", "TableChanges", "TableFacts"]
 logger = logging.getLogger(__name__)
 
 BEFORE = -1
-"""Step of a position that lies before the first operation of its message."""
+"""The step of a position before the first operation of its message."""
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """A schema change at which a run stops: the last position before it, and the error that says so."""
+    """A schema change at which a run stops: the last position before it, and the error that reports it."""
 
     before: tuple[int, ...]
     error: InputFormatError
@@ -48,9 +48,9 @@ class Barrier:
 
 @dataclass(frozen=True)
 class TableChanges:
-    """Schema changes and truncates of the followed tables, in any order.
+    """The schema changes and truncates of the followed tables, in any order.
 
-    ``applied``: up to where the tables were applied, and what had been read then.
+    ``applied``: the positions up to which the tables were applied, and what had been read by then.
     """
 
     found: tuple[LoggedEvent, ...]
@@ -65,7 +65,7 @@ class TableChanges:
         after: Mapping[str, Position],
         firsts: Sequence[tuple[int, ...]],
     ) -> Barrier | None:
-        """The first schema change that is neither applied already nor allowed by the options.
+        """Return the first schema change that is neither applied already nor allowed by the options.
 
         Args:
             options: the user's choices.
@@ -74,8 +74,8 @@ class TableChanges:
             firsts: position of the first operation of each table that has any.
 
         Raises:
-            InputFormatError: a change is not allowed, and a run cannot stop at it: it is a truncate, its
-                order among the rows is not known, or there is nothing before it.
+            InputFormatError: If a change is not allowed and a run cannot stop at it, because it is a
+                truncate, its order among the rows is not known, or nothing comes before it.
         """
         barrier: Barrier | None = None
         for change in sorted(self.found, key=lambda each: each.place):
@@ -101,7 +101,7 @@ class TableChanges:
         return options.accepts_schema_changes
 
     def _before(self, change: LoggedEvent, order: Order) -> tuple[int, ...] | None:
-        """The last position before a schema change; None if a run cannot stop at it."""
+        """Return the last position before a schema change; None if a run cannot stop at it."""
         is_ordered = order.by is Positions.LINE or change.event.log_position is not None
         if change.event.kind == "truncate" or order.is_partitioned or not is_ordered:
             return None
@@ -112,7 +112,7 @@ class TableChanges:
 
         Args:
             log: the log.
-            parts: for each table the indices of the parts of the log that have rows of it.
+            parts: for each table, the indices of the parts of the log that have its rows.
         """
         for change in self.found:
             event = change.event
@@ -121,13 +121,13 @@ class TableChanges:
             if not log.has_order(change.place, parts.get(event.table, ())):
                 raise InputFormatError(
                     f"{change.place.shown(self.files)}: truncate of {event.table}: rows of the table may be "
-                    "in other partitions, so it is not known which of them were written before. Give the "
-                    "topic one partition, or empty the target and read the table anew under another name of "
+                    "in other partitions, so it is not known which of them were written before. Use a topic "
+                    "with one partition, or empty the target and read the table again under another name of "
                     "the source"
                 )
 
     def truncates(self, order: Order) -> dict[str, tuple[int, ...]]:
-        """Position of the last truncate of each table."""
+        """Return the position of the last truncate of each table."""
         found: dict[str, tuple[int, ...]] = {}
         for change in self.found:
             table = change.event.table
@@ -140,17 +140,17 @@ class TableChanges:
         event = change.event
         if event.kind != "truncate":
             advice = (
-                "change the target likewise, then accept schema changes (--accept-schema-changes). It may "
-                f"concern {', '.join(names)}, which is followed; if another table has its name, or its rows, "
-                "since then, copy the table anew and read it under another name of the source (--name NAME)"
+                "change the target in the same way, then accept schema changes (--accept-schema-changes). It "
+                f"may concern {', '.join(names)}, which is followed. If another table has taken over its "
+                "name or rows, copy the table again and read it under another source name (--name NAME)"
             )
         elif any(map(self.followed.is_sharded, names)):
             advice = (
                 "it is one of several shards of the target: delete its rows there, and start over under "
-                "another name of the source (--name NAME), from files behind the truncate"
+                "another name of the source (--name NAME), from files after the truncate"
             )
         else:
-            advice = "choose to apply truncates: then the target's rows from before are deleted"
+            advice = "choose to apply truncates, so that the target's earlier rows are deleted"
             advice += " (--apply-truncates)"
         return InputFormatError(
             f"{change.place.shown(self.files)}: {event.kind} of {event.table or 'a table'}: {event.text}; "
@@ -170,17 +170,17 @@ class TableChanges:
         return name in after and order.position_of(change, self.files) <= after[name].order
 
     def _is_old(self, change: LoggedEvent, name: str) -> bool:
-        """Whether a run has read the change: one that comes late lies before what was applied."""
+        """Return True if a run has read the change. A late one is new, but lies before the watermark."""
         return name not in self.applied or self.applied[name].is_old(change)
 
 
 OTHERS_KEPT = 1000
-"""Tables that are not followed, of which a range keeps the names."""
+"""The number of tables that are not followed whose names a range keeps."""
 
 
 @dataclass
 class TableFacts:
-    """Facts of a log about one table. ``ids``: the tables of the source that its name fits."""
+    """The facts of a log about one table. ``ids``: the tables of the source that its name matches."""
 
     order: OrderFacts = field(default_factory=OrderFacts)
     shape: ShapeFacts = field(default_factory=ShapeFacts)
@@ -199,10 +199,10 @@ class TableFacts:
 
 @dataclass
 class LogFacts:
-    """Facts of a log about the followed tables.
+    """The facts of a log about the followed tables.
 
-    ``tables``: those with rows or truncates, by name. ``changes``: changes of whole tables. ``wrong``: the
-    first message that has a problem. ``others``: some of the tables that are not followed.
+    ``tables``: the tables with rows or truncates, by name. ``changes``: changes of whole tables. ``wrong``:
+    the first message that has a problem. ``others``: some of the tables that are not followed.
     """
 
     tables: dict[str, TableFacts] = field(default_factory=dict)
@@ -227,10 +227,10 @@ class LogFacts:
 
 @dataclass(frozen=True)
 class FirstLook:
-    """Looks at the ranges of a log; pickled for tasks.
+    """Reads the facts of the ranges of a log; pickled for tasks.
 
-    ``followed``: the tables. ``applied``: by table, up to where it was applied. ``wanted``: by table, late
-    messages that are looked for among those that earlier runs have read; then nothing else is looked for.
+    ``followed``: the tables. ``applied``: by table, the position up to which it was applied. ``wanted``: by
+    table, late messages to search for in what earlier runs have read; then nothing else is searched for.
     """
 
     log: MessageLog
@@ -239,7 +239,7 @@ class FirstLook:
     wanted: Mapping[str, frozenset[Digest]] = field(default_factory=dict)
 
     def at(self, number: int) -> LogFacts:
-        """The facts of a range. Raises InputFormatError: a file cannot be read."""
+        """Return the facts of a range. Raises InputFormatError if a file cannot be read."""
         facts = LogFacts()
         add = self._add_wanted if self.wanted else self._add
         for found in (each for some in self.log.events(number) for each in some):
@@ -247,11 +247,11 @@ class FirstLook:
         return facts
 
     def whole(self, parts: Iterable[LogFacts]) -> LogFacts:
-        """The facts of all ranges.
+        """Return the facts of all ranges.
 
         Raises:
-            InputFormatError, or another class of the first damaged message's problem; names file, line,
-                field.
+            InputFormatError: If a message is damaged. Names file, line and field.
+            Others: The error class of the first damaged message's problem.
         """
         whole = LogFacts()
         for part in parts:
@@ -264,7 +264,7 @@ class FirstLook:
         return whole
 
     def changes(self, facts: LogFacts) -> TableChanges:
-        """The changes of whole tables."""
+        """Return the changes of whole tables."""
         return TableChanges(tuple(facts.changes), self.followed, self.log.files, self.applied)
 
     def _add(self, facts: LogFacts, found: LoggedEvent) -> None:

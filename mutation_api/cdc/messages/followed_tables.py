@@ -1,9 +1,9 @@
-"""FollowedTables: which table that a user named a message is about, whatever spelling it has there.
+"""FollowedTables: find the configured table that a message is about, in any spelling.
 
 A user names a table as messages do, ``DATABASE.TABLE`` or ``SCHEMA.TABLE``, or more exactly with the database
-and the connector's name before it. If a name fits tables of several databases, schemas or connectors, it is
-refused. A name with ``*`` or ``?`` fits several tables on purpose: they are shards of one table, and a column
-of the target holds which of them a row is from.
+and the connector's name before it. A name that matches tables of several databases, schemas or connectors is
+refused. A name with ``*`` or ``?`` matches several tables on purpose: they are shards of one table, and a
+column of the target holds the shard of each row.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _WILDCARDS = {"*": "[^.]*", "?": "[^.]"}
 class FollowedTables:
     """The tables that a run follows; pickled for tasks.
 
-    ``names``: as the user gave them. ``shard_column``: column of the targets of names with wildcards; None if
-    there is none.
+    ``names``: the names given by the user. ``shard_column``: column for the shard, in the targets of names
+    with wildcards. If None, there is no such column.
     """
 
     names: tuple[str, ...]
     shard_column: str | None = None
 
     def check(self) -> None:
-        """Raise ConfigurationError if a name has wildcards and no column for the shard, or none has any."""
+        """Raise ConfigurationError if a name has wildcards but there is no shard column, or vice versa."""
         patterns = [name for name in self.names if self.is_sharded(name)]
         if patterns and self.shard_column is None:
             raise ConfigurationError(
-                f"table {patterns[0]}: the name has wildcards, so rows of several tables go into one: name "
-                "the column that tells them apart (--shard-column COLUMN, in Python shard_column)"
+                f"table {patterns[0]}: the name has wildcards, so one target has the rows of several tables: "
+                "name the column that distinguishes them (--shard-column COLUMN, in Python shard_column)"
             )
         if self.shard_column is not None and not patterns:
             raise ConfigurationError(
@@ -52,21 +52,21 @@ class FollowedTables:
 
     @property
     def single_names(self) -> tuple[str, ...]:
-        """The names; () if one of them fits several tables."""
+        """The names, or () if one of them can match several tables."""
         return () if any(map(self.is_sharded, self.names)) else self.names
 
     @staticmethod
     def is_sharded(name: str) -> bool:
-        """Whether a name fits several tables on purpose."""
+        """Return True if a name matches several tables on purpose."""
         return not _WILDCARDS.keys().isdisjoint(name)
 
     def name_of(self, table: TableId) -> str | None:
-        """The name under which a table is followed, the most exact one of several; None if it is not."""
+        """Return the most exact name under which a table is followed; None if it is not followed."""
         fitting = [name for name in self.names if any(_fits(name, each) for each in table.spellings())]
         return max(fitting, key=lambda name: (not self.is_sharded(name), len(name)), default=None)
 
     def named(self, event: Event) -> Event:
-        """The event, with the name under which its table is followed, and the shard in its rows."""
+        """Return the event with the name under which its table is followed, and the shard in its rows."""
         if event.id is None or event.kind not in ("row", "truncate"):
             return event
         name = self._known.get(event.id, "")
@@ -79,7 +79,7 @@ class FollowedTables:
         return event if name == event.table else event._replace(table=name)
 
     def touched_by(self, event: Event) -> tuple[str, ...]:
-        """The followed tables that a change of whole tables may concern."""
+        """Return the followed tables that a change of whole tables may concern."""
         if event.kind == "truncate":
             return tuple(name for name in self.names if name == event.table)
         if event.kind != "schema change":
@@ -87,16 +87,16 @@ class FollowedTables:
         return tuple(name for name in self.names if self._may_touch(event, name))
 
     def check_identity(self, name: str, tables: Collection[TableId]) -> None:
-        """Raise ConfigurationError if a name without wildcards fits several tables of the log."""
+        """Raise ConfigurationError if a name without wildcards matches several tables of the log."""
         differing = _differing(tables)
         if self.is_sharded(name) or not differing:
             return
         spelled = {_exact_spelling(table, differing) for table in tables}
         owners = " and ".join(sorted({_owner(table, differing) for table in tables}))
         raise ConfigurationError(
-            f"table {name}: the log has rows of several tables of this name, of {owners}. Name the one that "
-            f"is followed: {', '.join(sorted(spelled))}; or follow all as shards: a name with * such as "
-            f"'*.{name}', and --shard-column COLUMN, in Python shard_column"
+            f"table {name}: the log has rows of several tables with this name, of {owners}. Use the exact "
+            f"name of the table to follow: {', '.join(sorted(spelled))}; or follow all as shards, with a "
+            f"name such as '*.{name}' and --shard-column COLUMN, in Python shard_column"
         )
 
     @functools.cached_property
@@ -127,7 +127,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def _may_fit(pattern: str, table: TableId) -> bool:
-    """Whether a pattern may fit a table, or one of all tables of a database."""
+    """Return True if a pattern may match a table, or one of all tables of a database."""
     if table.table is None:
         return True
     if table.database is table.schema is None:
@@ -136,12 +136,12 @@ def _may_fit(pattern: str, table: TableId) -> bool:
 
 
 def _differing(tables: Collection[TableId]) -> list[int]:
-    """Indices of the parts in which tables differ; a part that is not known differs from nothing."""
+    """Return the indices of the parts in which tables differ; an unknown part does not differ."""
     return [i for i in range(3) if len({table[i] for table in tables if table[i] is not None}) > 1]
 
 
 def _exact_spelling(table: TableId, differing: Iterable[int]) -> str:
-    """The shortest name that has the parts that differ."""
+    """Return the shortest name that has the parts that differ."""
     parts = {number for number in differing if table[number] is not None}
     needed = [part for part in (2, 1) if table[part] is not None][:1]
     return ".".join(str(table[i]) for i in sorted({*parts, *needed, 3}))
@@ -153,7 +153,7 @@ def _owner(table: TableId, differing: Iterable[int]) -> str:
 
 
 def _with_shard(event: Event, column: str, shard: str) -> Event:
-    """The event with a column that holds the shard, in its rows and in its key."""
+    """Add a column with the shard to the rows and the key of an event."""
 
     def added(row: Fields | None) -> Fields | None:
         return None if row is None else {**row, column: shard}
@@ -161,7 +161,7 @@ def _with_shard(event: Event, column: str, shard: str) -> Event:
     images = [image for row in event.rows for image in (row.before, row.after) if image is not None]
     problem = event.problem
     if problem is None and any(column.lower() == name.lower() for image in images[:1] for name in image):
-        text = "the source's table has a column of this name: name another column for the shard"
+        text = "the source's table has a column with this name: name another column for the shard"
         problem = Problem(RecordLayoutError, column, text)
     rows = tuple(each._replace(before=added(each.before), after=added(each.after)) for each in event.rows)
     names = None if event.key_names is None else (*event.key_names, column)
@@ -170,38 +170,38 @@ def _with_shard(event: Event, column: str, shard: str) -> Event:
 
 @dataclass(frozen=True)
 class ShardedFormat:
-    """A format whose rows have one more column, which holds the shard."""
+    """A format whose rows have an additional column for the shard."""
 
     format: MessageFormat
     column: str
 
     @property
     def name(self) -> str:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """The name of the format."""
         return self.format.name
 
     @property
     def unlogged(self) -> Unlogged | None:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """The placeholder for values that were not logged, or None."""
         return self.format.unlogged
 
     @property
     def is_flattened(self) -> bool:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """True if messages are flattened rows."""
         return self.format.is_flattened
 
     @property
     def metadata_prefixes(self) -> tuple[str, ...]:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """The prefixes of fields that are not columns of the source."""
         return self.format.metadata_prefixes
 
     def event(self, message: Message, positions: Positions) -> Event:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         return self.format.event(message, positions)
 
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
     ) -> Mapping[str, Reader]:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """Return the readers of columns; the shard is a string."""
         others = {name: kind for name, kind in columns.items() if name != self.column}
         return {**self.format.readers(table, others, schema), self.column: TEXT}

@@ -1,17 +1,17 @@
 """Lines of JSON in files, compressed or not.
 
-Compressed files of a log: their bytes before the compression, and what other files are by their head.
+Compressed files of a log: decompressing them, and recognizing other files by their first bytes.
 
-The ending of a name says how a file is compressed: ``.gz`` (also of several members, as ``cat a.gz b.gz``
-writes) or ``.zst`` (also of several frames). Memory holds a block at a time. What is not such a file, or not
-whole, is refused.
+The suffix of a name defines how a file is compressed: ``.gz`` (may have several members, as ``cat a.gz b.gz``
+writes) or ``.zst`` (may have several frames). Memory holds one block at a time. A file that is not compressed
+in this way, or not complete, is refused.
 
-Lines of the files of a JSON log: the files in their order, and each line with the byte at which it begins.
+Read the lines of a JSON log's files, in order, each with the byte at which it begins.
 
-Spark's text reader does not report the position of a line, splits at carriage returns too, and passes on
-bytes that are not UTF-8. So Python reads blocks and splits them. A file is read up to its size when it was
-listed, so that a growing log gives the same lines on each reading. The bytes of a compressed file are those
-before its compression (:mod:`~mutation_api.cdc.messages.json_lines`); it is one range.
+Spark's text reader does not report the position of a line. It also splits at carriage returns, and passes on
+bytes that are not UTF-8. Python therefore reads blocks and splits them. A file is read up to its size when it
+was listed, so that a growing log has the same lines on each reading. The bytes of a compressed file are
+counted before its compression (:mod:`~mutation_api.cdc.messages.json_lines`); it is one range.
 """
 
 from __future__ import annotations
@@ -52,48 +52,48 @@ __all__ = [
 _READ_BYTES = 1024 * 1024
 
 _HEADS: Mapping[bytes, str] = {
-    b"\x1f\x8b": "is compressed with gzip; let its name end in .gz",
-    b"\x28\xb5\x2f\xfd": "is compressed with zstd; let its name end in .zst",
+    b"\x1f\x8b": "is compressed with gzip; its name must end in .gz",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd; its name must end in .zst",
     b"BZh": "is compressed with bzip2; decompress it, or compress it with gzip or zstd",
     b"\xfd7zXZ\x00": "is compressed with xz; decompress it, or compress it with gzip or zstd",
     b"\x04\x22\x4d\x18": "is compressed with lz4; decompress it, or compress it with gzip or zstd",
     b"\xff\x06\x00\x00sNaPpY": "is compressed with snappy; decompress it, or compress it with gzip or zstd",
     b"PK\x03\x04": "is a zip archive; unpack it, or compress its files with gzip or zstd",
-    b"\xff\xfe": "is text in UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "is text in UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8",
-    b"Obj\x01": "is a file of Avro; write messages as JSON, one a line, or read them from their topic",
-    b"PAR1": "is a file of Parquet; write messages as JSON, one a line",
-    b"\x00": "has binary messages, as Avro with a registry of schemas; read them from their topic (--kafka, "
+    b"\xff\xfe": "is encoded in UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is encoded in UTF-16; convert it to UTF-8: iconv -f UTF-16 -t UTF-8",
+    b"Obj\x01": "is an Avro file; write messages as JSON, one per line, or read them from their topic",
+    b"PAR1": "is a Parquet file; write messages as JSON, one per line",
+    b"\x00": "has binary messages, such as Avro with a schema registry; read them from their topic (--kafka, "
     "--schema-registry)",
 }
-"""What a file is that begins so, and what to do. No message in JSON begins so."""
+"""By first bytes: what a file is, and what to do. No JSON message begins with these bytes."""
 
 
 class CompressedFileError(Exception):
-    """Raised when a file is not compressed as its name says, or is not whole."""
+    """Raised when a file is not compressed as its name says, or is not complete."""
 
 
 def is_compressed(name: str) -> bool:
-    """Whether the ending of a file's name says that it is compressed."""
+    """Return True if the suffix of a file's name is that of a compressed file."""
     return _opener(name) is not None
 
 
 def kind_of(head: bytes) -> str | None:
-    """What a file is by its first bytes, and what to do; None if it may be text in UTF-8."""
+    """Return what a file is by its first bytes, and what to do; None if it may be UTF-8."""
     return next((kind for start, kind in _HEADS.items() if head.startswith(start)), None)
 
 
 @contextmanager
 def opened_bytes(location: Location, size: int | None = None) -> Iterator[BinaryIO]:
-    """The bytes of a file, decompressed if its name says that it is compressed.
+    """Open a file, and decompress it if its name is that of a compressed file.
 
     Args:
         location: the file.
-        size: its size when it was listed; a compressed file is read up to there. None: to its end.
+        size: its size when it was listed; a compressed file is read up to this size. If None, to its end.
 
     Raises:
-        CompressedFileError: within the block, see there.
-        OSError: the file cannot be read.
+        CompressedFileError: If the file is not compressed as its name says (raised within the block).
+        OSError: If the file cannot be read.
     """
     opener = _opener(location.name)
     with opened(location) as file:
@@ -106,7 +106,7 @@ def opened_bytes(location: Location, size: int | None = None) -> Iterator[Binary
 
 
 class _Limited(io.RawIOBase):
-    """The first bytes of a file; remembers an error of the storage, which is none of the compression."""
+    """The first bytes of a file; keeps an error of the storage, to distinguish it from a damaged file."""
 
     def __init__(self, file: BinaryIO, size: int | None) -> None:
         self._file = file
@@ -130,7 +130,7 @@ class _Limited(io.RawIOBase):
 
 
 class _Decompressed(io.RawIOBase):
-    """Decompressed bytes; what is wrong with the compression is a CompressedFileError."""
+    """Decompressed bytes; raises errors of the compression as CompressedFileError."""
 
     def __init__(self, stream: BinaryIO, raw: _Limited) -> None:
         self._stream = stream
@@ -171,23 +171,23 @@ def _opener(name: str) -> _Opener | None:
 
 
 RANGE_BYTES = 32 * 1024 * 1024
-"""Bytes of a file that one task of Spark reads."""
+"""The number of bytes of a file that one task of Spark reads."""
 
 BLOCK_BYTES = 4 * 1024 * 1024
 
 LONGEST_LINE = 256 * 1024 * 1024
-"""A longer line is not a message. The limit keeps a file that is not a log from filling the memory."""
+"""The length above which a line is not a message; it keeps other files from filling the memory."""
 
 COMPRESSION_ESTIMATE = 8
-"""Bytes of messages for each byte of a compressed file, to choose who reads it."""
+"""The estimated bytes of messages for each byte of a compressed file, to choose the engine that reads it."""
 
 _UNKNOWN = 2**63 - 1
-"""Size of a compressed file: its end is known when it was read."""
+"""The size of a compressed file, whose end is not known before it is read."""
 
 _NO_LINE = f"a line has more than {LONGEST_LINE} bytes; is this a log of JSON messages?"
 
 Line = tuple[int, str | None]
-"""The byte at which a line begins, and its text, None if it is not UTF-8."""
+"""The byte at which a line begins, and the line; None if it is not UTF-8."""
 
 _NUMBERS = re.compile(r"\d+")
 
@@ -202,22 +202,22 @@ class LogFile:
 
     @property
     def name(self) -> str:
-        """See :class:`~mutation_api.cdc.messages.events.LogPart`."""
+        """The name of the file, for messages."""
         return self.location.shown
 
     @property
     def byte_count(self) -> int:
-        """Bytes to read; an estimate if the file is compressed."""
+        """The number of bytes to read; an estimate if the file is compressed."""
         return self.size * (COMPRESSION_ESTIMATE if is_compressed(self.location.name) else 1)
 
     def shown(self, offset: int, field: str | None = None) -> str:
-        """See :class:`~mutation_api.cdc.messages.events.LogPart`. Raises OSError."""
+        """Return file, line and field, for messages. Raises OSError."""
         return line_location(self.location, offset, field)
 
 
 @dataclass(frozen=True)
 class LogRange:
-    """Bytes of a file, by its index: lines that begin in [start, stop)."""
+    """A range of a file, given by its index: the lines that begin in [start, stop)."""
 
     file: int
     start: int
@@ -225,26 +225,27 @@ class LogRange:
 
 
 def log_files(given: LocationsLike) -> tuple[LogFile, ...]:
-    """The files, and all files below the folders, ordered by the numbers in their names.
+    """List the files, and all files below the directories, ordered by the numbers in their names.
 
-    Names that begin with a dot or an underscore are ignored, as in Hive and Spark, and so are names that
-    Hadoop gives to files while it copies them. Links to local folders are not followed.
+    Names that begin with a dot or an underscore are ignored, as in Hive and Spark. Names that Hadoop gives to
+    files while it copies them are also ignored. Links to local directories are not followed.
 
     Raises:
-        ConfigurationError: there is no such file or folder. OSError: a folder cannot be listed.
+        ConfigurationError: If a file or directory does not exist.
+        OSError: If a directory cannot be listed.
     """
     found: set[FileEntry] = set()
     for location in all_located(given):
         entry = entry_at(location)
         if entry is None:
-            raise ConfigurationError(f"there is no file or folder {location.shown}")
+            raise ConfigurationError(f"file or directory {location.shown} does not exist")
         found |= set(_files_below(location)) if entry.is_directory else {entry}
     ordered = sorted(found, key=lambda entry: _order(entry.location))
     return tuple(LogFile(entry.location, _number(entry.name), entry.size) for entry in ordered)
 
 
 def log_ranges(files: Sequence[LogFile]) -> tuple[LogRange, ...]:
-    """Ranges of the files, in which each line begins once."""
+    """Split the files into ranges, so that each line begins in one range."""
     found: list[LogRange] = []
     for index, file in enumerate(files):
         if is_compressed(file.location.name):
@@ -256,11 +257,11 @@ def log_ranges(files: Sequence[LogFile]) -> tuple[LogRange, ...]:
 
 
 def read_lines(file: LogFile, part: LogRange) -> Iterator[list[Line]]:
-    """The lines that begin in a range of a file, blank ones too, some at a time.
+    """Read the lines that begin in a range of a file, including blank ones, some at a time.
 
     Raises:
-        InputFormatError: the file is gone, or shorter than it was; it is not text in UTF-8, or not
-            compressed as its name says; a line has no end.
+        InputFormatError: If the file is gone or shorter than it was, is not UTF-8, is not compressed as its
+            name says, or has a line without an end.
     """
     path = file.location
     size = _UNKNOWN if part.stop == _UNKNOWN else file.size
@@ -274,18 +275,18 @@ def read_lines(file: LogFile, part: LogRange) -> Iterator[list[Line]]:
     except CompressedFileError as error:
         raise InputFormatError(
             f"{path.shown} cannot be decompressed: {error}. It is damaged, cut off, still being written, or "
-            "not compressed as the ending of its name says. Move a file to the log's folder when it is whole"
+            "not compressed as its suffix says. Move a file to the log's directory when it is complete"
         ) from error
     except (FileNotFoundError, EOFError) as error:
         raise InputFormatError(
-            f"{path.shown} changed while it was read: {error}; files of a log are only added or appended to"
+            f"{path.shown} changed while it was read: {error}; log files may only be added or appended to"
         ) from error
     except OSError as error:
         raise InputFormatError(f"{path.shown}: the file cannot be read: {error}") from error
 
 
 def line_number(location: Location, offset: int) -> int:
-    """Number, from 1, of the line that begins at this byte. Raises OSError, CompressedFileError."""
+    """Return the number of the line that begins here, from 1. Raises OSError, CompressedFileError."""
     count, left = 1, offset
     with opened_bytes(location) as file:
         while left > 0 and (block := file.read(min(BLOCK_BYTES, left))):
@@ -295,7 +296,7 @@ def line_number(location: Location, offset: int) -> int:
 
 
 def line_location(location: Location, offset: int, name: str | None = None) -> str:
-    """Location for messages: file, number of the line that begins at this byte and, if given, field."""
+    """Return the place for messages: file, number of the line that begins at this byte, field if given."""
     line = line_number(location, offset)
     return f"{location.shown}, line {line}" + (f", field {name}" if name else "")
 
@@ -320,7 +321,7 @@ def _order(location: Location) -> tuple[int, list[tuple[str, int]], str]:
 
 
 def _blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:
-    """Whole lines that begin within [start, stop), in blocks, each with the byte it begins at."""
+    """Read whole lines that begin within [start, stop), in blocks, each with the byte at which it begins."""
     at = _first_line(file, start, size)
     rest = b""
     while at + len(rest) < stop:
@@ -328,7 +329,7 @@ def _blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[
         if not read and size == _UNKNOWN:
             break
         if not read:
-            raise EOFError(f"it has {at + len(rest)} bytes, and had {size} when it was listed")
+            raise EOFError(f"it has {at + len(rest)} bytes, but had {size} when it was listed")
         rest += read
         length = rest.rfind(b"\n") + 1
         if not length and len(rest) > LONGEST_LINE:
@@ -341,7 +342,7 @@ def _blocks(file: BinaryIO, start: int, stop: int, size: int) -> Iterator[tuple[
 
 
 def _first_line(file: BinaryIO, start: int, size: int) -> int:
-    """Seek the first line that begins at ``start`` or later; returns its first byte."""
+    """Seek to the first line that begins at ``start`` or later; return its first byte."""
     if not start:
         return 0
     file.seek(start - 1)

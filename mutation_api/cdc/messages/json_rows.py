@@ -1,4 +1,4 @@
-"""Rows of a JSON log: JSON values become values of columns, a batch at a time."""
+"""Convert the rows of a JSON log from JSON values to values of columns, a batch at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mutation_api.format.hive_type import HiveType, MisfitError, arrow_type
 __all__ = ["ColumnReader", "Content", "RowConverter", "Rows"]
 
 _NUMBERS = "decimal-number"
-"""The reader that takes all digits of a number."""
+"""The reader that uses all digits of a number."""
 
 _INFINITE = ("Infinity", "-Infinity")
 _NO_NUMBERS = ("NaN", *_INFINITE)
@@ -34,7 +34,7 @@ _NO_NUMBERS = ("NaN", *_INFINITE)
 class ColumnReader:
     """A column: name and type in the target, name in the source, and the reader for each schema.
 
-    ``default``: its value in rows that lack it, if not NULL.
+    ``default``: the value in rows that lack the column, if it is not NULL.
     """
 
     name: str
@@ -46,10 +46,10 @@ class ColumnReader:
 
 
 class Content(NamedTuple):
-    """What the columns of a row hold: JSON values, one for each column of the target.
+    """The values of a row: JSON values, one for each column of the target.
 
-    ``defaulted``: numbers of the columns that the row lacks, and that have their default. ``problem``: the
-    problem of the row's columns, or None.
+    ``defaulted``: indices of the columns that the row lacks, and that get their default. ``problem``: what is
+    wrong with the row's columns, or None.
     """
 
     values: tuple[object, ...]
@@ -61,10 +61,10 @@ class Content(NamedTuple):
 class Rows:
     """Operations on rows of one table, which become a batch.
 
-    ``positions``: the numbers of each. ``schema_indices``: for each the index of a column's reader.
-    ``values``: the JSON values of each, column by column. ``defaulted``: by the number of a column the rows
-    that have its default. ``problem``: the first problem of columns, and its row; ``doubt``: the same of keys
-    that messages do not show.
+    ``positions``: the numbers of each operation. ``schema_indices``: the index of the columns' readers for
+    each. ``values``: the JSON values of each, in the order of the columns. ``defaulted``: by the index of a
+    column, the rows that get its default. ``problem``: the first problem of columns, and its row. ``doubt``:
+    the first problem of a key that a message does not show, and its row.
     """
 
     operations: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Rows:
     doubt: tuple[int, Problem] | None = None
 
     def __len__(self) -> int:
-        """Number of operations."""
+        """Return the number of operations."""
         return len(self.operations)
 
     def add(
@@ -104,7 +104,7 @@ class Rows:
 
     @cached_property
     def schemas(self) -> NDArray[np.int64]:
-        """The schemas' indices."""
+        """The indices of the schemas."""
         return np.array(self.schema_indices, np.int64)
 
     @cached_property
@@ -114,7 +114,7 @@ class Rows:
 
 
 class _Column:
-    """The values of a column as texts."""
+    """The values of a column as strings."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = values
@@ -131,20 +131,20 @@ class _Column:
 
     @cached_property
     def digits(self) -> pa.StringArray:
-        """Their texts, in which numbers have all digits."""
-        if not self.kinds & {Number, float}:  # of other values both are the same
+        """The values as strings in which numbers have all digits."""
+        if not self.kinds & {Number, float}:  # for other values both are the same
             return self.texts
         return pa.array(list(map(digits_of, self.values)), pa.string())
 
     @cached_property
     def is_text(self) -> pa.BooleanArray:
-        """Which of them are JSON strings."""
+        """True for each JSON string."""
         if self.kinds <= {str}:
             return self.texts.is_valid()
         return pa.array([value.__class__ is str for value in self.values], pa.bool_())
 
     def is_unlogged(self, unlogged: Unlogged) -> pa.Array:
-        """Which of them stand for values that were not logged."""
+        """Return True for each value that was not logged."""
         found = pc.is_in(self.texts, unlogged.texts)
         if not self.kinds & {list, dict}:
             return found
@@ -153,7 +153,7 @@ class _Column:
 
     @cached_property
     def is_rough(self) -> pa.BooleanArray:
-        """Which of them were rounded."""
+        """True for each value that was rounded."""
         if self.kinds <= {str, int, bool}:
             return pa.array(np.zeros(len(self.values), bool))
         return pa.array(list(map(is_rough, self.values)), pa.bool_())
@@ -161,7 +161,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class RowConverter:
-    """Makes batches of operations; ``columns`` are those of the target in its order.
+    """Converts operations to batches; ``columns`` are those of the target in its order.
 
     ``table``: the target's name. ``position``: names of the numbers of a position. ``unlogged``: what the
     messages have in place of a value that was not logged.
@@ -174,10 +174,12 @@ class RowConverter:
     unlogged: Unlogged | None
 
     def batch(self, rows: Rows) -> pa.RecordBatch:
-        """Convert; there is at least one operation.
+        """Convert at least one operation to a batch.
 
         Raises:
-            InputFormatError, RecordLayoutError, RecordValueError: names file, line and field.
+            InputFormatError: If a row does not follow the format. Names file, line and field.
+            RecordLayoutError: If the columns of a row and the target differ. Names file, line and field.
+            RecordValueError: If a value does not fit its column. Names file, line and field.
         """
         self._refuse_first(rows)
         values = [self._converted(rows, number) for number in range(len(self.columns))]
@@ -212,7 +214,7 @@ class RowConverter:
 
 
 _OF_COLUMNS, _UNLOGGED, _OF_KEY, _OF_VALUE = range(4)
-"""Ranks of the problems of one row: what one explains of others comes first."""
+"""The ranks of the problems of one row: a problem that may explain others comes first."""
 
 
 @dataclass(frozen=True)
@@ -227,18 +229,18 @@ class _Problem:
 
     @classmethod
     def of(cls, row: int, problem: Problem, rank: int) -> _Problem:
-        """The error of a problem."""
+        """Return the error of a problem."""
         return cls(row, problem.error, problem.field, problem.text, rank)
 
 
 def _value_problems(
     column: ColumnReader, rows: Rows, found: _Column, unlogged: Unlogged | None
 ) -> Iterator[_Problem]:
-    """The first row of each kind of error in a column's values."""
+    """Find the first row of each kind of error in a column's values."""
     texts, name = found.texts, column.source_name
     row = _first(texts.is_null()) if column.is_key else None
     if row is not None:
-        yield _Problem(row, RecordValueError, name, "a key is never NULL")
+        yield _Problem(row, RecordValueError, name, "a key column must not be NULL")
     row = None if unlogged is None else _first(found.is_unlogged(unlogged))
     if row is not None:
         text = (
@@ -253,19 +255,19 @@ def _value_problems(
             wanted = "a JSON string" if is_quoted(reader) else "a JSON number"
             value = texts[row].as_py()
             shown = json.dumps(value, ensure_ascii=False) if found.is_text[row].as_py() else value
-            text = f"must be {wanted}, to be read as {reader.name}, and is {shown}"
+            text = f"must be {wanted}, to be read as {reader.name}, got {shown}"
             yield _Problem(row, RecordValueError, name, text)
     row = _first(_is_lost(found, column))
     if row is not None:
         text = (
-            "the value has a number of more digits than can be read exactly, or out of range; have the "
+            "the value has a number with more digits than can be read exactly, or out of range; have the "
             "source write such numbers as strings"
         )
         yield _Problem(row, RecordValueError, name, text)
 
 
 def _is_misquoted(found: _Column, is_of_schema: NDArray[np.bool_], reader: Reader) -> pa.Array:
-    """Whether the JSON kinds of values are not those that the reader needs."""
+    """Return True for each value whose JSON kind is not the one that the reader needs."""
     wanted = is_quoted(reader)
     if wanted is None:
         return pa.array(np.zeros(len(found.texts), bool))
@@ -276,7 +278,7 @@ def _is_misquoted(found: _Column, is_of_schema: NDArray[np.bool_], reader: Reade
 
 
 def _is_lost(found: _Column, column: ColumnReader) -> pa.Array:
-    """Whether values were rounded, or made infinite; a column of doubles rounds in any case."""
+    """Return True for values that were rounded or made infinite; a column of doubles rounds in any case."""
     if {reader.of_numbers.name for reader in column.readers} == {_NUMBERS}:
         return pa.array(np.zeros(len(found.values), bool))
     if column.hive_type.kind in ("float", "double"):
@@ -285,13 +287,13 @@ def _is_lost(found: _Column, column: ColumnReader) -> pa.Array:
 
 
 def _first(is_wrong: pa.Array) -> int | None:
-    """Index of the first row for which this is true; null counts as false."""
+    """Return the index of the first row for which this is true; null counts as false."""
     rows = np.flatnonzero(pc.fill_null(is_wrong, False))
     return int(rows[0]) if rows.size else None
 
 
 def _values(found: _Column, schemas: NDArray[np.int64], column: ColumnReader) -> pa.Array:
-    """Values of a column; the reader of each depends on its message's schema, and on its kind in JSON."""
+    """Convert values; the reader of each depends on its message's schema, and on its JSON kind."""
     readings = list(_readings(found, schemas, column))
     if len(readings) == 1:
         ((_, texts, reader),) = readings
@@ -308,7 +310,7 @@ def _values(found: _Column, schemas: NDArray[np.int64], column: ColumnReader) ->
 
 
 def _with_default(values: pa.Array, rows: Sequence[int], column: ColumnReader) -> pa.Array:
-    """The values with the column's default in these rows."""
+    """Return the values with the column's default in these rows."""
     if not rows or column.default is None:
         return values
     wanted = arrow_type(column.hive_type, timestamp_unit="us")
@@ -320,8 +322,8 @@ def _with_default(values: pa.Array, rows: Sequence[int], column: ColumnReader) -
 def _readings(
     found: _Column, schemas: NDArray[np.int64], column: ColumnReader
 ) -> Iterator[tuple[NDArray[np.int64], pa.Array, Reader]]:
-    """Rows, the texts of all rows, and the reader of these rows; each row is in one of them."""
-    # The shortest text of -0.0 is 0.
+    """Return groups of row indices, each with the strings of all rows and the reader for the group."""
+    # The shortest form of -0.0 is 0.
     texts = found.digits if column.hive_type.kind in ("float", "double") else found.texts
     readers = column.readers
     every = np.arange(len(found.values))

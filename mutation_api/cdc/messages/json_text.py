@@ -1,20 +1,20 @@
 """JSON objects as strings, and a faster parser where it is installed.
 
-JSON by orjson, where it certainly reads what is written; pure. Without orjson nothing is read here.
+Fast reading of JSON with orjson, if it is certain to be exact; pure. Without orjson nothing is read here.
 
-orjson takes the last of two fields of one name without a word, and numbers with a point or exponent as
-doubles. But a text that it writes again byte for byte has no doubled field, since no dict has one, and what
-orjson writes for a double is what stood there. Other texts (with blanks, ``1.50``, ``1E10``, escapes that are
-not needed, integers of more than 64 bits) are for the exact reader. Kafka's converter, Maxwell and Canal
-mostly write as orjson does.
+orjson silently takes the last of two fields with the same name, and reads numbers with a point or exponent as
+doubles. But if it writes a string again byte for byte, the string has no duplicate field, since a dict cannot
+have one, and each double was written as orjson writes it. All other strings are left to the exact reader:
+those with blanks, ``1.50``, ``1E10``, unnecessary escapes, or integers above 64 bits. Kafka's converter,
+Maxwell and Canal mostly write as orjson does.
 
-JSON, read exactly: numbers keep their digits, and a doubled field is an error. Pure.
+Exact reading of JSON: numbers keep their digits, and a duplicate field is an error. Pure.
 
-A value is None, a bool, a text, a number, a list, or a dict. A number is a :class:`Number`, or an int or
-float that :mod:`~mutation_api.cdc.messages.json_text` has read without loss. The text of a number in a
-column of strings is its shortest: ``1.50`` is ``1.5``, and a number with an exponent has the text of the
-double that it is (``1.0E10``, as Java writes it). One that no double is, is rough: it is refused as the value
-of a column.
+A value is None, a bool, a string, a number, a list, or a dict. A number is a :class:`Number`, or an int or
+float that :mod:`~mutation_api.cdc.messages.json_text` has read without loss. In a string column, a number
+gets its shortest form: ``1.50`` is ``1.5``, and a number with an exponent is written as the double that it is
+(``1.0E10``, as Java writes it). A number with an exponent that is not equal to any double is rough: it is
+refused as the value of a column.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ __all__ = [
 
 
 ORJSON: Any = importlib.import_module("orjson") if importlib.util.find_spec("orjson") else None
-"""Comes with the extra ``json``. Without it the exact reader reads all, in three times the time."""
+"""The module orjson from the extra ``json``. Without it the exact reader takes three times as long."""
 
 _TRIES, _MISSES_IN_TEN = 64, 6
-"""After so many texts, with more misses than that, it is quicker not to try."""
+"""After this many strings, if more misses than these occur in ten, it is faster not to try."""
 
 
 class QuickParser:
-    """Reads texts, one by one, as long as it can read most of them."""
+    """Reads strings one by one, as long as it can read most of them."""
 
     def __init__(self) -> None:
         self._tries = self._misses = 0
         self._is_worth_it = ORJSON is not None
 
     def parsed(self, text: str) -> tuple[Any] | None:
-        """The value that a text is; None if only the exact reader can say.
+        """Return the value in a string as a tuple; None if only the exact reader can read it.
 
-        Numbers are of class int or float; :func:`written` has the text of a float.
+        Numbers are of class int or float; :func:`written` returns the string of a float.
         """
         if not self._is_worth_it:
             return None
@@ -81,7 +81,7 @@ class QuickParser:
 
 
 def written(number: float) -> str:
-    """The text that a float of :class:`QuickParser` was read from."""
+    """Return the string from which :class:`QuickParser` read a float."""
     text: bytes = ORJSON.dumps(number)
     return text.decode()
 
@@ -94,32 +94,32 @@ Fields = Mapping[str, Any]
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 _ESCAPED = str.maketrans({**{chr(code): f"\\u{code:04X}" for code in range(32)}, **_ESCAPES})
 
-_DOUBLED = "an object has two fields of one name"
+_DOUBLED = "an object has two fields with the same name"
 
 _HEAD_FIELD = "schema"
 _HEAD_START = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"schema"[ \t\r\n]*:[ \t\r\n]*')
 _HEAD_END = re.compile(r"[ \t\r\n]*,[ \t\r\n]*")
 _HEADS_MAX = 32
-"""Messages of more schemas than that are parsed whole: to look for theirs would take too long."""
+"""The number of schemas that are kept. With more, messages are parsed whole, as a search takes too long."""
 
 _DIGITS_MAX = 100
-"""Numbers of more digits than that fit into no column."""
+"""The number of digits above which a number fits into no column."""
 
 _LEAST_PLAIN, _LEAST_LARGE = Decimal("0.001"), 10_000_000
-"""Java writes doubles from the one up to below the other without exponent."""
+"""Java writes doubles in this range (without the upper bound) without an exponent."""
 
 
 class Number(str):
-    """A number of JSON, as it is written."""
+    """A JSON number, as it is written."""
 
     __slots__ = ()
 
 
 def parsed(text: str) -> Any:
-    """The one JSON value that a text is.
+    """Return the one JSON value in a string.
 
-    Raises ValueError: it is not one value, has an object with two fields of one name, or characters that no
-    file can hold.
+    Raises ValueError if it is not one value, has an object with two fields of the same name, or has
+    characters that cannot be encoded in a file.
     """
     try:
         value = _DECODER.decode(text)
@@ -131,12 +131,12 @@ def parsed(text: str) -> Any:
 
 
 class RepeatedObject(dict[str, Any]):
-    """An object that several messages share; what follows from it alone is computed once."""
+    """An object shared by several messages; values derived from it are computed once."""
 
     __slots__ = ("_derived",)
 
     def derived(self, rule: Callable[[Any], T]) -> T:
-        """What a rule makes of this object."""
+        """Return the result of a rule for this object."""
         known: dict[Any, Any] = getattr(self, "_derived", None) or {}
         if rule not in known:
             self._derived = {**known, rule: rule(self)}
@@ -145,11 +145,12 @@ class RepeatedObject(dict[str, Any]):
 
 
 class MessageParser:
-    """Parses texts, one by one, to the meaning that :func:`parsed` gives them, but more quickly.
+    """Parses strings one by one, with the same result as :func:`parsed`, but faster.
 
-    What they repeat at their beginning is parsed once: Kafka's converter writes each message with its schema
-    in front, which is several times as long as the message. An object that begins with a known text
-    ``{"schema":…,`` is the known field and what follows. And orjson reads what it reads without loss.
+    A beginning that messages repeat is parsed once. Kafka's converter puts the schema in front of each
+    message, which is several times as long as the message. An object that begins with a known string
+    ``{"schema":…,`` therefore consists of the known field and the rest. orjson is used for all that it reads
+    without loss.
     """
 
     def __init__(self) -> None:
@@ -157,7 +158,7 @@ class MessageParser:
         self._quick = QuickParser()
 
     def parsed(self, text: str) -> Any:
-        """See :func:`parsed`."""
+        """Return the JSON value in a string. See :func:`parsed`."""
         for head, schema in self._heads:
             if text.startswith(head) and text.startswith('"', len(head)):
                 rest = self._quickly_parsed("{" + text[len(head) :])
@@ -186,29 +187,29 @@ class MessageParser:
 
 
 def fields_of(value: Any) -> Fields | None:
-    """The fields of an object; None if the value is not one."""
+    """Return the fields of an object, or None if the value is not an object."""
     return value if isinstance(value, dict) else None
 
 
 def field_of(fields: Fields | None, name: str) -> Any:
-    """A field's value; None if it is missing or null."""
+    """Return a field's value, or None if it is missing or null."""
     return None if fields is None else fields.get(name)
 
 
 def objects_of(value: Any) -> list[Fields | None] | None:
-    """The elements of an array, of which those that are no objects are None; None if it is not an array."""
+    """Return the elements of an array, replacing non-objects by None; None if it is not an array."""
     return [fields_of(each) for each in value] if isinstance(value, list) else None
 
 
 def texts_of(value: Any) -> tuple[str, ...] | None:
-    """The texts of an array's elements that are not null; None if the value is not an array."""
+    """Return the elements of an array that are not null as strings; None if the value is not an array."""
     if not isinstance(value, list):
         return None
     return tuple(text for each in value if (text := text_of(each)) is not None)
 
 
 def text_of(value: Any) -> str | None:
-    """The text of a value: a text itself, a number's shortest, an object's or array's JSON; None if null."""
+    """Return a value as a string: a number in its shortest form, an object or array as JSON; None if null."""
     if value is None or value.__class__ is str:
         return value
     if value.__class__ is Number:
@@ -217,10 +218,10 @@ def text_of(value: Any) -> str | None:
 
 
 def number_of_java(digits: str) -> str:
-    """What Java's JSON has for a double or single, as a value.
+    """Return the JSON value that Java writes for a double or single.
 
-    ``digits``: the shortest decimal that is this number, as Python writes it; ``nan``, ``inf``, ``-inf`` are
-    texts in JSON.
+    ``digits``: the shortest decimal that is equal to this number, as Python writes it; ``nan``, ``inf`` and
+    ``-inf`` are strings in JSON.
     """
     exact = Decimal(digits)
     if exact.is_nan():
@@ -229,7 +230,7 @@ def number_of_java(digits: str) -> str:
 
 
 def digits_of(value: Any) -> str | None:
-    """The text of a number with all its digits and no exponent; of other values as :func:`text_of`."""
+    """Return a number with all its digits and no exponent; other values as :func:`text_of` does."""
     text = written(value) if value.__class__ is float else value
     if value.__class__ not in (Number, float) or not {"e", "E"} & set(text):
         return str(text) if value.__class__ in (Number, float) else text_of(value)
@@ -238,7 +239,7 @@ def digits_of(value: Any) -> str | None:
 
 
 def is_rough(value: Any) -> bool:
-    """Whether the text of a value has a number that was rounded, or is infinite."""
+    """Return True if a value contains a number that was rounded, or is infinite."""
     if value.__class__ is Number:
         return _is_rounded(value)
     if value.__class__ is float:
@@ -265,7 +266,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _texts_within(value: Any) -> str:
-    """All texts and names of a value, one behind the other."""
+    """Return all strings and field names of a value, concatenated."""
     if isinstance(value, dict):
         return "".join(name + _texts_within(each) for name, each in value.items())
     if isinstance(value, list):
@@ -288,7 +289,7 @@ def _is_rounded(number: Number) -> bool:
 
 
 def _double_text(double: float) -> str:
-    """As Java writes it."""
+    """Return a double as Java writes it."""
     return _infinity(double > 0) if math.isinf(double) else _java_text(Decimal(repr(double)))
 
 
@@ -297,7 +298,7 @@ def _infinity(is_positive: bool) -> str:
 
 
 def _java_text(number: Decimal) -> str:
-    """A finite number as Java writes it, if it is the shortest that is a double or single."""
+    """Return a finite number as Java writes it; it must be the shortest form of a double or single."""
     if number == 0 or _LEAST_PLAIN <= abs(number) < _LEAST_LARGE:
         text = format(number, "f")
         return text if "." in text else f"{text}.0"
@@ -308,7 +309,7 @@ def _java_text(number: Decimal) -> str:
 
 
 def _json(value: Any) -> str:
-    """A value's JSON: fields sorted, no blanks."""
+    """Return a value's JSON with sorted fields and without blanks."""
     if isinstance(value, dict):
         names = sorted(value, key=_utf_16)
         return "{" + ",".join(f"{_quoted(name)}:{_json(value[name])}" for name in names) + "}"
@@ -328,5 +329,5 @@ def _quoted(text: str) -> str:
 
 
 def _utf_16(name: str) -> bytes:
-    """Orders names as Java does."""
+    """Return a sort key that orders names as Java does."""
     return name.encode("utf-16-be")

@@ -1,34 +1,33 @@
-"""Values of a JSON log: texts of JSON values become values of columns, whole Arrow arrays at a time.
+"""Convert the values of a JSON log from strings to values of columns, whole Arrow arrays at a time.
 
-A reader defines the meaning of a text. Formats choose one for each column, from the message's schema, the
+A reader defines the meaning of a string. Formats choose one for each column, from the message's schema, the
 user's options or the format's documentation. The columns that can hold its values:
 
 ===================  ===========================================  ============================================
-reader               text                                         columns
+reader               string                                       columns
 ===================  ===========================================  ============================================
-``text``             the value itself                             all but binary, as of ``text_values``
-``flag``             ``true``, ``false``, or the number           boolean, integers
-``number``           the same without quotes, but for NaN         integers, float, double
+``text``             the value itself                             all but binary, see ``text_values``
+``flag``             ``true``, ``false``, or a number             boolean, integers
+``number``           the same without quotes, except for NaN      integers, float, double
 ``base64``           bytes                                        binary
 ``base64-url-safe``  bytes                                        binary
 ``hex``              bytes                                        binary
-``latin1``           bytes, each as the character of that number  binary
+``latin1``           bytes, each as the character of its number   binary
 ``decimal-bytes``    base64 of the unscaled number, two's         decimal, integers, strings
                      complement, high byte first
 ``decimal-number``   the number itself                            decimal, integers, strings
 ``decimal-struct``   ``{"scale": 2, "value": base64 of it}``      decimal, integers, strings
 ``bits``             base64 of bytes, low byte first              integers, decimal, binary
 ``days``             since 1970-01-01                             date, strings
-``millis``, …        since 1970-01-01, of a wall clock            timestamp, strings
-``time-millis``, …   since midnight; also negative, or over 24 h  strings (``-838:59:59.000000``)
+``millis``, …        since 1970-01-01, without time zone          timestamp, strings
+``time-millis``, …   since midnight; may be negative or > 24 h    strings (``-838:59:59.000000``)
 ``utc``              ``2018-06-20T13:37:03Z``, ``2017-09-15Z``,   timestamp, date, strings
                      ``2018-06-20T15:37:03+02:00``
 ===================  ===========================================  ============================================
 
-A string column gets a readable value: ``2017-09-15``, ``12.50``, ``13:37:03`` (with six digits of a second if
-they are not zero); a text of ``utc`` stays as it is. An instant (``utc``) becomes the wall clock of UTC,
-whatever its offset. A
-value that would lose nanoseconds, digits or bits is refused.
+A string column gets a readable value: ``2017-09-15``, ``12.50``, ``13:37:03`` (with six fractional digits if
+they are not zero). A string read by ``utc`` is not changed. In a timestamp column, an instant (``utc``) is
+converted to UTC, from any offset. A value that would lose nanoseconds, digits or bits is refused.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ __all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted",
 
 @dataclass(frozen=True)
 class Reader:
-    """Meaning of the text of a JSON value.
+    """The meaning of a JSON value as a string.
 
-    ``scale``: of ``decimal-bytes`` and ``decimal-number``. A value of ``decimal-bytes`` may be a JSON number,
-    which :meth:`of_numbers` reads.
+    ``scale``: scale of ``decimal-bytes`` and ``decimal-number``. A value of ``decimal-bytes`` may be a JSON
+    number, which :meth:`of_numbers` reads.
     """
 
     name: str
@@ -64,7 +63,7 @@ class Reader:
 
     @property
     def of_numbers(self) -> Reader:
-        """The reader of those values that are JSON numbers."""
+        """The reader of values that are JSON numbers."""
         return Reader("decimal-number", self.scale) if self.name == "decimal-bytes" else self
 
 
@@ -77,37 +76,37 @@ _MICROS_PER_DAY = 86_400_000_000
 
 
 def can_read(reader: Reader, hive_type: HiveType) -> bool:
-    """Whether a column of this type can hold the reader's values."""
+    """Return True if a column of this type can hold the reader's values."""
     return hive_type.kind in READERS[reader.name].kinds
 
 
 def is_quoted(reader: Reader) -> bool | None:
-    """Whether the JSON value must be a string (True), must not be one (False), or may be one (None)."""
+    """Return True if the JSON value must be a string, False if it must not be, None if it may be one."""
     return READERS[reader.name].is_quoted
 
 
 def values_of_json(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.Array:
-    """Convert the texts of JSON values; nulls stay nulls.
+    """Convert JSON values in string form; nulls stay nulls.
 
     Args:
-        texts: n texts, of Arrow's type string; JSON strings without their quotes.
+        texts: n strings, of Arrow's type string; JSON strings without their quotes.
         hive_type: type of the column; the reader must be able to fill it, see :func:`can_read`.
-        reader: meaning of the texts.
+        reader: meaning of the strings.
 
     Returns:
         n values of ``arrow_type(hive_type, timestamp_unit="us")``.
 
     Raises:
-        MisfitError: a text is not one of the reader's, or the column cannot hold its value.
+        MisfitError: If a string is not valid for the reader, or the column cannot hold its value.
     """
     return READERS[reader.name].read(texts, hive_type, reader)
 
 
 def base64_bytes(texts: pa.Array, *, url_safe: bool = False) -> pa.Array:
-    """Decode all texts at once: with the padding replaced by data, they form one long base64 text.
+    """Decode all strings at once: with the padding replaced by data, they form one long base64 string.
 
     Raises:
-        MisfitError: a text is not base64.
+        MisfitError: If a string is not base64.
     """
     filled = pc.fill_null(texts, "")
     if url_safe:
@@ -153,7 +152,7 @@ def _hex(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
 
 
 def _latin1(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> pa.Array:
-    """In UTF-8 such a character is one byte below 0x80, or 0xC2 or 0xC3 and one byte that follows."""
+    """Decode bytes. In UTF-8, each is one byte below 0x80, or 0xC2 or 0xC3 followed by one byte."""
     filled = pc.fill_null(texts, "")
     is_wrong = pc.match_substring_regex(filled, r"[^\x{00}-\x{ff}]")
     _refuse(texts, is_wrong, "has characters that are not bytes")
@@ -168,7 +167,7 @@ def _decimal_bytes(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.A
         if pc.any(pc.equal(some, "")).as_py():
             raise pa.ArrowInvalid("a number without bytes")
         unscaled = _sixteen_bytes(base64_bytes(some))
-        # pyarrow's if_else would rescale numbers of a negative scale, and overflow.
+        # pyarrow's if_else would rescale numbers with a negative scale, and overflow.
         present = np.packbits(some.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
         buffers = [pa.py_buffer(present.tobytes()), pa.py_buffer(unscaled.tobytes())]
         values = pa.Array.from_buffers(number, len(some), buffers)
@@ -196,10 +195,10 @@ def _of_decimals(values: pa.Array, hive_type: HiveType) -> pa.Array:
 
 
 def _sixteen_bytes(values: pa.Array) -> NDArray[np.uint8]:
-    """Numbers in two's complement, high byte first, as a decimal128 has them: sixteen bytes, low byte first.
+    """Convert numbers in two's complement, high byte first, to decimal128: 16 bytes, low byte first.
 
     Raises:
-        pa.ArrowInvalid: a number needs more bytes.
+        pa.ArrowInvalid: If a number needs more bytes.
     """
     values = pc.fill_null(values, b"")
     lengths = pc.binary_length(values).to_numpy().astype(np.int64)
@@ -215,12 +214,12 @@ def _sixteen_bytes(values: pa.Array) -> NDArray[np.uint8]:
     matrix[row, column] = data
     kept = matrix[:, -16:]
     if (matrix[:, :-16] != sign[:, None]).any() or ((kept[:, 0] ^ sign) & 0x80).any():
-        raise pa.ArrowInvalid("a number of more than 16 bytes")
+        raise pa.ArrowInvalid("a number with more than 16 bytes")
     return np.ascontiguousarray(kept[:, ::-1])
 
 
 def _decimal_struct(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
-    """Convert scale by scale; a column has few."""
+    """Convert scale by scale; a column has only a few."""
     parts = pc.extract_regex(texts, r'^\{"scale":(?P<scale>-?[0-9]{1,5}),"value":"(?P<value>[^"]*)"\}$')
     _refuse(texts, pc.and_(pc.is_null(parts), pc.is_valid(texts)), "has no scale and value")
     scales, values = pc.struct_field(parts, "scale"), pc.struct_field(parts, "value")
@@ -237,7 +236,7 @@ def _decimal_struct(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa
 
 
 def _moved(rows: NDArray[np.int64], convert: Callable[[pa.Array], pa.Array], texts: pa.Array) -> pa.Array:
-    """Convert some rows; an error has the row's index among all."""
+    """Convert some rows; the row index in an error is that among all rows."""
     try:
         return convert(texts.take(pa.array(rows)))
     except MisfitError as error:
@@ -305,7 +304,7 @@ def _micros(texts: pa.Array, unit: str) -> pa.Array:
     if unit == "nanos":
         micros = pc.divide(numbers, 1000)
         lost = pc.not_equal(pc.multiply(micros, 1000), numbers)
-        _refuse(texts, lost, "has nanoseconds; the column holds microseconds")
+        _refuse(texts, lost, "has nanoseconds, but the column holds microseconds")
         return micros
     factor = _MICROS_IN[unit]
     bound = (2**63 - 1) // factor
@@ -318,7 +317,7 @@ def _utc(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
     _refuse(
         texts,
         pc.invert(is_right),
-        "is not a time or date of UTC such as 2018-06-20T13:37:03.25Z, and has no offset such as +02:00",
+        "is not a time or date in UTC such as 2018-06-20T13:37:03.25Z, and has no offset such as +02:00",
     )
     if hive_type.kind in _STRINGS:
         return texts
@@ -335,7 +334,7 @@ def _utc(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
 
 
 def _offset_micros(texts: pa.Array) -> pa.Array:
-    """The offsets from UTC at the ends of texts."""
+    """Return the offsets from UTC at the ends of strings, in microseconds."""
     parts = pc.extract_regex(texts, _OFFSET)
     micros = pa.scalar(0, pa.int64())
     for name, unit in (("hours", 3_600_000_000), ("minutes", 60_000_000), ("seconds", 1_000_000)):
@@ -347,7 +346,7 @@ def _offset_micros(texts: pa.Array) -> pa.Array:
 
 
 def _refuse(texts: pa.Array, is_wrong: pa.Array, reason: str) -> None:
-    """Raise MisfitError for the first text that is wrong; nulls never are."""
+    """Raise MisfitError for the first string that is wrong; nulls never are."""
     wrong = np.flatnonzero(pc.and_(pc.fill_null(is_wrong, False), pc.is_valid(texts)))
     if wrong.size:
         raise _misfit(texts, int(wrong[0]), reason)
@@ -360,7 +359,7 @@ def _misfit(texts: pa.Array, row: int, reason: str) -> MisfitError:
 def _converted(
     texts: pa.Array, convert: Callable[[pa.Array], pa.Array], reason: str, changed: pa.Array | None = None
 ) -> pa.Array:
-    """Convert; if Arrow refuses a text, the error names the first such text."""
+    """Convert strings; if Arrow refuses one, the error shows the first such string."""
     some = texts if changed is None else changed
     try:
         return convert(some)
@@ -377,7 +376,7 @@ class _Kind:
     is_quoted: bool | None = None
 
 
-_NO_DECIMAL = "is not a number of scale {} that the column can hold"
+_NO_DECIMAL = "is not a number with scale {} that the column can hold"
 _INT, _BIGINT = HiveType("int"), HiveType("bigint")
 _MICROS_IN = {"seconds": 1_000_000, "millis": 1000, "micros": 1}
 _BASE64 = r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\z"
@@ -403,5 +402,5 @@ READERS = {
     **{f"time-{unit}": _Kind(_STRINGS, _time) for unit in ("millis", "micros", "nanos")},
     "utc": _Kind(("timestamp", "date", *_STRINGS), _utc, True),
 }
-"""Readers by name: the kinds of columns that can hold their values, the conversion, and whether the JSON
-value must be a string or must not be one: a number may look like base64, and base64 like a number."""
+"""The readers by name: the kinds of columns that can hold their values, the conversion, and whether the JSON
+value must or must not be a string, since a number may look like base64, and base64 like a number."""

@@ -1,42 +1,43 @@
 """Logs of Maxwell's daemon: rows of MySQL and MariaDB as JSON.
 
-A message has ``database``, ``table``, ``type`` and ``data``, the row; ``old``, of an update, holds the
-columns that it changed. Rows of a bootstrap (``bootstrap-insert``) are inserts; they replace existing rows.
-Messages around a bootstrap and heartbeats change nothing. Changes and drops of tables (``output_ddl``) are
-refused, see :class:`~.events.LogOptions`. A table that is created is empty and needs no action. Maxwell
-does not report TRUNCATE TABLE; do not use it on a followed table.
+A message has ``database``, ``table``, ``type`` and the row in ``data``. For an update, ``old`` has the old
+values of the columns that changed. Rows of a bootstrap (``bootstrap-insert``) are inserts; they replace
+existing rows. Messages around a bootstrap and heartbeats change nothing. Changes and drops of tables
+(``output_ddl``) are refused, see :class:`~.events.LogOptions`. A table that is created is empty and
+needs no action. Maxwell does not report TRUNCATE TABLE; do not use it on a followed table.
 
 **Order**: ``position`` (``output_binlog_position``): the number of the binlog file, the byte in it, then
 ``xoffset`` (``output_xoffset``), or the line. All rows of a statement have the same position. The last row of
 a transaction has ``commit`` and no ``xoffset``. Byte 0 is not a position; MariaDB logs it within transactions
-from 11.4 on, and Maxwell may pass it on. Rows of a bootstrap have no position either. In these cases ask for
+since 11.4, and Maxwell may pass it on. Rows of a bootstrap have no position either. In these cases ask for
 the order of lines, and let Maxwell bootstrap before, or synchronously. ``xid`` cannot be used: it is assigned
 when a transaction begins, not when it commits.
 
-**Key**: ``primary_key_columns`` (``output_primary_key_columns``), or the user names it.
+**Key**: ``primary_key_columns`` (``output_primary_key_columns``), or the columns that the user names.
 
 **Values** (MySQL → JSON → Hive):
 
 ===============================  ===============================  ===========================================
 MySQL                            JSON                             Hive
 ===============================  ===============================  ===========================================
-tinyint … bigint, year, bit(n)   number                           integers, decimal; tinyint(1), bit(1) also
-                                                                  boolean
+tinyint … bigint, year, bit(n)   number                           integers, decimal, boolean (for tinyint(1)
+                                                                  and bit(1))
 decimal                          number                           decimal
 float, double                    number                           float, double
 char, varchar, …text, enum       string                           string, char, varchar
 set                              array of strings                 string: the array's JSON
-json                             the JSON value itself            string: its JSON, fields sorted, blanks
-                                                                  removed; of a JSON string its text
+json                             the JSON value itself            string: its JSON with sorted fields and
+                                                                  without blanks, or a JSON string unquoted
 binary, varbinary, …blob         string of base64                 binary
-date, datetime, timestamp        string                           date, timestamp: the wall clock; zero dates
-                                                                  are refused (``output_null_zerodates``)
+date, datetime, timestamp        string                           date, timestamp without time zone (zero
+                                                                  dates are refused, see
+                                                                  ``output_null_zerodates``)
 time                             string                           string
 geometry                         string (WKT)                     string
 ===============================  ===============================  ===========================================
 
-A number in a column of strings gets its shortest text (``1.50`` is ``1.5``). With ``output_nulls=false``
-Maxwell leaves out NULLs: then name the columns that may be missing.
+In a string column, a number gets its shortest form (``1.50`` is ``1.5``). With ``output_nulls=false`` Maxwell
+leaves out NULLs; in this case name the columns that may be missing.
 
 Source: Maxwell's documentation (dataformat, bootstrapping, config) and its classes RowMap and ColumnDef.
 """
@@ -78,7 +79,7 @@ NO_CHANGES = ("bootstrap-start", "bootstrap-complete", "heartbeat", CREATE, "dat
 SCHEMA_CHANGES = ("table-alter", "table-drop", "database-alter", "database-drop")
 
 _LAST_ROW = 2**62
-"""Replaces the ``xoffset`` of the last row of a transaction."""
+"""The replacement for the ``xoffset`` of the last row of a transaction."""
 
 _FILE = re.compile(r"(.*?)\.?([0-9]{1,18})", re.DOTALL)
 _OFFSET = re.compile(r"[0-9]{1,18}")
@@ -88,17 +89,17 @@ _OFFSET = re.compile(r"[0-9]{1,18}")
 class MaxwellSource(MessageSource):
     """A log of messages of Maxwell's daemon.
 
-    Args: see :class:`~mutation_api.cdc.messages.message_source.MessageSource`.
+    Args: See :class:`~mutation_api.cdc.messages.message_source.MessageSource`.
     """
 
     @property
     def format(self) -> MessageFormat:
-        """Meaning of Maxwell's messages."""
+        """The meaning of Maxwell's messages."""
         return MaxwellFormat()
 
 
 class MaxwellFormat:
-    """Meaning of Maxwell's messages."""
+    """The meaning of Maxwell's messages."""
 
     name = "maxwell"
     unlogged: Unlogged | None = None
@@ -106,18 +107,18 @@ class MaxwellFormat:
     metadata_prefixes: tuple[str, ...] = ()
 
     def event(self, message: Message, _positions: Positions) -> Event:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         return _Read(message).event()
 
     def readers(
         self, _table: str, columns: Mapping[str, HiveType], _schema: str | None
     ) -> Mapping[str, Reader]:
-        """See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
+        """Return the readers of columns: base64 for binary columns."""
         return {name: Reader("base64") if t.kind == "binary" else TEXT for name, t in columns.items()}
 
 
 class _Read:
-    """A message's fields; ``place``: the parts of its position."""
+    """The fields of a message; ``place``: the parts of its position."""
 
     def __init__(self, message: Message) -> None:
         fields = self.fields = fields_of(message.value) or {}
@@ -182,7 +183,7 @@ class _Read:
         return () if server is None and gtid is None else origins_of(text_of(server), text_of(gtid))
 
     def _touches(self) -> tuple[TableId, ...]:
-        """The tables that a schema change concerns: a renamed one has its old and its new definition."""
+        """Return the tables that a schema change concerns; a renamed one has an old and a new definition."""
         if self.type is not None and self.type.startswith("database-"):
             return (TableId(None, self.database, None, None),)
         definitions = [fields_of(self.fields.get(name)) or {} for name in ("old", "def")]
@@ -219,16 +220,16 @@ class _Read:
         needed = {"database": self.database, "type": self.type, "table": self.table}
         missing = [name for name, value in needed.items() if value is None]
         if missing:
-            text = "a message of Maxwell must have this field, and this one does not"
+            text = "a Maxwell message must have this field, but this one does not"
             return Problem(InputFormatError, missing[0], text)
         if self.type not in OPERATIONS:
-            text = f"no operation is called {self.type}; known are {', '.join(OPERATIONS)}"
+            text = f"unknown operation {self.type}, expected one of {', '.join(OPERATIONS)}"
             return Problem(InputFormatError, "type", text)
         if self.data is None:
-            text = "the message has no row; is it encrypted, or a part of one?"
+            text = "the message has no row; is it encrypted, or only a part of a message?"
             return Problem(InputFormatError, "data", text)
         if self.type == "update" and self.old is None:
-            return Problem(InputFormatError, "old", "the message does not say what the update changed")
+            return Problem(InputFormatError, "old", "the message does not contain what the update changed")
         if self.position is not None and self.place is None:
             text = f"{self.position} is not a position such as master.000006:800911"
             return Problem(InputFormatError, "position", text)
@@ -236,7 +237,7 @@ class _Read:
 
 
 def _place(position: str) -> tuple[str, int, int] | None:
-    """Log, number of the file and byte of a position such as ``master.000006:800911``; None of others."""
+    """Return log, file number and byte of a position such as ``master.000006:800911``; None of others."""
     name, _, offset = position.rpartition(":")
     file = _file(name)
     return None if file is None or not _OFFSET.fullmatch(offset) else (*file, int(offset))

@@ -1,28 +1,29 @@
-"""Logs of JSON messages, in files or in topics of Kafka: what Debezium, Maxwell, Canal share.
+"""Logs of JSON messages, in files or in Kafka topics: the shared code of Debezium, Maxwell and Canal.
 
-A format defines the meaning of a message (:mod:`~mutation_api.cdc.messages.events`). Errors are refused;
-nothing is guessed. The modules:
+A format defines the meaning of a message (:mod:`~mutation_api.cdc.messages.events`). Messages with errors
+are refused; nothing is guessed. The modules:
 
 ==================  ==========================================================================================
-``json_lines``      files and their lines, each with the byte it begins at; ``compressed`` files, too
+``json_lines``      files and their lines, each with the byte at which it begins
+``compressed``      compressed files
 ``unwrap``          messages of lines, and lines that are not messages; ``printed_lines``: forms of a line
 ``first_look``      facts of the log about each table
 ``reading``         the steps of a run over the log
-``table_names``     names of tables, and ``followed_tables`` which of them a message is about
-``order``           positions of operations, and which of them are applied already
-``log_identity``    what tells a log from another one with the same positions
+``table_names``     names of tables; ``followed_tables``: which of them a message is about
+``order``           positions of operations, and which operations were applied before
+``log_identity``    what distinguishes a log from another one with the same positions
 ``late_messages``   new messages that would count as applied
 ``snapshots``       a second snapshot of a table
 ``table_changes``   schema changes and truncates
 ``shape``           columns of messages and of the target, and the key
-``row_fields``      fields of rows, which are columns whatever their case
-``json_rows``       the values; ``json_values`` has the readers, ``unlogged`` what stands for no value
+``row_fields``      fields of rows, which match columns in upper or lower case
+``json_rows``       the values; ``json_values``: their readers; ``unlogged``: placeholders of missing values
 ``message_parts``   the operations of a table, range by range of the files
-``avro_messages``   messages of topics in Avro, as the JSON that they would be; ``avro_schema`` has the rules
+``avro_messages``   Avro messages of topics, converted to the equivalent JSON; ``avro_schema``: the rules
 ==================  ==========================================================================================
 
-The last line of a file needs no end, but must be a whole message. Messages of Kafka's topics are written to
-files first, see :mod:`~mutation_api.cdc.kafka`.
+The last line of a file needs no line end, but must be a whole message. Messages of Kafka topics are written
+to files first, see :mod:`~mutation_api.cdc.kafka`.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ __all__ = ["MessageSource"]
 
 @dataclass(frozen=True)
 class MessageSource(ABC):
-    """A log of JSON messages: the common part of all sources of messages.
+    """A log of JSON messages: the common part of all message sources.
 
     Args:
-        files: a file, or a folder of files, or several of these, on any storage, compressed if their names
-            end in ``.gz`` or ``.zst``; the driver and the workers must see local files under the same name.
-            Or topics of Kafka.
-        name: name of this log among those of its format, in the watermarks.
+        files: one or several files, or directories of files, on any storage, or Kafka topics. Files are
+            compressed if their names end in ``.gz`` or ``.zst``. The driver and the workers must see local
+            files under the same name.
+        name: name of this log in the watermarks; must be unique among the logs of its format.
         options: the user's choices about the log.
     """
 
@@ -71,32 +72,33 @@ class MessageSource(ABC):
     @property
     @abstractmethod
     def format(self) -> MessageFormat:
-        """Meaning of the messages."""
+        """The meaning of the messages."""
 
     def format_for(self, _tables: Sequence[str]) -> MessageFormat:
-        """Meaning of the messages, if these tables are followed."""
+        """Return the meaning of the messages if these tables are followed."""
         return self.format
 
     @property
     def source_id(self) -> str:
-        """``FORMAT:NAME``."""
+        """The name of this source in the watermarks, ``FORMAT:NAME``."""
         return f"{self.format.name}:{self.name}"
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See :class:`~mutation_api.cdc.source.ChangeSource`. The log is read twice:
-        for the first look, and when the operations are evaluated.
+        """Read the operations after the watermarks. See :class:`~mutation_api.cdc.source.ChangeSource`.
 
-        A table's key is the one given, or the one that the messages name. Errors in the columns of a row and
-        in their values are raised when the operations are evaluated.
+        The log is read twice: for the first look, and when the operations are evaluated.
+
+        A table's key is the given one, or else the one in the messages. Errors in the columns of a row and in
+        their values are raised when the operations are evaluated.
 
         Raises:
-            ConfigurationError: neither user nor messages name the key, or a table is named twice.
-            InputFormatError: see there; or a schema change, a truncate that the user did not choose to
-                apply, or messages without a position among others.
-            InputError: the files cannot be read.
-            Others: see there.
+            ConfigurationError: If the key is neither given nor in the messages, or a table is listed twice.
+            InputFormatError: If a message does not follow the format, or the log has a schema change, a
+                truncate that the user did not choose to apply, or some messages without a position.
+            InputError: If the files cannot be read.
+            Others: See :class:`~mutation_api.cdc.source.ChangeSource`.
         """
 
         def looked(look: FirstLook) -> Iterable[LogFacts]:
@@ -109,13 +111,13 @@ class MessageSource(ABC):
         return in_tasks(spark, self._batch(tables, after, looked))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; raises as :meth:`read`."""
+        """Read the operations after the watermarks, without Spark. Raises: See :meth:`read`."""
         return self._batch(tables, after, lambda look: map(look.at, range(len(look.log.ranges))))
 
     def byte_count(self) -> int:
-        """Bytes of the log, all of which each run reads; 0 if only a run knows them, as with Kafka.
+        """Return the size of the log in bytes, all of which each run reads; 0 for Kafka, where it is unknown.
 
-        Raises: as :meth:`read`, as far as the files are concerned.
+        Raises: See :meth:`read`, for errors of files.
         """
         if isinstance(self.files, KafkaTopics):
             return 0
@@ -133,7 +135,7 @@ class MessageSource(ABC):
             return Reading.of(self, opened, followed, looked).batch(tables)
 
     def _opened(self, followed: FollowedTables, after: Mapping[str, Position]) -> OpenedLog:
-        """The log as it is now."""
+        """Open the log in its present state."""
         positions, message_format = self.options.positions, self.format_for(followed.single_names)
         if isinstance(self.files, KafkaTopics):
             opened = self.files.opened(self.source_id, followed.names, after, message_format, positions)
@@ -148,5 +150,5 @@ def _check_tables(tables: Sequence[SourceTable]) -> None:
     doubled = repeated(names)
     if doubled or not names:
         raise ConfigurationError(
-            f"tables of the source that are given twice: {', '.join(doubled)}" if doubled else "name a table"
+            f"source tables are listed twice: {', '.join(doubled)}" if doubled else "name at least one table"
         )

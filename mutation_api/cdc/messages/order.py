@@ -2,22 +2,22 @@
 
 The order of a log's operations: its choice, the position of an operation, and what was applied.
 
-The positions in the source's log that messages have order the operations (:class:`Positions`), in whatever
-order files and lines are. If no message has one, files are ordered by the last number in their names, and
-lines by their position in the file. Then no two files may have the same number, and a log may only grow: at
-the end of its files, or by files with higher numbers. A log where some messages have a position and others do
-not is refused, unless the user asks for the order of lines.
+If messages have positions in the source's log, these order the operations (:class:`Positions`), regardless of
+the order of files and lines. If no message has a position, files are ordered by the last number in their
+names, and lines by their position in the file. In this case no two files may have the same number, and a log
+may grow only at the end of its files, or by files with higher numbers. A log in which only some messages have
+a position is refused, unless the user asks for the order of lines.
 
-Operations at or before the watermark are left out, if a run has read them: one that lies there and is new
-(:mod:`~mutation_api.cdc.messages.order`) is refused, since another server, one that was restored,
-or a slower partition wrote it.
+Operations at or before the watermark are left out if a run has read them. A new operation at or before the
+watermark (:mod:`~mutation_api.cdc.messages.order`) is refused, since it was written by another
+server, a restored server, or a slower partition.
 
-Late messages: new ones that lie at or before the watermark, and would count as applied though none was.
+Late messages: new messages at or before the watermark, which would wrongly count as applied.
 
-A run reads the files of a log from their beginnings, and a watermark holds what an earlier run had read of
-them. What lies behind that is new. A new message at or before the watermark is from a server that took over
-or was restored, or from a partition that is slower than the others. It is harmless only if it repeats one
-that was read: tools deliver messages again when they restart.
+A run reads the files of a log from their beginnings, and a watermark records what an earlier run had read of
+them. Bytes after that are new. A new message at or before the watermark is from a server that took over or
+was restored, or from a partition that is slower than the others. It is harmless only if it repeats one that
+was read: tools deliver messages again when they restart.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
 _LINE = (FILE, OFFSET, "step")
 _LINE_OF_PARTITION = (PARTITION, *_LINE[1:])
 _LOG = ("log0", "log1", "log2")
-"""Names of the numbers of positions."""
+"""The names of a position's numbers."""
 
 START_OVER = "Start over under another name of the source (--name NAME)"
 ORDER_OF_LINES = (
@@ -61,18 +61,18 @@ ORDER_OF_LINES = (
 ORDER_OF_PARTITIONS = (
     "Leave out --positions message: a partition has the messages about a key in the order of the changes"
 )
-"""Ways on."""
+"""Advice in messages."""
 
 
 @dataclass
 class OrderFacts:
-    """Facts of a first look about the order of one table's messages.
+    """The facts of a first look about the order of one table's messages.
 
-    ``messages``: number of messages of rows and of truncates; ``unordered``: number of those without a
-    position. ``last_log_position`` and ``last_line``: position of the last operation, by the messages and by
-    lines; () if there is none; ``first_log_position`` and ``first_line``: those of the first. ``parts``:
-    indices of the parts of the log that have rows. ``origins``: what counted the positions, see
-    :class:`~mutation_api.cdc.messages.events.Event`.
+    ``messages``: number of messages with rows or truncates. ``unordered``: number of those without a
+    position. ``last_log_position`` and ``last_line``: position of the last operation, by messages and by
+    lines; () if there is none. ``first_log_position`` and ``first_line``: those of the first operation.
+    ``parts``: indices of the parts of the log that have rows. ``origins``: the servers that counted the
+    positions, see :class:`~mutation_api.cdc.messages.events.Event`.
     """
 
     messages: int = 0
@@ -130,9 +130,9 @@ def _first(*positions: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Order:
-    """Order of the operations of one reading.
+    """The order of the operations of one reading.
 
-    ``by``: MESSAGE or LINE. ``log``: the log of the positions. ``is_partitioned``: whether lines of different
+    ``by``: MESSAGE or LINE. ``log``: the log of the positions. ``is_partitioned``: True if lines of different
     parts have no order.
     """
 
@@ -142,23 +142,23 @@ class Order:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of a position's numbers."""
+        """The names of a position's numbers."""
         if self.by is Positions.MESSAGE:
             return (*_LOG, PART, *_LINE[1:]) if self.is_partitioned else (*_LOG, *_LINE, TIME)
         return _LINE_OF_PARTITION if self.is_partitioned else _LINE
 
     def times(self, event: Event) -> tuple[int, ...]:
-        """The last numbers of the positions of an event, which do not order it."""
+        """Return the last numbers of the positions of an event, which do not order it."""
         if self.by is Positions.LINE or self.is_partitioned:
             return ()
         return (TIME_UNKNOWN if event.time is None else event.time,)
 
     def before_steps(self, found: LoggedEvent, files: Sequence[LogPart]) -> tuple[int, ...]:
-        """The position of an event's operations, but for the step of each."""
+        """Return the position of an event's operations, without the step of each."""
         return (*self._in_log(found.event), files[found.place.file].number, found.place.offset)
 
     def position_of(self, found: LoggedEvent, files: Sequence[LogPart]) -> tuple[int, ...]:
-        """The position of an event."""
+        """Return the position of an event."""
         return (*self.before_steps(found, files), 0)
 
     def _in_log(self, event: Event) -> tuple[int, ...]:
@@ -166,15 +166,15 @@ class Order:
         return event.log_position or () if has_position else ()
 
     def last(self, facts: OrderFacts) -> tuple[int, ...]:
-        """Position of the last operation on a table, or a later one before the next message; () without."""
+        """Return the position of a table's last operation, or a later one before the next message, or ()."""
         return facts.last_log_position if self.by is Positions.MESSAGE else facts.last_line
 
     def first(self, facts: OrderFacts) -> tuple[int, ...]:
-        """Position of the first operation on a table, or a later one before the next message; () without."""
+        """Return the position of a table's first operation, or a later one before the next message, or ()."""
         return facts.first_log_position if self.by is Positions.MESSAGE else facts.first_line
 
     def described(self, order: tuple[int, ...]) -> str:
-        """Text of a position."""
+        """Return a position as a string, for the watermark."""
         return json.dumps({"by": self.by.value, "log": self.log, "at": list(order)})
 
     def check_watermarks(self, source_id: str, after: Mapping[str, Position]) -> None:
@@ -185,13 +185,13 @@ class Order:
                 known = text["by"], text["log"]
             except (ValueError, KeyError, TypeError) as error:
                 raise SourcePositionError(
-                    f"{source_id}: the watermark of table {name} is not one of this source: {position.text!r}"
+                    f"{source_id}: the watermark of table {name} is not from this source: {position.text!r}"
                 ) from error
             if known != (self.by.value, self.log):
                 raise SourcePositionError(
                     f"{source_id}: table {name} was applied up to {position.shown}, in the order of "
-                    f"{_shown(*known)}; this log has that of {_shown(self.by.value, self.log)}. Was the "
-                    f"source's server replaced, or were options changed? {START_OVER}"
+                    f"{_shown(*known)}, but this log has the order of {_shown(self.by.value, self.log)}. Was "
+                    f"the source's server replaced, or were options changed? {START_OVER}"
                 )
 
     def check_origins(
@@ -200,9 +200,9 @@ class Order:
         """Raise SourcePositionError if positions order the log and several servers counted them.
 
         Args:
-            source_id: names the source in messages.
+            source_id: name of the source in messages.
             found: the servers of the messages, by kind.
-            known: those of the messages that were applied up to the watermarks.
+            known: the servers of the messages that were applied up to the watermarks.
         """
         if self.by is not Positions.MESSAGE:
             return
@@ -211,13 +211,13 @@ class Order:
             if len(names) > 1:
                 raise SourcePositionError(
                     f"{source_id}: messages come from several servers, whose positions cannot be compared: "
-                    f"{kind} {', '.join(names)}. Did another server take over, or was one restored? "
+                    f"{kind} {', '.join(names)}. Did another server take over, or was a server restored? "
                     f"{_ways_on(is_partitioned=self.is_partitioned)}"
                 )
 
 
 def _ways_on(*, is_partitioned: bool) -> str:
-    """How to read a log whose positions do not order it."""
+    """Return advice on how to read a log whose positions do not order it."""
     return ORDER_OF_PARTITIONS if is_partitioned else ORDER_OF_LINES
 
 
@@ -227,8 +227,8 @@ def chosen_order(
     """Choose the order of a log's operations.
 
     Raises:
-        InputFormatError: some messages have a position and others do not; or files have the same number.
-        SourcePositionError: positions belong to several logs.
+        InputFormatError: If only some messages have a position, or if files have the same number.
+        SourcePositionError: If positions belong to several logs.
     """
     messages = sum(fact.messages for fact in facts)
     unordered = sum(fact.unordered for fact in facts)
@@ -238,9 +238,9 @@ def chosen_order(
     if unordered:
         first = min(fact.first_unordered for fact in facts if fact.first_unordered is not None)
         raise InputFormatError(
-            f"{first.shown(files)}: the message has no position in the source's log, as "
-            f"{messages - unordered} of {messages} others do, so its order among them is not known; if the "
-            "lines are in the order of the log, ask for the order of lines (--positions line)"
+            f"{first.shown(files)}: the message has no position in the source's log, but "
+            f"{messages - unordered} of {messages} messages have one, so its order among them is not known; "
+            "if the lines are in the order of the log, ask for the order of lines (--positions line)"
         )
     logs = sorted({log for fact in facts for log in fact.logs})
     if len(logs) > 1:
@@ -258,8 +258,8 @@ def _check_numbers(files: Sequence[LogPart]) -> None:
         if file.number in by_number:
             raise InputFormatError(
                 f"{by_number[file.number]} and {file.name} have the same number "
-                f"{file.number} in their names, so the order of their lines is not known; give files of a "
-                "log increasing numbers"
+                f"{file.number} in their names, so the order of their lines is not known; give the files of "
+                "a log increasing numbers"
             )
         by_number[file.number] = file.name
 
@@ -269,21 +269,21 @@ def _shown(by: str, log: str) -> str:
 
 
 KEPT = 10_000
-"""Late messages of a range that are looked for among those that were read; more are taken for new."""
+"""The number of late messages of a range that are searched for in what was read; any more count as new."""
 
 Digest = tuple[str, ...]
-"""What repeated messages have in common."""
+"""The values by which repeated messages are recognized."""
 
 
 @dataclass(frozen=True)
 class Applied:
-    """Up to where a table was applied: ``after``, and the bytes of each file that had been read."""
+    """The applied part of a log: the position ``after``, and the bytes read of each file by then."""
 
     after: tuple[int, ...]
     sizes: tuple[int, ...]
 
     def is_late(self, found: LoggedEvent, number: int) -> bool:
-        """Whether a message is new and counts as applied; ``number`` is that of its file."""
+        """Return True if a message is new but counts as applied; ``number`` is that of its file."""
         place, event = found
         if place.offset < self.sizes[place.file]:
             return False
@@ -293,12 +293,12 @@ class Applied:
         return event.log_position is not None and (*event.log_position, *line) <= self.after
 
     def is_old(self, found: LoggedEvent) -> bool:
-        """Whether an earlier run has read a message."""
+        """Return True if an earlier run has read a message."""
         return found.place.offset < self.sizes[found.place.file]
 
 
 class LateFacts:
-    """The late messages of a table in a range, and those that were asked for."""
+    """The late messages of a table in a range, and those of the requested messages that were found."""
 
     def __init__(self) -> None:
         self.found: dict[Digest, LoggedEvent] = {}
@@ -311,19 +311,19 @@ class LateFacts:
             self.found.setdefault(digest, LoggedEvent(found.place, found.event._replace(rows=(), key=None)))
 
     def add_old(self, found: LoggedEvent, wanted: Collection[Digest]) -> None:
-        """Add a message that was read, if it is one of those that were asked for."""
+        """Add a message that was read, if it is one of the requested messages."""
         digest = _digest(found)
         if digest in wanted:
             self.repeated.add(digest)
 
     def merge(self, other: LateFacts) -> None:
-        """Add those of another range."""
+        """Add the facts of another range."""
         self.found.update((key, each) for key, each in other.found.items() if key not in self.found)
         self.repeated |= other.repeated
 
 
 def repeated(late: Mapping[str, LateFacts], order: Order) -> Mapping[str, frozenset[Digest]]:
-    """By table, the late messages that are harmless if a message that was read is the same."""
+    """Return by table the late messages that are harmless if an equal message was read before."""
     if order.by is not Positions.MESSAGE:
         return {}
     return {table: frozenset(facts.found) for table, facts in late.items() if facts.found}
@@ -332,7 +332,7 @@ def repeated(late: Mapping[str, LateFacts], order: Order) -> Mapping[str, frozen
 def check_late(
     source_id: str, late: Mapping[str, LateFacts], after: Mapping[str, Position], files: Collection[LogPart]
 ) -> None:
-    """Raise SourcePositionError for the first late message that repeats none."""
+    """Raise SourcePositionError for the first late message that does not repeat an earlier one."""
     for table, facts in sorted(late.items()):
         new = [each for digest, each in facts.found.items() if digest not in facts.repeated]
         if new:
@@ -341,17 +341,18 @@ def check_late(
             lines = f"{ORDER_OF_LINES} --new-snapshot replace" if is_of_snapshot else ORDER_OF_LINES
             raise SourcePositionError(
                 f"{source_id}, table {table}: {first.place.shown(tuple(files))}: the message lies at or "
-                f"before the watermark {after[table].shown}, and no run has read it{_at(first)}. Did "
-                "another server take over, was one restored, or was a file replaced or completed late? "
-                f"{lines}. If the positions are right, and the file came late: --name NAME alone"
+                f"before the watermark {after[table].shown}, but no run has read it{_at(first)}. Did "
+                "another server take over, was a server restored, or was a file replaced or completed late? "
+                f"{lines}. If the positions are right and the file came late, use only --name NAME"
             )
 
 
 def check_replaced(
     source_id: str, order: Order, known: Mapping[str, KnownParts], after: Mapping[str, Position]
 ) -> None:
-    """Raise SourcePositionError if lines order the log and the file of the watermark, or one before it, holds
-    other bytes than when it was read, or has another number.
+    """Raise SourcePositionError if lines order the log and a file up to the watermark's has changed.
+
+    It has changed if it has other bytes than when it was read, or another number.
     """
     if order.by is not Positions.LINE:
         return
@@ -361,7 +362,7 @@ def check_replaced(
             if each.number <= last:
                 raise SourcePositionError(
                     f"{source_id}, table {table}: file {each.name} is not the one that was read up to "
-                    f"{after[table].shown}: it had {each.size} bytes, and is shorter now, or these bytes "
+                    f"{after[table].shown}: it had {each.size} bytes, and is now shorter, or these bytes "
                     "differ. Restore the file, or give the new one a greater number in its name. Or start "
                     "over with the files as they are, under another name of the source (--name NAME)"
                 )
@@ -369,8 +370,8 @@ def check_replaced(
             if min(number, file.number) <= last:
                 raise SourcePositionError(
                     f"{source_id}, table {table}: {file.name} was read as number {number}, up to "
-                    f"{after[table].shown}, and its number is {file.number} now. Numbers in the names of "
-                    f"files order a log, so a file must keep its own. {START_OVER}"
+                    f"{after[table].shown}, but its number is now {file.number}. Numbers in file names "
+                    f"order a log, so a file must keep its number. {START_OVER}"
                 )
 
 

@@ -39,7 +39,10 @@ __all__ = ["LookAt", "MessageParts", "Reading"]
 
 @dataclass(frozen=True)
 class MessageParts(OperationParts):
-    """The operations on a table after a position, after () all, up to another; None for the end."""
+    """The operations on a table after one position up to another one.
+
+    ``after``: () if all are read. ``until``: None if the log is read to its end.
+    """
 
     log: MessageLog
     shape: Shape
@@ -49,31 +52,31 @@ class MessageParts(OperationParts):
 
     @property
     def part_count(self) -> int:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """The number of ranges."""
         return len(self.log.ranges)
 
     @property
     def byte_count(self) -> int:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """The size of the files in bytes; an estimate for compressed files."""
         return sum(file.byte_count for file in self.log.read_files)
 
     @property
     def locations(self) -> Sequence[Location]:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """The locations of the files."""
         return [file.location for file in self.log.read_files]
 
     @property
     def is_of_this_machine(self) -> bool:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """True if other machines cannot read the files."""
         return self.log.is_of_this_machine
 
     @property
     def position(self) -> Sequence[str]:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """The names of a position's numbers."""
         return self.order.names
 
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """Read the operations of a range. See :class:`~mutation_api.cdc.source.OperationParts`."""
         converter = RowConverter(
             self.shape.table.target.full_name,
             self.log.files,
@@ -109,7 +112,7 @@ LookAt = Callable[[FirstLook], Iterable[LogFacts]]
 
 
 class _Source(Protocol):
-    """What a reading needs of a source of messages."""
+    """The part of a source of messages that a reading needs."""
 
     @property
     def source_id(self) -> str: ...
@@ -141,7 +144,7 @@ class Reading:
     def of(cls, source: _Source, opened: OpenedLog, followed: FollowedTables, looked: LookAt) -> Reading:
         """Look at a log.
 
-        Raises: as :meth:`~mutation_api.cdc.messages.message_source.MessageSource.read`.
+        Raises: See :meth:`~mutation_api.cdc.messages.message_source.MessageSource.read`.
         """
         log = opened.log
         identities = {name: LogIdentity.of(position) for name, position in opened.after.items()}
@@ -152,9 +155,9 @@ class Reading:
         return cls(source, opened, followed, look, looked, known, facts)
 
     def batch(self, tables: Sequence[SourceTable]) -> LocalBatch:
-        """The operations after the watermarks.
+        """Return the operations after the watermarks.
 
-        Raises: as :meth:`~mutation_api.cdc.messages.message_source.MessageSource.read`.
+        Raises: See :meth:`~mutation_api.cdc.messages.message_source.MessageSource.read`.
         """
         warnings = tuple(self._warnings()) if self.opened.log.ranges else ()
         for each in warnings:
@@ -195,7 +198,7 @@ class Reading:
 
     @functools.cached_property
     def _marks(self) -> Mapping[str, LogIdentity]:
-        """What each watermark holds of the log."""
+        """The identities of the log in the watermarks, by table."""
         return {name: LogIdentity.of(position) for name, position in self.opened.marks.items()}
 
     def _known_table(self, name: str) -> TableIdentity:
@@ -203,7 +206,7 @@ class Reading:
         return mark.tables.get(name, TableIdentity())
 
     def _order(self) -> Order:
-        """Order of the operations; refuses a log that cannot be applied after the watermarks."""
+        """Return the order of operations; refuse a log that cannot be applied after the watermarks."""
         source_id, log, after = self.source.source_id, self.opened.log, self.opened.after
         for name, each in self.facts.tables.items():
             known = self._known_table(name).ids({table.table for table in each.ids})
@@ -237,7 +240,7 @@ class Reading:
         return barrier
 
     def _emptied(self, order: Order) -> Mapping[str, list[tuple[int, ...]]]:
-        """The positions at which all rows of a table were removed, or replaced by a snapshot."""
+        """Return the positions at which all rows of a table were removed, or replaced by a snapshot."""
         emptied = {name: [each] for name, each in self.look.changes(self.facts).truncates(order).items()}
         for name, facts in self.facts.tables.items():
             place = self._new_snapshot(name, facts, order)
@@ -264,14 +267,14 @@ class Reading:
         if place is not None and is_replaced and not (is_ordered and not self.followed.is_sharded(name)):
             raise InputFormatError(
                 f"{place.shown(log.files)}: snapshot of {name}: rows of the table may be in other "
-                "partitions, or of other shards, so it is not known which of them it replaces. Empty the "
+                "partitions or of other shards, so it is not known which of them it replaces. Empty the "
                 "target, and read the table from the snapshot on (with Kafka --from TIME) under another name "
                 "of the source (--name NAME) with --new-snapshot merge"
             )
         return place
 
     def _end(self, end: Position | None, order: Order | None = None) -> Position | None:
-        """The position that is reached, with what the log is recognized by."""
+        """Return the position that is reached, with the identity of the log."""
         position = self.opened.end or end
         if position is None:
             return None
@@ -294,7 +297,7 @@ class Reading:
         return TableIdentity((None, None, None) if is_sharded else owner, snapshot, is_streamed)
 
     def _warnings(self) -> Iterable[str]:
-        """Tables that no message names, and names that differ from a followed one in case only."""
+        """Warn of tables that no message names, and of names that differ from them only in case."""
         for name in self.followed.names:
             near = near_names(name, self.facts.others)
             known = self._known_table(name)
@@ -304,7 +307,7 @@ class Reading:
                 meant = f"; did you mean {' or '.join(near)}?" if near else ""
                 yield f"no message names table {name}{meant or self._others()}"
             elif variants:
-                yield f"messages also name table {', '.join(variants)}, which is not {name}, and is not read"
+                yield f"messages also name table {', '.join(variants)}, which is not {name} and is not read"
 
     def _others(self) -> str:
         found = sorted({each.short for each in self.facts.others if each.short is not None})
@@ -318,7 +321,7 @@ class Reading:
         after: tuple[int, ...],
         until: tuple[int, ...] | None,
     ) -> LocalOperations:
-        """The operations on a table between two positions."""
+        """Return the operations on a table between two positions."""
         message_format, shard = self.source.format, self.followed.shard_column
         if shard is not None and self.followed.is_sharded(table.name):
             message_format = ShardedFormat(message_format, shard)

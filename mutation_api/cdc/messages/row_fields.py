@@ -1,8 +1,8 @@
-"""Fields of rows, and the columns of the target that they are: the one place that compares names.
+"""Match the fields of rows with the columns of the target; the only module that compares their names.
 
-Names in Hive have no case, and a source's log may spell a column in several ways, since a server keeps the
-spelling of the last ALTER. So names are compared in lower case, row by row, and only two fields of one row
-that differ in case are refused. Rows of equal fields share their :class:`RowFields`.
+Names in Hive are not case-sensitive, and a source's log may spell a column in several ways, since a server
+keeps the spelling of the last ALTER. Names are therefore compared in lower case, row by row. Only two fields
+of one row that differ in case are refused. Rows with the same fields share their :class:`RowFields`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ __all__ = ["ColumnNames", "RowFields"]
 
 
 KINDS_KEPT = 4096
-"""Kinds of rows that are kept: if NULLs are left out of messages, there may be as many as rows."""
+"""The number of kinds of rows to keep; if messages leave out NULLs, there may be as many kinds as rows."""
 
 
 @dataclass(frozen=True)
 class RowFields:
-    """Where the columns are in rows that have certain fields.
+    """The fields of the columns, in rows with the same fields.
 
     Attributes:
-        of_columns: for each column of the target its field, None if the rows lack it.
-        of_key: those of the key's columns, in the order of the columns.
-        lacking: columns that the rows lack and must have.
-        defaulted: numbers of the columns that the rows lack, and whose default they then have.
+        of_columns: the field of each column of the target; None if the rows lack it.
+        of_key: the fields of the key's columns, in the order of the columns.
+        lacking: required columns that the rows lack.
+        defaulted: indices of the columns that the rows lack, and that get their default.
         others: fields that are not columns, and that the user did not leave out.
         doubled: two fields that differ only in case, and are one column; () if there are none.
     """
@@ -45,7 +45,7 @@ class RowFields:
 
     @functools.cached_property
     def picked(self) -> Callable[[Fields], tuple[object, ...]] | None:
-        """Takes the columns' values out of a row that has no problem and lacks no column; None otherwise."""
+        """A function that returns the columns' values of a row; None if the rows are incomplete or wrong."""
         is_whole = not (self.doubled or self.lacking or self.others)
         names = [name for name in self.of_columns if name is not None]
         if not is_whole or len(names) < len(self.of_columns) or len(names) == 1:
@@ -54,25 +54,25 @@ class RowFields:
 
     @property
     def has_key(self) -> bool:
-        """Whether the rows have all columns of the key."""
+        """True if the rows have all columns of the key."""
         return None not in self.of_key
 
     def problem(self, names: ColumnNames, row: Fields) -> Problem | None:
-        """Problem of rows that are written, or None."""
+        """Return the problem of rows that are written, or None."""
         if self.doubled:
             return names.doubled_problem(self.doubled)
         if self.lacking:
             return names.lacking_problem(self.lacking[0], row)
         if self.others:
             text = (
-                f"{names.target} has no such column; add it there, or choose to leave it out: "
+                f"{names.target} does not have this column; add it there, or choose to leave it out: "
                 f"--ignore-column {names.table}.{self.others[0]}, in Python ignored_columns"
             )
             return Problem(RecordLayoutError, self.others[0], text)
         return None
 
     def key_problem(self, names: ColumnNames, row: Fields) -> Problem | None:
-        """Problem of rows of which only the key counts, or None."""
+        """Return the problem of rows that are deleted, for which only the key counts, or None."""
         lacking = [column for column, found in zip(names.key, self.of_key, strict=True) if found is None]
         doubled = [each for each in self.doubled if each.lower() in names.key]
         if doubled:
@@ -82,18 +82,18 @@ class RowFields:
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Names of a table's columns, all in lower case but those of ``ignored``.
+    """The names of a table's columns, all in lower case except those of ``ignored``.
 
     Attributes:
         table: the source's name of the table.
-        target: the target's.
-        columns: the target's columns in its order, partition columns included.
+        target: the target's name.
+        columns: the target's columns in its order, including partition columns.
         key: the key's columns, in that order.
         optional: columns that rows may lack.
-        defaulted: those of them that then have their default.
-        ignored: columns of the source that are left out. Of two that differ in case the one that is spelled
-            so is left out; otherwise case does not count.
-        metadata: begin the names of fields that are not columns of the source.
+        defaulted: optional columns that get their default if they are missing.
+        ignored: columns of the source that are left out. If two columns differ only in case, the one with
+            this spelling is left out; otherwise upper and lower case are the same.
+        metadata: prefixes of the names of fields that are not columns of the source.
     """
 
     table: str
@@ -107,7 +107,7 @@ class ColumnNames:
     _known: dict[tuple[str, ...], RowFields] = field(default_factory=dict, compare=False, repr=False)
 
     def fields(self, row: Fields) -> RowFields:
-        """The fields of a row."""
+        """Return the fields of a row."""
         names = tuple(row)
         found = self._known.get(names)
         if found is None:
@@ -117,20 +117,20 @@ class ColumnNames:
         return found
 
     def doubled_problem(self, doubled: Sequence[str]) -> Problem:
-        """The problem of two fields that differ only in case."""
+        """Return the problem of two fields that differ only in case."""
         first, second = doubled[:2]
         text = (
-            f"columns {first} and {second} differ only in case, and names in {self.target} have no case; "
-            f"leave one of them out: --ignore-column {self.table}.{first}, in Python ignored_columns, or "
-            "rename it in the source"
+            f"columns {first} and {second} differ only in case, but names in {self.target} are not "
+            f"case-sensitive; leave one of them out: --ignore-column {self.table}.{first}, in Python "
+            "ignored_columns, or rename it in the source"
         )
         return Problem(RecordLayoutError, first, text)
 
     def lacking_problem(self, column: str, row: Fields) -> Problem:
-        """The problem of a row that lacks a column."""
+        """Return the problem of a row that lacks a column."""
         text = f"the message does not have this column of {self.target}; it has {', '.join(row)}."
         if column in self.key:
-            text += " It is part of the key, so name as the key columns that all messages have"
+            text += " It is part of the key, so choose key columns that all messages have"
         else:
             text += (
                 f" If it may be missing, choose to read it as NULL: --null-if-missing {self.table}.{column}, "
@@ -140,7 +140,7 @@ class ColumnNames:
         return Problem(RecordLayoutError, column, text)
 
     def spelled(self, names: Sequence[str]) -> Mapping[str, str]:
-        """The fields of a row by the columns that they are; a column that it lacks is not there."""
+        """Return the fields of a row by column; columns that the row lacks are left out."""
         found = self._fields(tuple(names)).of_columns
         return {column: name for column, name in zip(self.columns, found, strict=True) if name is not None}
 

@@ -1,7 +1,7 @@
 """The shape of a table's rows: columns of messages and of the target, and the key.
 
-Columns are matched by name, in any case. A message that lacks a column of the target, or has an additional
-one, is refused, unless the user chose to read it as NULL or as its default, or to leave it out.
+Columns are matched by name, in upper or lower case. A message that lacks a column of the target, or has an
+additional one, is refused, unless the user chose to read it as NULL or as its default, or to leave it out.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from mutation_api.write.layout import default_columns
 __all__ = ["STEPS", "RowOperation", "Shape", "ShapeFacts"]
 
 _STAND_INS = (None, 0, "0", "", "AA==", "1970-01-01T00:00:00Z", "1970-01-01Z")
-"""What Debezium writes for a column that was not logged: null, or if it is NOT NULL a zero or its default."""
+"""Debezium's placeholders for a column that was not logged: null; zero or the default if it is NOT NULL."""
 
 _SCHEMAS_KEPT = 64
 
 STEPS = 2
-"""Largest number of operations of one row of a message."""
+"""The largest number of operations for one row of a message."""
 
 
 @dataclass
 class ShapeFacts:
-    """Facts of a first look about the rows of one table's messages.
+    """The facts of a first look about the rows in one table's messages.
 
-    ``schemas``: texts that define how values are written; ``has_no_schema``: some messages have none.
-    ``key_names``: keys that messages name. ``columns``: those of the widest row.
+    ``schemas``: strings that define how values are written. ``has_no_schema``: True if some messages have no
+    schema. ``key_names``: the keys that messages define. ``columns``: the columns of the widest row.
     """
 
     schemas: set[str] = field(default_factory=set)
@@ -49,7 +49,7 @@ class ShapeFacts:
     columns: tuple[str, ...] = ()
 
     def add(self, event: Event) -> None:
-        """Add a row."""
+        """Add the facts of a row."""
         if event.schema is None:
             self.has_no_schema = True
         else:
@@ -70,12 +70,12 @@ class ShapeFacts:
 
     @property
     def all_schemas(self) -> tuple[str | None, ...]:
-        """The schemas, then None if some messages have none."""
+        """The schemas, then None if some messages have no schema."""
         return (*sorted(self.schemas), *([None] if self.has_no_schema else []))
 
 
 class RowOperation(NamedTuple):
-    """An operation on a row: its name, number in the row's message, and the row; None if there is none.
+    """An operation on a row: its name, its number in the row's message, and the row, which may be None.
 
     ``doubt``: why it is not known which row it is, or None.
     """
@@ -88,13 +88,13 @@ class RowOperation(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """How rows of a table's messages become rows of its target.
+    """The conversion of rows in a table's messages to rows of its target.
 
-    ``columns``: the target's, with their types. ``names``: those of the columns of both sides. ``schemas``:
-    those of the messages, None if messages have none; ``readers``: a tuple for each. ``spelled``: a spelling
-    of each column in the source, for messages. ``is_key_trusted``: whether a message that does not show the
-    key before an update or delete leaves it unchanged, as the user said. ``defaults``: by column the value in
-    messages that lack it, if not NULL.
+    ``columns``: the target's columns with their types. ``names``: the column names of both sides.
+    ``schemas``: the schemas of the messages, including None if some have none. ``readers``: a tuple for each
+    schema. ``spelled``: a spelling of each column in the source, for messages. ``is_key_trusted``: True if
+    the user asserts that an update or delete leaves the key unchanged if its message does not show the old
+    key. ``defaults``: by column, the value in messages that lack it, if it is not NULL.
     """
 
     table: SourceTable
@@ -113,8 +113,8 @@ class Shape:
         """Match the columns of both sides.
 
         Raises:
-            ConfigurationError: neither user nor messages name the key.
-            RecordLayoutError: the target lacks a key column, or a column cannot hold the values.
+            ConfigurationError: If the key is neither given nor in the messages.
+            RecordLayoutError: If the target lacks a key column, or if a column cannot hold the values.
         """
         target = table.target
         columns = tuple((c.name, parse_hive_type(c.type)) for c in (*target.columns, *target.partition_keys))
@@ -151,7 +151,7 @@ class Shape:
         return self.table.key
 
     def operations(self, event: Event, number: int) -> Iterator[RowOperation]:
-        """The operations that an event describes with one of its rows."""
+        """Return the operations that an event describes with one of its rows."""
         images, op = event.rows[number], event.op
         assert op is not None
         step = number * STEPS
@@ -172,7 +172,7 @@ class Shape:
         return RowOperation("delete", step, before, doubt)
 
     def _update_of_part(self, event: Event, images: Images, step: int) -> Iterator[RowOperation]:
-        """An update whose message may not show the key that the row had before."""
+        """Return the operations of an update whose message may not show the old key of the row."""
         doubt = self._doubt(event, images, "row had the old key")
         if doubt is not None or images.before is None:
             yield RowOperation("update", step, images.after, doubt)
@@ -197,10 +197,10 @@ class Shape:
         return False
 
     def _doubt(self, event: Event, images: Images, what: str) -> Problem | None:
-        """The problem of a key that the message does not show, or None.
+        """Return the problem of a key that the message does not show, or None.
 
-        A message shows the columns of its own key: if they change, a delete is logged. It shows others if the
-        row before has values in them that do not stand in for one that was not logged.
+        A message shows the columns of its own key: if they change, a delete is logged. It shows other columns
+        if the row before has values in them that cannot be placeholders for values that were not logged.
         """
         if self.is_key_trusted:
             return None
@@ -224,7 +224,7 @@ class Shape:
         text = (
             f"it is not known which {what}: the key is {', '.join(self.key)}, the message has {row}, and its "
             f"own key is {own}. If the source logs the columns of the key with each change (they are its "
-            f"primary key or replica identity, or the table has REPLICA IDENTITY FULL), say so: --trust-key "
+            f"primary key or replica identity, or the table has REPLICA IDENTITY FULL), use --trust-key "
             f"{name}, in Python trusted_keys. Otherwise follow the table by the key of its messages, read "
             "with them (print.key=true); or set REPLICA IDENTITY FULL and begin with a new snapshot under "
             "another name of the source (--name)"
@@ -232,15 +232,16 @@ class Shape:
         return Problem(InputFormatError, "before", text)
 
     def _has_more(self, row: Fields) -> bool:
-        """Whether a row before has values beside its key, which was not logged if it has none.
+        """Return True if a row before the change has values besides its key.
 
-        So are rows of a table whose replica identity is an index other than the primary key.
+        Otherwise the key was not logged, as in a table whose replica identity is not the primary key but
+        another index.
         """
         names = self.names.fields(row).of_key
         return any(value not in _STAND_INS for name, value in row.items() if name not in names)
 
     def _is_within(self, key_names: tuple[str, ...] | None) -> bool:
-        """Whether the key's columns are columns of a message's key."""
+        """Return True if the key's columns are columns of a message's key."""
         if key_names is None:
             return False
         known = self._within.get(key_names)
@@ -254,11 +255,11 @@ class Shape:
         return {}
 
     def content(self, operation: RowOperation) -> Content:
-        """What the columns of a row hold; of a delete only those of the key."""
+        """Return the values of a row's columns; for a delete only those of the key."""
         row = operation.row
         if row is None:
             text = (
-                "the message has no row before the delete, and no key that is an object of JSON "
+                "the message has no row before the delete, and no key that is a JSON object "
                 "(print.key=true, key.converter=org.apache.kafka.connect.json.JsonConverter)"
             )
             return Content((None,) * len(self.columns), problem=Problem(InputFormatError, "key", text))
@@ -294,23 +295,23 @@ class Shape:
 
 @functools.lru_cache(maxsize=_SCHEMAS_KEPT)
 def _defaults_of(schema: str | None) -> Mapping[str | None, str | None]:
-    """Texts of the defaults of columns, which stand in for values, too."""
+    """Return the defaults of columns as strings; they can also be placeholders."""
     fields = () if schema is None else json.loads(schema).get("fields", ())
     return {each["field"]: text_of(each["default"]) for each in fields if each.get("default") is not None}
 
 
 def _columns_of(table: SourceTable, names: Collection[str]) -> list[str]:
-    """The columns of a table among ``TABLE.COLUMN``."""
+    """Return the columns of a table from names ``TABLE.COLUMN``."""
     parted = [name.rpartition(".") for name in names]
     return [column for name, _, column in parted if name == table.name]
 
 
 def _hive_defaults(table: SourceTable, options: LogOptions) -> Mapping[str, pa.Scalar]:
-    """The defaults of the columns that have them where messages lack the column.
+    """Return the defaults of the columns that get them if messages lack the column.
 
     Raises:
-        ConfigurationError: a column has none.
-        RecordLayoutError: only Hive can evaluate one.
+        ConfigurationError: If a column has no default.
+        RecordLayoutError: If only Hive can evaluate a default.
     """
     chosen = set(_low(_columns_of(table, options.default_if_missing)))
     if not chosen:
@@ -320,8 +321,8 @@ def _hive_defaults(table: SourceTable, options: LogOptions) -> Mapping[str, pa.S
     for name in sorted(chosen - set(defaults)):
         has = ", ".join(column.name for column in target.columns if column.default) or "none"
         raise ConfigurationError(
-            f"table {table.name}: --default-if-missing, in Python default_if_missing, names {name}, and "
-            f"{target.full_name} has no DEFAULT of such a column (those that have one: {has})"
+            f"table {table.name}: --default-if-missing, in Python default_if_missing, names {name}, but "
+            f"{target.full_name} has no DEFAULT for such a column (columns with a DEFAULT: {has})"
         )
     return defaults
 
@@ -329,7 +330,7 @@ def _hive_defaults(table: SourceTable, options: LogOptions) -> Mapping[str, pa.S
 def _readers(
     table: SourceTable, types: Mapping[str, HiveType], message_format: MessageFormat, schema: str | None
 ) -> tuple[Reader, ...]:
-    """Readers of the columns' values, for messages of one schema."""
+    """Return the readers of the columns' values, for messages with one schema."""
     chosen = message_format.readers(table.name, types, schema)
     for name, hive_type in types.items():
         if not can_read(chosen[name], hive_type):
@@ -353,13 +354,13 @@ def _key(table: SourceTable, facts: ShapeFacts, columns: Sequence[str]) -> tuple
     else:
         found = "; ".join(", ".join(names) for names in sorted(facts.key_names))
         raise ConfigurationError(
-            f"table {table.name}: the messages name {f'several keys ({found})' if found else 'no key'}; name "
+            f"table {table.name}: the messages have {f'several keys ({found})' if found else 'no key'}; name "
             "the columns that identify a row"
         )
     unknown = [name for name in key if name not in columns]
     if unknown:
         raise RecordLayoutError(
-            f"table {table.name}: {table.target.full_name} has no key columns {', '.join(unknown)}; it has "
+            f"table {table.name}: {table.target.full_name} lacks key columns {', '.join(unknown)}; it has "
             f"{', '.join(columns)}"
         )
     return key

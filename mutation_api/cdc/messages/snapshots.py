@@ -1,9 +1,10 @@
-"""Snapshots in a log: the rows that a tool reads from a table at once, and a second snapshot of one table.
+"""Snapshots in a log: the rows that a tool reads from a table at once, and second snapshots of a table.
 
-The first snapshot of a table comes before its changes. A second one means that the tool began anew: changes
-between the end of the old log and the snapshot are in neither, and a row that was deleted then stays in the
-target. So it is refused, unless the user says what it means. Rows of an incremental snapshot, and of a
-bootstrap of Maxwell, are read while changes are logged; they are changes among others.
+The first snapshot of a table comes before its changes. A second one means that the tool started again:
+changes between the end of the old log and the snapshot are in neither, and a row that was deleted in between
+would stay in the target. A second snapshot is therefore refused, unless the user defines what it means. Rows
+of an incremental snapshot, or of a Maxwell bootstrap, are read while changes are logged; they count as
+changes.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ __all__ = ["SnapshotFacts", "last_new_snapshot", "read_so_far"]
 
 _STREAM = None
 _State = str | None
-"""The snapshot of a row, or that it is a change."""
+"""The snapshot of a row, or None if the row is a change."""
 
 
 @dataclass
 class SnapshotFacts:
-    """Facts of a first look about snapshots of one table.
+    """The facts of a first look about the snapshots of one table.
 
-    ``states``: for each file the lines at which rows of a snapshot begin, or changes. ``positions``: of each
-    snapshot what compares it with the positions of changes, () if nothing does. ``first_change``: the first
-    position of a change, () if there is none; ``first_lsn``: of PostgreSQL, the first of its last commit and
-    LSN, whichever is greater.
+    ``states``: for each file, the lines at which rows of a snapshot, or changes, begin. ``positions``: for
+    each snapshot, what can be compared with the positions of changes; () if nothing can. ``first_change``:
+    the first position of a change; () if there is none. ``first_lsn``: for PostgreSQL, the smallest value of
+    the greater of last commit and LSN.
     """
 
     states: dict[int, list[tuple[int, _State]]] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class SnapshotFacts:
     first_lsn: int | None = None
 
     def add(self, place: Place, event: Event) -> None:
-        """Add a row. Those of one file come in the order of its lines."""
+        """Add the facts of a row. Rows of one file must be added in the order of its lines."""
         state = event.snapshot
         if state == INCREMENTAL:
             return
@@ -71,7 +72,7 @@ class SnapshotFacts:
     def in_lines(
         self, files: Sequence[LogPart], *, is_partitioned: bool
     ) -> Iterator[list[tuple[Place, _State]]]:
-        """The states in the order of lines: of each part, or of all one behind the other."""
+        """Return the states in the order of lines: for each part, or for all parts in succession."""
         numbers = sorted(self.states, key=lambda each: files[each].number)
         parts = [
             [(Place(n, offset), state) for offset, state in sorted(self.states[n], key=_offset)]
@@ -89,7 +90,10 @@ def _offset(found: tuple[int, _State]) -> int:
 
 
 def _compared(state: str, position: tuple[int, int, int] | None) -> tuple[int, ...]:
-    """A position of MySQL, which its changes have too; of PostgreSQL the LSN, before which no commit is."""
+    """Return the part of a snapshot's position that is comparable with changes.
+
+    For MySQL this is the position. For PostgreSQL it is the LSN, before which there are no commits.
+    """
     if position is not None and position != (0, 0, 0):
         return position
     return (int(state),) if state.isdecimal() else ()
@@ -97,7 +101,7 @@ def _compared(state: str, position: tuple[int, int, int] | None) -> tuple[int, .
 
 @dataclass(frozen=True)
 class _Snapshot:
-    """A snapshot: the line that begins it, and what is said if it is a second one, else None."""
+    """A snapshot: the line that begins it, and its description if it is a second one, else None."""
 
     place: Place
     text: str | None
@@ -113,23 +117,23 @@ def last_new_snapshot(
     after: tuple[int, ...],
     choice: NewSnapshot,
 ) -> Place | None:
-    """The line at which the last snapshot begins that is not applied yet, if it was taken after changes.
+    """Return the line at which the last snapshot begins that was taken after changes and is not applied yet.
 
-    One that replaces the rows of the target begins anywhere: under another name of the source the target may
-    have rows already.
+    A snapshot that replaces the rows of the target may come first in the log: under another name of the
+    source the target may already have rows.
 
     Args:
-        source_id: names the source in messages.
+        source_id: name of the source in messages.
         table: the table.
         facts: its facts.
-        known: what the watermark holds of it.
+        known: its identity in the watermark.
         order: the order of the operations.
         files: the parts of the log.
         after: the watermark, () without one.
-        choice: what the user wants to be done with such a snapshot.
+        choice: what the user chose for such a snapshot.
 
     Raises:
-        SourcePositionError: there is one, and the user did not choose what it means.
+        SourcePositionError: If there is such a snapshot, and the user did not choose what it means.
     """
     if order.by is Positions.MESSAGE and not order.is_partitioned:
         _check_positions(source_id, table, facts, known, files)
@@ -144,8 +148,8 @@ def last_new_snapshot(
         raise SourcePositionError(
             f"{source_id}, table {table}: {found[0].place.shown(files)}: {found[0].text}. Rows that were "
             "deleted in the source between the two are not reported. If the snapshot has all rows of the "
-            "table, choose that it replaces them: --new-snapshot replace; if it only repeats some, and no "
-            "change was missed (a blocking snapshot that was asked for): --new-snapshot merge"
+            "table, choose that it replaces them: --new-snapshot replace. If it only repeats some, and no "
+            "change was missed (a requested blocking snapshot): --new-snapshot merge"
         )
     if choice is NewSnapshot.REPLACE and not order.is_partitioned:
         found = begun
@@ -155,7 +159,7 @@ def last_new_snapshot(
 def read_so_far(
     facts: SnapshotFacts | None, known: TableIdentity, order: Order, files: Sequence[LogPart]
 ) -> tuple[str | None, bool]:
-    """The snapshot that the table began with, and whether changes followed, when all messages are applied."""
+    """Return the table's first snapshot, and True if changes followed, when all messages are applied."""
     snapshot, is_streamed = known.snapshot, known.is_streamed
     if facts is None:
         return snapshot, is_streamed
@@ -176,7 +180,7 @@ def _begun(
     files: Sequence[LogPart],
     after: tuple[int, ...],
 ) -> Iterator[_Snapshot]:
-    """The snapshots that begin behind the watermark, in the order of lines."""
+    """Return the snapshots that begin after the watermark, in the order of lines."""
     snapshot, is_streamed = known.snapshot, known.is_streamed
     for place, state in states:
         is_applied = bool(after) and (files[place.file].number, place.offset) <= after[:2]
@@ -194,7 +198,7 @@ def _begun(
 def _check_positions(
     source_id: str, table: str, facts: SnapshotFacts, known: TableIdentity, files: Sequence[LogPart]
 ) -> None:
-    """Raise SourcePositionError if a log that positions order has a second snapshot, wherever it is."""
+    """Raise SourcePositionError if a log that is ordered by positions has a second snapshot anywhere."""
     lines = [(Place(number, at), state) for number, states in facts.states.items() for at, state in states]
     places = [place for place, state in lines if state is not _STREAM]
     snapshots = {*facts.positions, *([known.snapshot] if known.snapshot is not None else [])}
@@ -215,9 +219,9 @@ def _check_positions(
     if said is not None:
         place = max(places)
         raise SourcePositionError(
-            f"{source_id}, table {table}: {place.shown(files)}: {said}. A connector that begins anew counts "
-            f"positions anew, and rows that were deleted in between are not reported. {ORDER_OF_LINES} "
-            "--new-snapshot replace"
+            f"{source_id}, table {table}: {place.shown(files)}: {said}. A connector that starts again "
+            "counts positions from the beginning, and rows that were deleted in between are not reported. "
+            f"{ORDER_OF_LINES} --new-snapshot replace"
         )
 
 

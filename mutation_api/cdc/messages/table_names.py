@@ -1,15 +1,15 @@
 """Names of tables in messages, and the identity of a log.
 
-Names of a source's tables: the parts of a name, all its spellings, and the names that a text has. Pure.
+Names of a source's tables: the parts of a name, all its spellings, and the names in a statement. Pure.
 
 Messages of rows, messages of schema changes and users spell one table in different ways: with or without
 quotes, database and schema, in upper or lower case. This is the only module that compares spellings.
 
-LogIdentity: what a watermark holds of a log besides numbers, so that numbers of another log are noticed.
+LogIdentity: values in a watermark that identify a log, so that positions of another log are detected.
 
-A position counts only beside what counted it: a server's binary log, the database and connector of a table,
-the snapshot that a table began with, the bytes of files that were read. The text of a watermark holds these
-under ``identity``; one that an earlier version wrote has none, and nothing is compared with it.
+A position is valid only together with what counted it: a server's binary log, the database and connector of a
+table, the snapshot that a table began with, or the bytes of files that were read. The text of a watermark has
+these under ``identity``. A watermark of an earlier version has no identity, and nothing is compared with it.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _WORD_OR_TEXT = re.compile(rf"'(?:[^'\\]|''|\\.)*'|({_QUOTED}|[^\W\d][\w$#@]*|\d
 _CLOSING = {'"': '"', "`": "`", "[": "]"}
 _MOVING = frozenset({"rename", "exchange", "switch", "sp_rename", "swap"})
 _NEAR = 5
-"""Names that a message offers at most."""
+"""The largest number of names that a message suggests."""
 
 
 class TableId(NamedTuple):
-    """A table of a source; what is None is not known.
+    """A table of a source; a part that is None is not known.
 
     ``log`` is the connector's name for the source. A table without a name stands for all tables of its
     database or schema.
@@ -63,21 +63,21 @@ class TableId(NamedTuple):
 
     @property
     def short(self) -> str | None:
-        """``SCHEMA.TABLE``, or ``DATABASE.TABLE`` of a source without schemas; None if a part is unknown."""
+        """``SCHEMA.TABLE``, or ``DATABASE.TABLE`` if the source has no schemas; None if a part is unknown."""
         first = self.database if self.schema is None else self.schema
         return None if first is None or self.table is None else f"{first}.{self.table}"
 
     @property
     def full(self) -> str:
-        """All parts but the log."""
+        """All parts except the log."""
         return ".".join(part for part in self[1:] if part is not None)
 
     def spellings(self) -> tuple[str, ...]:
-        """The names by which a user can name it, the shortest first."""
+        """Return the names that a user can give it, the shortest first."""
         return _spellings(self)
 
     def may_be(self, name: str) -> bool:
-        """Whether the table that a user named may be this one, or one of these; in any case of letters."""
+        """Return True if a name in upper or lower case may be that of this table, or of one of these."""
         given = name.casefold()
         if self.table is not None:
             if self.database is self.schema is None:
@@ -86,13 +86,13 @@ class TableId(NamedTuple):
         return self[1:3] == (None, None) or f"{given.rpartition('.')[0]}." in self._owned()
 
     def _owned(self) -> set[str]:
-        """All spellings in lower case, including those of a schema's table by its database alone."""
+        """Return all spellings in lower case, including those of a schema's table without the schema."""
         without_schema = self._replace(schema=None).spellings() if self.database is not None else ()
         return {each.casefold() for each in (*self.spellings(), *without_schema)}
 
 
 ANY_TABLE = TableId(None, None, None, None)
-"""Stands for all tables of a source."""
+"""A stand-in for all tables of a source."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -110,7 +110,7 @@ def _spellings(table: TableId) -> tuple[str, ...]:
 
 
 def parts_of_names(text: str | None) -> list[tuple[str, ...]] | None:
-    """The parts of each of several names with commas between, without quotes; None if it is not such a text.
+    """Return the parts of several names separated by commas, without quotes; None if they are not names.
 
     ``"shop"."t","shop"."t_old"`` are ``("shop", "t")`` and ``("shop", "t_old")``.
     """
@@ -133,23 +133,23 @@ def parts_of_names(text: str | None) -> list[tuple[str, ...]] | None:
 
 
 def names_in(statement: str | None) -> frozenset[str]:
-    """All words and quoted names of a statement, in lower case; not what is in strings."""
+    """Return all words and quoted names of a statement in lower case, except those in strings."""
     words = (found[1] for found in _WORD_OR_TEXT.finditer(statement or ""))
     return frozenset(_unquoted(word).casefold() for word in words if word is not None)
 
 
 def moves_tables(statement: str | None) -> bool:
-    """Whether a statement may give a table the name, or the rows, of another one that it names."""
+    """Return True if a statement may give a table the name, or the rows, of another one that it names."""
     return not _MOVING.isdisjoint(names_in(statement))
 
 
 def replaces_table(statement: str | None) -> bool:
-    """Whether a statement that creates a table may drop one of that name."""
+    """Return True if a statement that creates a table may drop one with the same name."""
     return {"or", "replace"} <= names_in(statement)
 
 
 def near_names(name: str, seen: Iterable[TableId]) -> list[str]:
-    """Names of tables that a user may have meant by a name which no message has, the nearest first."""
+    """Return the tables that a user may have meant by a name that is in no message, the nearest first."""
     wanted = _loosely(name)
     ranked: list[tuple[int, str]] = []
     for table in seen:
@@ -172,14 +172,14 @@ def _unquoted(text: str) -> str:
 
 
 def _loosely(name: str) -> tuple[str, ...]:
-    """The parts of a name in any spelling, in lower case."""
+    """Return the parts of a name in any spelling, in lower case."""
     names = parts_of_names(name)
     parts: Sequence[str] = names[0] if names is not None and len(names) == 1 else name.split(".")
     return tuple(part.strip().casefold() for part in parts)
 
 
 def _are_similar(one: str, other: str) -> bool:
-    """Whether at most two letters differ, or one in four."""
+    """Return True if at most two letters differ, or one in four."""
     previous = list(range(len(other) + 1))
     for row, letter in enumerate(one, 1):
         current = [row]
@@ -191,7 +191,7 @@ def _are_similar(one: str, other: str) -> bool:
 
 
 _ALL = 2**63 - 1
-"""Bytes of a file of which all counts as read."""
+"""The number of read bytes if all of a file counts as read."""
 _BLOCK_BYTES = 1024 * 1024
 
 
@@ -199,7 +199,8 @@ _BLOCK_BYTES = 1024 * 1024
 class KnownFile:
     """A file as a run read it: its name, the number in its name, its bytes, and the md5 of the last ones.
 
-    Of a compressed file they are those before the compression, so it may be compressed or decompressed later.
+    The bytes of a compressed file are counted before the compression, so it may be compressed or decompressed
+    later.
     """
 
     name: str
@@ -209,24 +210,24 @@ class KnownFile:
 
     @classmethod
     def of(cls, file: LogFile) -> KnownFile:
-        """The file as it is now. Raises OSError, CompressedFileError."""
+        """Return the present state of a file. Raises OSError, CompressedFileError."""
         size, md5 = _size_and_md5(file, None)
         return cls(file.location.name, file.number, size, md5)
 
     def begins(self, file: LogFile) -> bool:
-        """Whether a file still begins with these bytes. Raises OSError."""
+        """Return True if a file still begins with these bytes. Raises OSError."""
         try:
             return _size_and_md5(file, self.size) == (self.size, self.md5)
-        except CompressedFileError:  # the log's reader says what is wrong with it
+        except CompressedFileError:  # the reader of the log reports what is wrong with it
             return False
 
 
 @dataclass(frozen=True)
 class TableIdentity:
-    """Where the rows of a table came from.
+    """The origin of the rows of a table.
 
-    ``owner``: connector, database and schema, None where messages do not name it. ``snapshot``: position of
-    the snapshot that the table began with, None without one. ``is_streamed``: whether changes followed.
+    ``owner``: connector, database and schema; parts that messages do not name are None. ``snapshot``:
+    position of the snapshot that the table began with, or None. ``is_streamed``: True if changes followed.
     """
 
     owner: tuple[str | None, str | None, str | None] = (None, None, None)
@@ -234,16 +235,16 @@ class TableIdentity:
     is_streamed: bool = False
 
     def ids(self, tables: Iterable[str | None]) -> set[TableId]:
-        """Tables of these names, if their owner is known."""
+        """Return tables with these names, if their owner is known."""
         return {TableId(*self.owner, table) for table in tables} if any(self.owner) else set()
 
 
 @dataclass(frozen=True)
 class KnownParts:
-    """What an earlier run had read of the files of a log.
+    """The parts of a log's files that an earlier run had read.
 
-    ``sizes``: bytes of each file. ``replaced``: names of files that hold other bytes now, or fewer.
-    ``renumbered``: files with their number then.
+    ``sizes``: bytes of each file. ``replaced``: files that now have other bytes, or fewer. ``renumbered``:
+    files with their former number.
     """
 
     sizes: tuple[int, ...]
@@ -253,7 +254,7 @@ class KnownParts:
 
 @dataclass(frozen=True)
 class LogIdentity:
-    """See the module. ``files`` is None if the watermark does not hold them."""
+    """The identity of a log, see the module. ``files`` is None if the watermark does not contain them."""
 
     origins: tuple[tuple[str, str], ...] = ()
     files: tuple[KnownFile, ...] | None = None
@@ -261,7 +262,7 @@ class LogIdentity:
 
     @classmethod
     def of(cls, position: Position) -> LogIdentity:
-        """That of a watermark; one without anything if it holds none, or one that cannot be read."""
+        """Parse the identity in a watermark; return an empty one if it is missing or cannot be read."""
         try:
             found = json.loads(position.text)[IDENTITY]
             files = found.get("files")
@@ -274,7 +275,7 @@ class LogIdentity:
             return cls()
 
     def added_to(self, position: Position) -> Position:
-        """The position with this identity in its text."""
+        """Return the position with this identity added to its ``text``."""
         found: dict[str, object] = {"origins": [list(each) for each in self.origins]}
         if self.files is not None:
             found["files"] = [[each.name, each.number, each.size, each.md5] for each in self.files]
@@ -285,7 +286,7 @@ class LogIdentity:
         return Position(position.order, json.dumps({**json.loads(position.text), IDENTITY: found}))
 
     def known_parts(self, files: Sequence[LogFile]) -> KnownParts:
-        """What was read of these files, which are found by their bytes, whatever their names are now.
+        """Return what was read of these files, which are recognized by their bytes, not by their names.
 
         Raises OSError.
         """
@@ -310,7 +311,7 @@ class LogIdentity:
 
 
 def _size_and_md5(file: LogFile, end: int | None) -> tuple[int, str]:
-    """Number of a file's bytes, at most ``end``, and the md5 of the last ones. Raises OSError."""
+    """Return the number of a file's bytes, at most ``end``, and the md5 of the last ones. Raises OSError."""
     if not is_compressed(file.location.name):
         size = file.size if end is None else min(file.size, end)
         return size, fingerprint(file.location, size)

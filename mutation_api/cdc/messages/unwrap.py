@@ -1,6 +1,6 @@
 """Messages within messages, printed lines, and opened logs.
 
-What a line of a log holds: a message and its key, in the forms in which tools print them. Pure.
+The content of a line of a log: a message and its key, in the forms in which tools print them. Pure.
 
 ==========================================  ==================================================================
 line                                        printed by
@@ -13,15 +13,17 @@ line                                        printed by
 ``{"topic": …, "key": …, "payload": …}``    ``kcat -J``
 ==========================================  ==================================================================
 
-Parts of an object may be JSON in a string. A key is JSON, or the text of a Struct of one field
-(``Struct{id=1}``), as Kafka Connect's converter for strings writes it; the text of several fields may have
-several meanings, and is left out. A key of another form is left out in an object, as in topics. In a line it
-is refused: it may be a part of the message. What the tools print when they end is no message.
+Parts of an object may be JSON in a string. A key is JSON, or a Struct of one field as a string
+(``Struct{id=1}``), as Kafka Connect's string converter writes it. The string of a Struct with several fields
+may have several meanings, so such a key is left out. A key of another form is left out if it is in an object
+or a topic. In a line it is refused, as it may be a part of the message. The last lines of the tools' output
+are not messages.
 
-From lines to messages: wrappers are removed, and lines that are not messages are reported.
+Convert lines to messages: remove wrappers, and report lines that are not messages.
 
-What a line holds: see :mod:`~mutation_api.cdc.messages.unwrap`. Blank lines are left out, and so
-are messages that are null (tombstones), unless they are the deletes of a log of flattened messages.
+The forms of a line are described in :mod:`~mutation_api.cdc.messages.unwrap`. Blank lines are left
+out. Messages that are null (tombstones) are also left out, unless they are deletes in a log of flattened
+messages.
 
 OpenedLog: a log of messages at the moment when a run reads it.
 """
@@ -54,11 +56,11 @@ __all__ = ["LineError", "MessageLog", "OpenedLog", "key_of_struct", "message_of"
 
 
 class LineError(ValueError):
-    """Raised when a line has no message; says what it is, and what to do."""
+    """Raised when a line does not have a message; says what the line is, and what to do."""
 
 
 _JSON_KEYS = ("{", "null\t", "\0")
-"""Begin a line that has nothing before its key."""
+"""The beginnings of a line that has nothing before its key."""
 
 _METADATA = re.compile(
     r"(?:(?:CreateTime|LogAppendTime|NoTimestampType):-?\d+|NO_TIMESTAMP|(?:Partition|Offset|Epoch|Delivery):\d+)"
@@ -70,7 +72,7 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
 _OBJECTS_OF_JAVA = ("java.", "[B@")
 _BLANKS = " \t\r\n"
 _LEAST_OBJECT = 2
-"""Length of the shortest object; a shorter text only begins one."""
+"""The length of the shortest object; a shorter string only begins one."""
 
 _WRAPPER_NAMES = frozenset(
     (
@@ -84,22 +86,23 @@ _AS_JSON = "=org.apache.kafka.connect.json.JsonConverter"
 
 
 class _Parts(NamedTuple):
-    """Texts of a key, None if there is none, and of a message."""
+    """The strings of a key, which may be None, and of a message."""
 
     key: str | None
     value: str
 
 
 def message_of(text: str, parser: MessageParser, *, is_row: bool = False) -> Message | None:
-    """The message of a line, without wrappers; None if it is what a tool prints when it ends.
+    """Return the message of a line without wrappers; None if a tool prints the line when it ends.
 
     Args:
         text: the line, not blank.
-        parser: parses JSON.
-        is_row: whether a message is a row itself, whose columns may have the names of a wrapper's fields.
+        parser: parser for JSON.
+        is_row: True if a message is a row itself, whose columns may have the names of a wrapper's fields.
 
     Raises:
-        ValueError: the line is not JSON. LineError: it is, but not a message; or it is known what it is.
+        ValueError: If the line is not JSON.
+        LineError: If the line is JSON but not a message, or is of another known form.
     """
     parts = _parts(text)
     if parts is None:
@@ -120,7 +123,7 @@ def message_of(text: str, parser: MessageParser, *, is_row: bool = False) -> Mes
 
 
 def key_of_struct(text: str) -> Fields | None:
-    """The fields of a key that is the text of a Struct of one field; None for any other text."""
+    """Return the fields of a key that is a Struct of one field as a string; None if it is another string."""
     found = _STRUCT.fullmatch(text)
     if found is None or found[2].startswith(_OBJECTS_OF_JAVA):
         return None
@@ -162,7 +165,7 @@ def _parsed_key(text: str, parser: MessageParser) -> object:
         if text.strip(_BLANKS)[:1] in ("{", "[", '"', "\0"):
             raise
         raise LineError(
-            f"what stands before the tab is no key in JSON, but {text[:60]!r}; have the connector write keys "
+            f"the text before the tab is not a JSON key, but {text[:60]!r}; have the connector write keys "
             f"as JSON (key.converter{_AS_JSON}), or print messages without keys (print.key=false)"
         ) from error
 
@@ -172,22 +175,24 @@ def _value(text: str, parser: MessageParser) -> object:
         return parser.parsed(text)
     if text.startswith("Struct{"):
         raise LineError(
-            "the message is the text of a Struct, as Kafka Connect's converter for strings writes it, which "
+            "the message is a Struct as a string, as Kafka Connect's string converter writes it, which "
             f"cannot be read back; have the connector write JSON (value.converter{_AS_JSON})"
         )
     if text.strip(_BLANKS) == "NULL":
         return None
     if text.startswith("["):
         raise LineError(
-            "the line begins a JSON array; write each of its messages on a line of its own: jq -c '.[]' FILE"
+            "the line begins a JSON array; write each of its messages on its own line: jq -c '.[]' FILE"
         )
     if text.strip(_BLANKS) == "{":
-        raise LineError("a message is spread over lines, or cut off; write each on one line: jq -c . FILE")
+        raise LineError(
+            "a message is spread over several lines, or cut off; write each on one line: jq -c . FILE"
+        )
     return _out_of_text(parser.parsed(text), parser)
 
 
 def _is_wrapper(fields: Fields) -> bool:
-    """Whether an object with a value is no row: rows have other columns, or a value that is no message."""
+    """Return True if an object with a value is a wrapper: a row has other columns, or another value."""
     value = fields["value"]
     is_message = (
         value is None or isinstance(value, dict) or (isinstance(value, str) and value.startswith("{"))
@@ -211,7 +216,7 @@ def _key(value: object, parser: MessageParser) -> object:
 
 
 def _out_of_text(value: object, parser: MessageParser) -> object:
-    """The JSON in a text; any other value itself."""
+    """Parse the JSON in a string; return any other value unchanged."""
     if value.__class__ is not str:
         return value
     assert isinstance(value, str)
@@ -224,19 +229,19 @@ _NO_JSON = Event(
     problem=Problem(
         InputFormatError,
         None,
-        "the line is not one whole JSON message; is it cut off or spread over lines, are two of them on it, "
-        "or has an object two fields of one name?",
+        "the line is not one whole JSON message; is it cut off or spread over several lines, does it have "
+        "two messages, or does an object have two fields with the same name?",
     ),
 )
 
 
 @dataclass(frozen=True)
 class MessageLog:
-    """A log's files and their format; pickled for tasks.
+    """The files of a log and their format; pickled for tasks.
 
-    ``files`` are the parts in which messages have an order. ``ranges`` are parts of the files that are read,
+    ``files``: the parts in which messages have an order. ``ranges``: the parts of the files that are read,
     see :func:`~mutation_api.cdc.messages.json_lines.log_ranges`. ``positions``: what orders operations.
-    ``followed``: gives tables the names under which they are followed; None leaves those of the messages.
+    ``followed``: maps tables to the names under which they are followed. If None, names are not changed.
     """
 
     files: tuple[LogPart, ...]
@@ -247,23 +252,23 @@ class MessageLog:
 
     @property
     def read_files(self) -> tuple[LogFile, ...]:
-        """The files that are read, to whose indices the ranges belong."""
+        """The files that are read; the file indices of the ranges refer to them."""
         return tuple(file for file in self.files if isinstance(file, LogFile))
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether there is no order of lines among different parts."""
+        """True if the order of lines in different parts is not known."""
         return False
 
     @property
     def is_of_this_machine(self) -> bool:
-        """See :class:`~mutation_api.cdc.source.OperationParts`."""
+        """True if other machines cannot read the files."""
         return False
 
     def events(self, number: int) -> Iterator[Iterator[LoggedEvent]]:
-        """The events of a range, some at a time. Raises InputFormatError: a file cannot be read.
+        """Return the events of a range, some at a time. Raises InputFormatError if a file cannot be read.
 
-        They are made one by one: thousands that live at once keep Python's garbage collector busy.
+        They are made one by one: thousands that exist at once keep Python's garbage collector busy.
         """
         parser = self._parser()
         for lines in self.lines(number):
@@ -278,29 +283,29 @@ class MessageLog:
                 yield LoggedEvent(place, event)
 
     def lines(self, number: int) -> Iterator[Iterable[tuple[Place, str | None]]]:
-        """The lines of a range, some at a time; one that is not UTF-8 has no text."""
+        """Read the lines of a range, some at a time; a line that is not UTF-8 is None."""
         part = self.ranges[number]
         for lines in read_lines(self.read_files[part.file], part):
             yield ((Place(part.file, offset), text) for offset, text in lines)
 
     def has_order(self, _place: Place, _parts: Collection[int]) -> bool:
-        """Whether the order is known of a change of a whole table and of rows in parts of these indices."""
+        """Return True if a change of a whole table has a known order among rows in these parts."""
         return not self.is_partitioned
 
     def _parser(self) -> MessageParser:
-        """What parses the messages of a range."""
+        """Return the parser of the messages of a range."""
         return MessageParser()
 
     def _is_applied(self, _place: Place, _event: Event) -> bool:
-        """Whether the log itself knows that an event has been applied to all tables that it concerns."""
+        """Return True if the log itself records that an event has been applied to all its tables."""
         return False
 
     def _topic(self, _place: Place) -> str | None:
-        """The topic of a message, None if it is not known."""
+        """Return the topic of a message, None if it is not known."""
         return None
 
     def _event(self, place: Place, text: str | None, parser: MessageParser) -> Event | None:
-        """The event of a line; None if it has no message."""
+        """Return the event of a line; None if it has no message."""
         if text is None:
             return _NO_TEXT
         if not text.strip(_BLANKS):
@@ -322,11 +327,11 @@ class MessageLog:
 
 @dataclass(frozen=True)
 class OpenedLog:
-    """A log, and what its place knows of positions.
+    """A log, with the positions that are known about it.
 
-    ``log``: the messages. ``after``: watermarks with which operations are still to be compared, by the
-    source's name of a table. ``end``: the position that is reached when all messages are applied; None if it
-    is that of the last operation. ``marks``: all watermarks, by the source's name of a table.
+    ``log``: the messages. ``after``: watermarks with which operations must still be compared, by the source's
+    table names. ``end``: the position that is reached when all messages are applied. If None, it is the
+    position of the last operation. ``marks``: all watermarks, by the source's table names.
     """
 
     log: MessageLog

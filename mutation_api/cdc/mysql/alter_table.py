@@ -2,14 +2,13 @@
 
 Clauses of ALTER TABLE: which of them change rows, columns or the key of a table without row events.
 
-A clause that is not known counts as a change.
+An unknown clause counts as a change.
 
-INSERT, UPDATE, DELETE and the like that a log holds as statements: the tables that they write, and what
-else.
+The tables that a logged INSERT, UPDATE, DELETE or similar statement writes.
 
-A session may log statements in place of rows, whatever the server's setting is. What such a statement changes
-is not in the log. It may write a table that it does not name: by a view, a trigger, a foreign key or a
-function.
+A session may log statements instead of rows, regardless of the server's setting. The log then does not
+contain the changes of the statement. Such a statement may also write a table that it does not name, through a
+view, a trigger, a foreign key or a function.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = ["CHANGING_VERBS", "Effect", "Writes", "cascades", "check_calls", "eff
 
 
 class Effect(enum.Enum):
-    """What a statement means for one table; a later member outweighs those before it."""
+    """The effect of a statement on one table; a later member outweighs those before it."""
 
     NONE = "changes nothing"
     ADDS_COLUMN = "adds a column that is NULL in all rows"
@@ -34,11 +33,11 @@ class Effect(enum.Enum):
 
     @property
     def weight(self) -> int:
-        """Its place in the order."""
+        """The rank of this effect; a higher one outweighs a lower one."""
         return list(Effect).index(self)
 
 
-# Engines that keep rows as they are written, so that a table may be moved from one to another.
+# A table can be moved between these engines, because they store its rows as they are written.
 _PLAIN_ENGINES = {"innodb", "aria", "myisam", "rocksdb", "ndb", "ndbcluster", "tokudb"}
 # Options whose value is one token.
 _OPTIONS = {
@@ -95,7 +94,7 @@ def effect_of_clause(clause: Cursor, left_out: Collection[str]) -> Effect:
 
     Args:
         clause: the clause.
-        left_out: names, in lower case, of columns that do not exist in Hive and are ignored.
+        left_out: lower-case names of columns that are ignored and do not exist in Hive.
     """
     try:
         return _effect(clause, {name.lower() for name in left_out})
@@ -104,7 +103,7 @@ def effect_of_clause(clause: Cursor, left_out: Collection[str]) -> Effect:
 
 
 def cascades(tokens: Collection[Token]) -> bool:
-    """True if a definition has a foreign key by which the server changes rows, as ON DELETE CASCADE."""
+    """Return True if a foreign key makes the server change rows of this table, such as ON DELETE CASCADE."""
     words = [token.text.lower() if token.kind is Kind.WORD else "" for token in tokens]
     for at, word in enumerate(words[:-2]):
         if word == "on" and words[at + 1] in ("delete", "update") and words[at + 2] in ("cascade", "set"):
@@ -143,10 +142,10 @@ _WITHOUT = ("without", "validation")
 
 
 def _effect_of_options(clause: Cursor) -> Effect:
-    """Options of the table, which may follow each other without commas, then its partitions."""
+    """Return the effect of table options, which may follow each other without commas, and of partitioning."""
     while not clause.is_done:
         if clause.accept("partition", "by") or clause.accept("remove", "partitioning"):
-            return Effect.NONE  # rows are moved, none is lost: a row without a partition is an error
+            return Effect.NONE  # this moves rows but loses none: a row that fits no partition is an error
         clause.accept("default")
         if clause.accept("engine"):
             clause.accept("=")
@@ -167,7 +166,11 @@ def _effect_of_options(clause: Cursor) -> Effect:
 
 
 def _effect_of_alter(clause: Cursor) -> Effect:
-    """A default, which later rows have in the log, or whether an index is seen or a rule holds."""
+    """Return the effect of ALTER COLUMN, INDEX or CHECK.
+
+    The log contains the defaults of later rows; the visibility of an index and the enforcement of a check do
+    not change rows.
+    """
     if clause.peek("index", "key", "check", "constraint"):
         return Effect.NONE
     clause.accept("column")
@@ -231,7 +234,7 @@ def _effect_of_constraint(clause: Cursor) -> Effect:
 
 
 def _is_null_in_all_rows(definition: Cursor) -> bool:
-    """True if a new column of this type and these attributes is NULL in the rows that exist."""
+    """Return True if a new column of this type and with these attributes is NULL in all existing rows."""
     kind = definition.word()
     if not kind or kind == "serial":
         return False
@@ -271,7 +274,7 @@ def _is_null_in_all_rows(definition: Cursor) -> bool:
 
 
 CHANGING_VERBS = ("insert", "replace", "update", "delete", "load", "with", "do", "select", "values", "table")
-"""Verbs of statements that change rows, or evaluate expressions; ``call`` and others are never understood."""
+"""Verbs of statements that change rows or evaluate expressions; ``call`` and others are not understood."""
 
 _MODIFIERS = ("low_priority", "high_priority", "delayed", "quick", "ignore", "concurrent", "local", "history")
 _TableName = tuple[str, str]
@@ -279,7 +282,7 @@ _TableName = tuple[str, str]
 
 @dataclass(frozen=True)
 class Writes:
-    """What a statement writes by itself: names of tables or views, with their databases."""
+    """The tables or views that a statement writes directly, each with its database."""
 
     targets: tuple[_TableName, ...]
 
@@ -288,12 +291,11 @@ def writes_of(cursor: Cursor, database: str) -> Writes:
     """Return what a statement writes.
 
     Args:
-        cursor: stands before the verb.
-        database: of names without one.
+        cursor: a cursor before the verb.
+        database: the database of names without one.
 
     Raises:
-        UnknownSyntaxError: If the statement is not understood, or calls a function that the server does not
-        bring.
+        UnknownSyntaxError: If the statement is not understood, or calls a function that is not built in.
     """
     verb = cursor.word()
     if verb == "with":
@@ -310,11 +312,11 @@ def writes_of(cursor: Cursor, database: str) -> Writes:
     if verb in ("do", "select", "values", "table"):
         check_calls(cursor.rest)
         return Writes(())
-    raise UnknownSyntaxError(f"the effect of {verb.upper() or 'this'} is not known")
+    raise UnknownSyntaxError(f"the effect of {verb.upper() or 'this'} is unknown")
 
 
 def check_calls(tokens: Sequence[Token]) -> None:
-    """Raise UnknownSyntaxError if an expression calls a function that the server does not bring."""
+    """Raise UnknownSyntaxError if an expression calls a function that is not built in."""
     for before, token, following in zip([None, *tokens], tokens, tokens[1:], strict=False):
         if token.is_name and following.is_word("("):
             is_qualified = before is not None and before.is_word(".")
@@ -323,7 +325,7 @@ def check_calls(tokens: Sequence[Token]) -> None:
 
 
 def _skip_common_tables(cursor: Cursor) -> None:
-    """Read the common table expressions behind WITH."""
+    """Skip the common table expressions after WITH."""
     cursor.accept("recursive")
     while True:
         cursor.name()
@@ -381,7 +383,7 @@ def _loaded(cursor: Cursor, database: str) -> Writes:
 
 
 def _until(cursor: Cursor, word: str) -> Sequence[Token]:
-    """Read up to a keyword that is not in parentheses, or the end."""
+    """Return the tokens up to a keyword that is not in parentheses, or up to the end."""
     start, depth = cursor.at, 0
     while not cursor.is_done:
         depth += cursor.peek("(") - cursor.peek(")")
@@ -392,7 +394,7 @@ def _until(cursor: Cursor, word: str) -> Sequence[Token]:
 
 
 def _referenced(tokens: Sequence[Token], database: str) -> Iterator[_TableName]:
-    """The names in a list of joined tables; also names that are none, which is the safe side."""
+    """Yield the tables in a list of joined tables; other names may be included, which is safe."""
     if any(token.is_word("(") for token in _without_using(tokens)):
         raise UnknownSyntaxError("its tables are in parentheses")
     cursor = Cursor(_without_using(tokens))
@@ -408,7 +410,7 @@ def _referenced(tokens: Sequence[Token], database: str) -> Iterator[_TableName]:
 
 
 def _without_using(tokens: Sequence[Token]) -> list[Token]:
-    """Leave out the columns of USING (…)."""
+    """Return the tokens without the columns of USING (…)."""
     found: list[Token] = []
     cursor = Cursor(tokens)
     while not cursor.is_done:

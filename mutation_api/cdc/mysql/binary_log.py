@@ -1,7 +1,7 @@
-"""The binary log from one position to another: row images of some tables, of committed transactions alone.
+"""The binary log between two positions: row images of some tables, from committed transactions only.
 
-A server writes a whole transaction to its log when it commits. All other events are checked one by one, and
-an unknown event is refused: an event that a reader drops is a change that is lost.
+A server writes a whole transaction to its log when it commits. The events are checked one by one, and an
+unknown event is an error: skipping it could lose a change.
 
 Source: MySQL's source documentation, "Binary log"; MariaDB's knowledge base, "Binary log events".
 """
@@ -36,15 +36,15 @@ class BinaryLog:
         statements: LoggedStatements,
         seen_to: Collection[str] = (),
     ) -> None:
-        """Name the tables.
+        """Create a reader for some tables of a server.
 
         Args:
             server: the server that writes the log.
             database: the database of all tables.
-            plans: how each table is read.
-            statements: judges the statements in the log.
-            seen_to: positions (``file:offset``) of statements that were carried out in Hive by hand; they no
-                longer stop the reading.
+            plans: how to read each table.
+            statements: decides which statements in the log change tables.
+            seen_to: positions (``file:offset``) of statements that have been carried out in Hive by hand, so
+                that they no longer stop the reading.
         """
         self._server = server
         self._database = database
@@ -59,15 +59,15 @@ class BinaryLog:
     def between(
         self, starts: Mapping[str, LogPosition], end: LogPosition
     ) -> Iterator[RowImages | Undone | Barrier]:
-        """The row images of transactions behind the start of their table and up to ``end``.
+        """Yield the row images of transactions after the start of each table, up to ``end``.
 
-        If a transaction was rolled back, whole or in part, :class:`Undone` follows its rows. A statement that
-        changes a table without row events ends the reading: a :class:`Barrier` comes last.
+        If a transaction was rolled back in whole or in part, an :class:`Undone` follows its rows. A statement
+        that changes a table without row events ends the reading: the last item is then a :class:`Barrier`.
 
         Raises:
-            SourcePositionError: the log behind a start was purged.
-            InputFormatError: the log has an unknown event.
-            ConnectionFailedError: the connection was lost.
+            SourcePositionError: If the log after a start was purged.
+            InputFormatError: If the log contains an unknown event.
+            ConnectionFailedError: If the connection was lost.
         """
         start = min(starts.values(), key=lambda position: position.order)
         self._lacking = {}
@@ -80,7 +80,7 @@ class BinaryLog:
             while reading.order < end.order and (event := next_event(stream, self._server)) is not None:
                 for found in reading.take(event):
                     if isinstance(found, Barrier):
-                        # Before it is given, since nobody asks for more behind it.
+                        # Set these before the yield, since callers stop iterating at a barrier.
                         self._read_to, self._is_stopped = LogPosition(*found.boundary), True
                         yield found
                         return
@@ -95,24 +95,25 @@ class BinaryLog:
             )
 
     def begun_at(self, file: str) -> int:
-        """When a file of the log was begun, in seconds since 1970; the server is asked if it was not read."""
+        """Return when a log file was created, in seconds since 1970; query the server if it was not read."""
         if file not in self._begun:
             self._begun[file] = begun_at(self._server, file)
         return self._begun[file]
 
     def check_lacking(self) -> None:
-        """Refuse rows without a column that no later statement added. Raises InputFormatError."""
+        """Raise InputFormatError if rows lack a column that no later statement added."""
         for table, names in self._lacking.items():
             if names:
                 raise InputFormatError(
-                    f"source table {self._database}.{table}: its rows in the log have no column "
-                    f"{', '.join(sorted(names))}, and no statement in the log added it later. {START_OVER}"
+                    f"source table {self._database}.{table}: its rows in the log do not have the column "
+                    f"{', '.join(sorted(names))}, and no later statement in the log added it. {START_OVER}"
                 )
 
     def refuted(self) -> set[str]:
-        """Positions of statements that were passed because of the catalog, which was another then.
+        """Return positions of statements that were passed because of the catalog, but should not have been.
 
-        The catalog was read after the log, so the log behind what was read is looked at too.
+        The catalog is read after the log and may have been different when the statement ran. The log after
+        the part that was read is therefore checked too.
         """
         if not self._statements.has_trusted or self._read_to is None:
             return set()

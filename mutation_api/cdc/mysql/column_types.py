@@ -4,27 +4,27 @@
 column in the source                     column in Hive
 =======================================  ====================================================================
 tinyint … bigint, signed or unsigned,    an integer type or decimal; each value must fit. ``bigint unsigned``
-year                                     needs ``decimal(20,0)`` to hold all of its values. Text types too
-tinyint(1) (``boolean``), bit(1)         the same, or boolean; a value other than 0 and 1 is refused then
-bit(n)                                   the same, as the number the bits make
+year                                     needs ``decimal(20,0)`` for all of its values. Or a string type
+tinyint(1) (``boolean``), bit(1)         the same, or boolean if all values are 0 or 1
+bit(n)                                   the same, with the bits as an unsigned number
 decimal(p,s)                             decimal with at least s digits after the point; each value must fit
 float, double                            float (from float alone), double
-char, varchar, …text, enum, set, json    string; char(n) and varchar(n) at least as long. A set is its members
-of MariaDB                               in the order of the definition, with commas between them
+char, varchar, …text, enum, set, json    string, or char(n) and varchar(n) of at least the same length. A set
+of MariaDB                               becomes its members in definition order, separated by commas
 binary, varbinary, …blob                 binary
 geometry and its kinds                   binary: four bytes of SRID and the well-known binary form
 date                                     date
-datetime                                 timestamp, the same wall clock
-timestamp                                timestamp, the wall clock of the time zone that was chosen (UTC)
-time                                     string: [-]hh:mm:ss with the column's digits of a second
-json of MySQL, uuid, inet4, inet6,       refused by name; leave such a column out
+datetime                                 timestamp, unchanged
+timestamp                                timestamp: local time in the chosen time zone (default: UTC)
+time                                     string: [-]hh:mm:ss with the column's fractional digits
+json of MySQL, uuid, inet4, inet6,       not supported; the error names the column. Leave it out
 vector, compressed columns, temporal
 columns made before MySQL 5.6
 =======================================  ====================================================================
 
-A date or time with a zero month or day (``0000-00-00``) is not a date to Hive: it is refused, or NULL if that
-was chosen. A date that does not exist (``2023-02-30``) is always refused. Character sets: utf8mb3, utf8mb4,
-ascii, latin1, utf16, utf16le, ucs2, utf32; others are refused.
+A date or time with a zero month or day (``0000-00-00``) is not a date in Hive: it is an error, or becomes
+NULL if so chosen. A date that does not exist (``2023-02-30``) is always an error. Character sets: utf8mb3,
+utf8mb4, ascii, latin1, utf16, utf16le, ucs2, utf32; others are errors.
 
 Source: MySQL's "Data Type Storage Requirements" and "Replication and the binary log" in its manual; MariaDB's
 knowledge base on data types. Tests compare each value with a running MariaDB.
@@ -64,7 +64,7 @@ ZERO_DATES = ("error", "null")
 ZERO_DATES_DEFAULT = "error"
 TIME_ZONE_DEFAULT = "UTC"
 
-# MySQL's latin1 is Windows' code page 1252; the five bytes without a character in it stay as they are.
+# MySQL's latin1 is Windows code page 1252; the five bytes that have no character there stay as they are.
 _LATIN1 = {
     byte: bytes([byte]).decode("cp1252")
     for byte in range(0x80, 0xA0)
@@ -82,10 +82,10 @@ _MICROS = 1_000_000
 
 @dataclass(frozen=True)
 class SourceColumn:
-    """A column as the source's catalog describes it, or its log (``is_logged``).
+    """A column as described by the source's catalog, or by its log if ``is_logged``.
 
-    ``kind``: name of its type (``bigint``). ``type_text``: the whole type (``bigint(20) unsigned``).
-    ``length``: number of characters, bytes or bits. ``fraction``: number of digits of a second.
+    ``kind``: name of the type (``bigint``). ``type_text``: the full type (``bigint(20) unsigned``).
+    ``length``: number of characters, bytes or bits. ``fraction``: number of fractional digits of a second.
     """
 
     name: str
@@ -100,12 +100,12 @@ class SourceColumn:
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether an integer column holds no negative numbers."""
+        """True for an integer column without negative numbers."""
         return "unsigned" in self.type_text
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The members of an enum or a set, in their order."""
+        """The members of an enum or a set, in the order of their definition."""
         return tuple(_ESCAPE.sub(_unescaped, label) for label in _LABEL.findall(self.type_text))
 
 
@@ -113,7 +113,8 @@ class SourceColumn:
 class ValueOptions:
     """The user's choices about values.
 
-    ``time_zone``: a TIMESTAMP becomes the wall clock of this zone. ``zero_dates``: ``error`` or ``null``.
+    ``time_zone``: the zone in which a TIMESTAMP becomes a local timestamp. ``zero_dates``: ``error`` or
+    ``null``.
     """
 
     time_zone: str = TIME_ZONE_DEFAULT
@@ -122,11 +123,11 @@ class ValueOptions:
 
 @dataclass(frozen=True)
 class Family:
-    """Properties of types that are stored, selected and converted in the same way.
+    """A family of types that are stored, selected and converted in the same way.
 
-    ``hive``: kinds of Hive types that can hold their values. ``of_text`` converts the bytes that SELECT
-    gives, ``of_log`` the values that :mod:`mutation_api.cdc.mysql.row_events` decodes. ``select``
-    makes, of the quoted name, the column in a SELECT.
+    ``hive``: kinds of Hive types that can hold the values. ``of_text`` converts the bytes that SELECT
+    returns. ``of_log`` converts the values that :mod:`mutation_api.cdc.mysql.row_events` decodes.
+    ``select`` turns the quoted name into an expression for SELECT.
     """
 
     hive: tuple[str, ...]
@@ -136,19 +137,19 @@ class Family:
 
 
 def family_of(column: SourceColumn, table: str) -> Family:
-    """How a column is read. Raises RecordLayoutError if its type is not supported; ``table`` names it."""
+    """Return how to read a column. Raises RecordLayoutError, which names ``table``, for unsupported types."""
     family = _FAMILIES.get(column.kind)
-    # MariaDB marks with a comment a column that is compressed, or in a format of MySQL 5.5.
+    # MariaDB adds a comment to the type of a column that is compressed, or in a format of MySQL 5.5.
     if family is None or ("/*" in column.type_text and column.kind not in ("enum", "set")):
         raise RecordLayoutError(
-            f"source table {table}, column {column.name!r}: type {column.type_text} is not supported; leave "
+            f"source table {table}, column {column.name!r}: type {column.type_text} is not supported. Leave "
             "the column out, or change it (ALTER TABLE … FORCE rebuilds columns of an old server)"
         )
     if column.charset is not None and column.charset not in (*_UTF8, *_CODECS, "latin1", "binary"):
         known = ", ".join((*_UTF8, *_CODECS, "latin1"))
         raise RecordLayoutError(
             f"source table {table}, column {column.name!r}: character set {column.charset} is not supported, "
-            f"only {known}; convert the column, or leave it out"
+            f"expected one of {known}. Convert the column, or leave it out"
         )
     return family
 
@@ -159,25 +160,25 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def check_target(column: SourceColumn, hive_type: HiveType, table: str) -> None:
-    """Refuse a column of Hive that cannot hold the source's values. Raises RecordLayoutError."""
+    """Raise RecordLayoutError if a Hive column cannot hold the source's values."""
     allowed = family_of(column, table).hive
     if column.kind == "float":
         allowed = ("float", "double")
-    # The log does not distinguish tinyint(1); the values are checked later.
+    # The log does not distinguish tinyint(1) from tinyint; the values are checked later.
     is_flag = column.type_text.startswith("tinyint(1)") or (column.kind == "tinyint" and column.is_logged)
     if is_flag or (column.kind == "bit" and column.length == 1):
         allowed = ("boolean", *allowed)
     reason = ""
     if hive_type.kind not in allowed:
-        reason = f"only {', '.join(allowed)} can hold it"
+        reason = f"expected one of {', '.join(allowed)}"
     elif column.kind == "decimal" and hive_type.kind == "decimal" and hive_type.scale < column.scale:
-        reason = f"it has {column.scale} digits after the point"
+        reason = f"the source has {column.scale} digits after the decimal point"
     elif hive_type.kind in ("char", "varchar") and _text_length(column) > hive_type.length:
         reason = f"a value may have {_text_length(column)} characters"
     if reason:
         raise RecordLayoutError(
-            f"source table {table}, column {column.name!r} ({column.type_text}) cannot go into a column of "
-            f"type {hive_type.text}: {reason}"
+            f"source table {table}, column {column.name!r} ({column.type_text}) cannot be stored in a column "
+            f"of type {hive_type.text}: {reason}"
         )
 
 
@@ -188,19 +189,17 @@ def _text_length(column: SourceColumn) -> int:
 
 
 def to_column(column: SourceColumn, hive_type: HiveType, values: pa.Array) -> pa.Array:
-    """Convert values to the type of a column of Hive.
+    """Convert values to the type of a Hive column.
 
     Raises:
-        RecordValueError: a value does not fit; names the column and the value.
+        RecordValueError: If a value does not fit. The message contains the column and the value.
     """
     if hive_type.kind == "boolean":
         others = pc.drop_null(pc.filter(values, pc.greater(values, 1)))
         negative = pc.drop_null(pc.filter(values, pc.less(values, 0)))
         if len(others) or len(negative):
             found = pa.chunked_array([others, negative])[0]
-            raise RecordValueError(
-                f"column {column.name!r}: {found} is neither 0 nor 1, so it is not a boolean"
-            )
+            raise RecordValueError(f"column {column.name!r}: {found} is not a boolean: expected 0 or 1")
         return pc.equal(values, 1)
     return convert_to_column(values, hive_type, column=column.name, timestamp_unit="us")
 
@@ -243,7 +242,7 @@ def _texts_of_log(column: SourceColumn, values: list[Any], _options: ValueOption
 
 
 def codec_of(charset: str | None) -> Callable[[bytes], str] | None:
-    """Return the decoder of a character set; None if the set is not supported."""
+    """Return the decoder of a character set, or None if it is not supported."""
     if charset == "latin1":
         return lambda value: value.decode("latin-1").translate(_LATIN1)
     codec = "utf-8" if charset in _UTF8 else _CODECS.get(charset or "")
@@ -262,7 +261,7 @@ def _texts_of_text(column: SourceColumn, texts: pa.Array, _options: ValueOptions
 
 
 def _bytes_of_log(column: SourceColumn, values: list[Any], _options: ValueOptions) -> pa.Array:
-    if column.kind == "binary":  # the log leaves out zero bytes at the end
+    if column.kind == "binary":  # the log omits trailing zero bytes
         values = [None if value is None else value.ljust(column.length, b"\0") for value in values]
     return pa.array(values, pa.binary())
 
@@ -272,7 +271,7 @@ def _bytes_of_text(_column: SourceColumn, texts: pa.Array, _options: ValueOption
 
 
 def _enums_of_log(column: SourceColumn, values: list[Any], _options: ValueOptions) -> pa.Array:
-    # Number 0 is the empty text, which MySQL stores for a value that is not a member.
+    # Number 0 is the empty string, which MySQL stores for a value that is not a member.
     return pa.array(["", *column.labels], pa.string()).take(pa.array(values, pa.int64()))
 
 
@@ -286,7 +285,7 @@ def _sets_of_log(column: SourceColumn, values: list[Any], _options: ValueOptions
 
 
 def _dates_of_log(column: SourceColumn, values: list[Any], options: ValueOptions) -> pa.Array:
-    """Day in the low five bits, month in the next four, year above."""
+    """Decode packed dates: the low five bits are the day, the next four the month, the rest the year."""
     packed, valid = _numbers(values)
     days, valid = _days(column, packed >> 9, packed >> 5 & 15, packed & 31, valid, options)
     return pa.array(days.astype(np.int32), mask=~valid).cast(pa.date32())
@@ -299,7 +298,10 @@ def _dates_of_text(column: SourceColumn, texts: pa.Array, options: ValueOptions)
 
 
 def _datetimes_of_log(column: SourceColumn, values: list[Any], options: ValueOptions) -> pa.Array:
-    """From ``packed * 1,000,000 + microseconds``; packed has year * 13 + month, day, hour, minute, second."""
+    """Decode ``packed * 1,000,000 + microseconds``.
+
+    ``packed`` holds year * 13 + month, day, hour, minute and second.
+    """
     numbers, valid = _numbers(values)
     packed, micros = np.divmod(numbers, _MICROS)
     months = packed >> 22
@@ -313,7 +315,7 @@ def _datetimes_of_text(column: SourceColumn, texts: pa.Array, options: ValueOpti
 
 
 def _timestamps_of_log(column: SourceColumn, values: list[Any], options: ValueOptions) -> pa.Array:
-    """Microseconds since 1970; 0 means ``0000-00-00``, since the first TIMESTAMP is a second later."""
+    """Convert microseconds since 1970; 0 means ``0000-00-00``, since TIMESTAMP starts one second later."""
     micros, valid = _numbers(values)
     return _in_zone(micros, _without_zeros(column, valid, micros == 0, options), options)
 
@@ -348,7 +350,7 @@ def _time_text(micros: int, fraction: int) -> str:
 
 
 def _numbers(values: list[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """As numpy integers with 0 instead of None, and a mask of those that are not None."""
+    """Return the values as numpy integers, with 0 for None, and a mask of the values that are not None."""
     array = pa.array(values, pa.int64())
     filled = pc.fill_null(array, 0) if array.null_count else array
     return filled.to_numpy(), array.is_valid().to_numpy(zero_copy_only=False)
@@ -372,7 +374,10 @@ def _days(
     valid: NDArray[np.bool_],
     options: ValueOptions,
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Days since 1970, and a mask of valid ones: a zero date is NULL or refused, a wrong one refused."""
+    """Return days since 1970 and a mask of valid dates.
+
+    Zero dates are NULL or an error, depending on the options. Other invalid dates are always an error.
+    """
     valid = _without_zeros(column, valid, (months == 0) | (days == 0), options)
     first = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
     dates = first.astype("datetime64[D]") + (days - 1)
@@ -389,8 +394,8 @@ def _without_zeros(
 ) -> NDArray[np.bool_]:
     if options.zero_dates == "error" and (valid & zeros).any():
         raise RecordValueError(
-            f"column {column.name!r} ({column.type_text}): a date with a zero month or day is not a date "
-            "in Hive; correct it in the source, or have such dates become NULL (--zero-dates null, in Python "
+            f"column {column.name!r} ({column.type_text}): a date with a zero month or day is not a date in "
+            "Hive. Correct it in the source, or convert such dates to NULL (--zero-dates null, in Python "
             "zero_dates='null')"
         )
     left: NDArray[np.bool_] = valid & ~zeros
@@ -410,7 +415,7 @@ _NUMBER_TARGETS = (*INTEGER_KINDS, "decimal", *TEXT_KINDS)
 _INTEGERS = Family(_NUMBER_TARGETS, _integers_of_text, _integers_of_log)
 _BITS = Family(_NUMBER_TARGETS, _integers_of_text, _integers_of_log, lambda name: f"{name}+0")
 _DECIMALS = Family(("decimal",), _decimals_of_text, _decimals_of_log)
-# SELECT shows a float with six digits; as a double it shows all of them.
+# SELECT shows only six digits of a float; multiplied into a double, it shows all of them.
 _FLOATS = Family(("double",), _floats_of_text, _floats_of_log, lambda name: f"{name}*1e0")
 _TEXTS = Family(TEXT_KINDS, _texts_of_text, _texts_of_log)
 _BYTES = Family(("binary",), _bytes_of_text, _bytes_of_log)

@@ -1,8 +1,8 @@
 """Positions in a binary log, and advice for its errors.
 
-LogPosition: a place in the binary log of one server, and its text as a watermark in Hive.
+LogPosition: a position in the binary log of one server, and its string as a watermark in Hive.
 
-Ways on that messages name: options of ``ingest mysql`` and ``update extract``, arguments in Python.
+Advice in error messages: options of ``ingest mysql`` and ``update extract``, and Python arguments.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _T = TypeVar("_T")
 class LogPosition:
     """A position in the binary log of one server, at the end of a transaction.
 
-    ``gtid`` names the transactions before it: MariaDB's position, MySQL's set; empty if the server has none.
-    ``server`` is MySQL's ``server_uuid``, MariaDB's ``server_id``. ``begun``: when the file was begun, in
-    seconds since 1970; 0 if that is not known. A log that begins again has the same names, positions and
-    GTIDs.
+    ``gtid`` identifies the transactions before it: MariaDB's position, or MySQL's set; empty if the server
+    has none. ``server`` is MySQL's ``server_uuid`` or MariaDB's ``server_id``. ``begun`` is the time at
+    which the file was created, in seconds since 1970; 0 if unknown. It is needed because a log that was reset
+    has the same names, positions and GTIDs again.
     """
 
     file: str
@@ -39,11 +39,11 @@ class LogPosition:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Number of the file, and offset in it."""
+        """The number of the file, and the offset in it."""
         return file_number(self.file), self.offset
 
     def to_position(self) -> Position:
-        """The position for a watermark."""
+        """Return the position for a watermark."""
         values: dict[str, str | int] = {"file": self.file, "position": self.offset}
         values |= {"gtid": self.gtid, "server": self.server}
         if self.begun:
@@ -52,7 +52,7 @@ class LogPosition:
 
     @classmethod
     def of(cls, position: Position) -> LogPosition:
-        """The position of a watermark. Raises SourcePositionError if that is of another kind of source."""
+        """Return the position in a watermark. Raises SourcePositionError if it is not one in a binary log."""
         try:
             values = json.loads(position.text)
             file, gtid, server = (_of_type(str, values[name]) for name in ("file", "gtid", "server"))
@@ -60,23 +60,23 @@ class LogPosition:
             return cls(file, offset, gtid, server, begun)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise SourcePositionError(
-                f"the watermark {position.text[:500]!r} is not one of a binary log"
+                f"the watermark {position.text[:500]!r} is not a position in a binary log"
             ) from error
 
     def __str__(self) -> str:
-        """``file:offset``."""
+        """Return ``file:offset``."""
         return f"{self.file}:{self.offset}"
 
 
 def _of_type(kind: type[_T], value: Any) -> _T:
-    """The value. Raises TypeError: it is of another type, or a number below 0."""
+    """Return the value. Raises TypeError if it has another type, or is negative."""
     if type(value) is not kind or (isinstance(value, int) and value < 0):
         raise TypeError(f"{value!r} is not a {kind.__name__}")
     return value
 
 
 def file_number(name: str) -> int:
-    """The number at the end of the name of a log file. Raises SourcePositionError."""
+    """Return the number at the end of a log file's name. Raises SourcePositionError if there is none."""
     number = name.rpartition(".")[2]
     if not number.isdecimal():
         raise SourcePositionError(f"log file {name!r}: expected a name that ends in a number")
@@ -84,20 +84,19 @@ def file_number(name: str) -> int:
 
 
 START_OVER = (
-    "To start over, run once with --recopy (in Python recopy=…): then the table is read whole again with "
-    "SELECT, and "
-    "its rows in Hive are replaced"
+    "To start over, run once with --recopy (in Python recopy=…): this reads the whole table again with "
+    "SELECT and replaces its rows in Hive"
 )
 
 
 @dataclass(frozen=True)
 class Advice:
-    """The words of one command.
+    """The wording of advice for one command.
 
     Attributes:
-        qualifies: whether columns are named with their table.
-        names_tables: whether --recopy takes tables.
-        command: the command, if another one may show the message.
+        qualifies: True if column names are qualified with their table.
+        names_tables: True if --recopy takes table names.
+        command: name of the command, if other commands may show the message too.
     """
 
     qualifies: bool
@@ -105,17 +104,17 @@ class Advice:
     command: str = ""
 
     def seen_to(self, positions: Sequence[str]) -> str:
-        """How to go on behind statements."""
+        """Return the option that continues after these statements."""
         options = " ".join(f"--seen-to {position}" for position in positions)
         return f"{self.command}{options} (in Python seen_to={list(positions)})"
 
     def ignore_columns(self, table: str, columns: Sequence[str]) -> str:
-        """How to leave columns out."""
+        """Return the options that leave these columns out."""
         names = [f"{table}.{column}" if self.qualifies else column for column in columns]
         return f"{' '.join(f'--ignore-column {name}' for name in names)}, in Python ignored_columns={names}"
 
     def recopy(self, tables: Sequence[str]) -> str:
-        """How to read tables whole again."""
+        """Return the option that reads these whole tables again."""
         if self.names_tables:
             return f"--recopy {','.join(tables)} (in Python recopy={list(tables)})"
         return f"{self.command}--recopy (in Python recopy=True)"

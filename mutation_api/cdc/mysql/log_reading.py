@@ -1,7 +1,6 @@
-"""The events of a binary log taken one by one: row images of some tables, and the statement that stops them.
+"""Reads a binary log event by event: row images of some tables, and the statement that stops the reading.
 
-All events are checked, and an unknown event is refused: an event that a reader drops is a change that is
-lost.
+Every event is checked, and an unknown event is an error: skipping it could lose a change.
 
 Source: MySQL's source documentation, "Binary log"; MariaDB's knowledge base, "Binary log events".
 """
@@ -43,11 +42,11 @@ __all__ = ["LogReading", "RowImages", "Undone"]
 
 _SAVEPOINT = re.compile(r"SAVEPOINT\s+(\S.*)", re.IGNORECASE | re.DOTALL)
 _ROLLBACK_TO = re.compile(r"ROLLBACK\s+TO\s+(\S.*)", re.IGNORECASE | re.DOTALL)
-"""As servers write them, with a quoted name; the names of one savepoint differ only in case."""
+"""Servers write these with a quoted name; savepoint names are not case-sensitive."""
 
 _IGNORABLE_FLAG = 0x80
-# Events without changes for which the library has no class; server versions write them between others. It has
-# classes for 14 INTVAR ….
+# Events without changes that the replication library has no class for; some server versions write them
+# between other events. The library does have a class for type 14, INTVAR.
 _WITHOUT_CHANGE = {
     0x09: "part of a file of LOAD DATA",
     0x0B: "end of such a file",
@@ -63,15 +62,15 @@ _WITHOUT_CHANGE |= {
     0xA3: "GTID list",
 }
 _STANDALONE = 1
-"""Flag of MariaDB's GTID: one statement follows, not a transaction that something ends."""
+"""A flag of MariaDB's GTID event: one statement follows, not a transaction with an end of its own."""
 _PACKET_BYTES = 1 + 19
 _TABLE_MAP_BODY = _PACKET_BYTES + 6
-"""Where the description of a table begins, behind its number."""
+"""The offset at which the description of a table begins, after the table's number."""
 
 
 @dataclass(frozen=True)
 class RowImages:
-    """The rows of one event, images in their order; an update has an image before and one after for each row.
+    """The rows of one event, as images in order; an update has two images per row, before and after.
 
     ``position``: number of the log file, offset at which the transaction begins, and number of the event in
     the transaction. ``shape``: the table's columns and key at that time.
@@ -87,11 +86,12 @@ class RowImages:
 
 @dataclass(frozen=True)
 class Undone:
-    """Events of one transaction that were given, and that the log rolls back afterwards.
+    """Events of one transaction that were yielded before the log rolled them back.
 
-    A server keeps them in its log if the transaction also did what cannot be undone, such as making a
-    temporary table. ``transaction`` has the first two numbers of a position; ``events`` the third numbers of
-    the first and the last event. ``logged_at``, for messages, is the position of the rollback.
+    A server keeps them in its log if the transaction also did something that cannot be undone, such as
+    creating a temporary table. ``transaction`` contains the first two numbers of a position. ``events``
+    contains the third numbers of the first and the last event. ``logged_at`` is the position of the rollback,
+    for messages.
 
     Source: MariaDB's documentation, "ROLLBACK": statements that are not transactional are logged with it.
     """
@@ -102,7 +102,7 @@ class Undone:
 
 
 class LogReading:
-    """State of a reading: file, offset, whether a transaction is open and has rows of our tables."""
+    """The state of a reading: file, offset, and whether an open transaction has rows of the tables read."""
 
     def __init__(
         self,
@@ -137,16 +137,16 @@ class LogReading:
 
     @property
     def position(self) -> str:
-        """The end of the event that was taken, ``file:offset``."""
+        """The end of the last event, as ``file:offset``."""
         return f"{self._file}:{self._offset}"
 
     @property
     def order(self) -> tuple[int, int]:
-        """Number of the file, and offset in it."""
+        """The number of the file, and the offset in it."""
         return file_number(self._file), self._offset
 
     def take(self, event: Any) -> Iterator[RowImages | Undone | Barrier]:
-        """Take the next event. Raises: as :meth:`BinaryLog.between`."""
+        """Process the next event. Raises the errors of :meth:`BinaryLog.between`."""
         if isinstance(event, RotateEvent):
             self._file, self._offset = event.next_binlog, event.position
             self._shapes.clear()
@@ -162,18 +162,18 @@ class LogReading:
                 self.lacking[event.table] = shape.lacking
             case PartialUpdateRowsEvent():
                 raise InputFormatError(
-                    f"the log has parts of JSON values at {self.position}; it needs "
-                    f"binlog_row_value_options=''. {START_OVER}"
+                    f"the log contains partial JSON values at {self.position}; set "
+                    f"binlog_row_value_options='' on the server. {START_OVER}"
                 )
             case RowsEvent():
                 yield self._images(event)
             case QueryEvent():
                 yield from self._take_statement(event)
             case ExecuteLoadQueryEvent():
-                # The library does not read its words.
+                # The replication library does not parse this statement.
                 effects = dict.fromkeys(self._plans, Effect.MAY_CHANGE)
                 at = self._statement_position()
-                yield from self._pass_or_stop(at, "LOAD DATA …", effects, "the log does not have its rows")
+                yield from self._pass_or_stop(at, "LOAD DATA …", effects, "the log does not contain its rows")
             case MariadbGtidEvent():
                 self._begin()
                 self.is_open = not event.flags & _STANDALONE
@@ -191,34 +191,35 @@ class LogReading:
                 self._check_known(event)
 
     def _is_new(self, table: str) -> bool:
-        """Whether the table is read, and this position is behind its start."""
+        """Return True if the table is read and this position is after its start."""
         return table in self._starts and self.order > self._starts[table]
 
     def _move_to(self, offset: int) -> None:
-        # 0 for events that the server makes for this reader, and from MariaDB 11.4 on within transactions.
+        # The offset is 0 in events that the server creates for this reader, and within transactions since
+        # MariaDB 11.4.
         if 0 < offset < self._offset:
             raise InputFormatError(
-                f"log file {self._file} is larger than 4 GiB, and positions in it are ambiguous from "
+                f"log file {self._file} is larger than 4 GiB, so positions in it are ambiguous from "
                 f"{self._offset} on. {START_OVER}"
             )
         self._offset = offset or self._offset
 
     def _note_file(self, begun: int) -> None:
-        """Note when the file was begun. Raises SourcePositionError: a start is in another one of its name."""
+        """Note when the file was created. Raises SourcePositionError if a start is in an older file."""
         self._begun_files[self._file] = begun
         for position in self._positions:
             if position.file == self._file:
                 check_begun(position, begun)
 
     def _note_boundary(self) -> None:
-        """No transaction is open here."""
+        """Note that no transaction is open at this position."""
         self._boundary = (self._file, self._offset)
         self._boundary_gtid = ",".join(filter(None, (self._start_gtid, self._gtid)))
         self._seen_since.clear()
         self._statement_count = 0
 
     def _begin(self) -> None:
-        """Note where a transaction begins: its rows get this offset, since not every server logs more."""
+        """Note where a transaction begins; its rows get this offset, because some servers log no other."""
         self._begun, self._event_count, self._statement_count = self._offset, 0, 0
         self._savepoints.clear()
 
@@ -226,11 +227,11 @@ class LogReading:
         name = f"{event.schema}.{event.table}"
         if any(column.name is None for column in event.columns):
             raise InputFormatError(
-                f"source table {name}: the log at {self.position} has no names of columns; it needs "
+                f"source table {name}: the log at {self.position} does not contain column names; it needs "
                 f"binlog_row_metadata=FULL from the beginning. {START_OVER}"
             )
         data = event.packet.packet.get_all_data()
-        # All but the number of the table and the position, which change from event to event.
+        # The rest after the table's number and the position, which differ from event to event.
         key = (event.table, data[_TABLE_MAP_BODY : _PACKET_BYTES + event.event_size])
         if key not in self._known:
             self._known[key] = self._plans[event.table].shape(logged_table(event, data), self.position)
@@ -240,7 +241,7 @@ class LogReading:
         shape = self._shapes.get(event.table_id)
         if shape is None:
             raise InputFormatError(
-                f"the log has rows at {self.position} of a table that it does not describe. {START_OVER}"
+                f"the log contains rows at {self.position} of a table that it does not describe. {START_OVER}"
             )
         self._has_rows = self.is_open = True
         self._with_rows.add(event.table)
@@ -285,24 +286,24 @@ class LogReading:
     def _event_count_at(self, savepoint: str) -> int:
         if savepoint.lower() not in self._savepoints:
             raise InputFormatError(
-                f"the log rolls back to savepoint {savepoint} at {self.position}, which its transaction does "
-                f"not have; it has {', '.join(self._savepoints) or 'none'}. {START_OVER}"
+                f"the log rolls back to savepoint {savepoint} at {self.position}, but the transaction does "
+                f"not have this savepoint; it has {', '.join(self._savepoints) or 'none'}. {START_OVER}"
             )
         return self._savepoints[savepoint.lower()]
 
     def _take_other(self, event: Any) -> Iterator[Barrier]:
-        """A statement that is not the frame of a transaction."""
+        """Process a statement that does not begin or end a transaction."""
         at = self._statement_position()
         place = (file_number(self._file), self._offset)
         effects, reason = self._statements.verdict(event, at, place)
         yield from self._pass_or_stop(at, event.query, effects, reason)
         if event.query.rstrip().upper().endswith("START TRANSACTION"):
-            self.is_open = True  # MySQL's CREATE TABLE … SELECT, whose rows follow
+            self.is_open = True  # MySQL's CREATE TABLE … SELECT; its rows follow
         if not self.is_open:
             self._note_boundary()
 
     def _statement_position(self) -> str:
-        """The name of the next statement: MariaDB 11.4 gives events of one transaction one position."""
+        """Return a name for the next statement; in MariaDB 11.4, events of a transaction share a position."""
         self._statement_count += 1
         return self.position if self._statement_count == 1 else f"{self.position}+{self._statement_count}"
 
@@ -311,7 +312,7 @@ class LogReading:
     ) -> Iterator[Barrier]:
         new = {table: effect for table, effect in effects.items() if self._is_new(table)}
         for table in new:
-            # A column that was added and is NULL needs no action: Hive has it, or the table was refused.
+            # An added column that is NULL needs no action: Hive has it, or the table was refused.
             self.lacking.pop(table, None)
         stopping = {table: effect for table, effect in new.items() if effect is not Effect.ADDS_COLUMN}
         if stopping and at in self._seen_to:
@@ -335,20 +336,20 @@ class LogReading:
         )
 
     def _check_nothing_before(self, at: str, tables: Collection[str]) -> None:
-        """Refuse to pass a statement that was seen to, if rows from before it would be applied behind it."""
+        """Refuse to pass a handled statement if rows from before it would be applied after it."""
         late = sorted(self._with_rows & set(tables))
         if late:
             raise SourcePositionError(
-                f"source table {self._database}.{late[0]}: the statement at {at} is said to be seen to, but "
-                "the log has rows before it that have not been applied. Nothing was applied. Run without "
-                f"--seen-to {at} first, which applies them and stops at the statement; then do the same in "
-                f"Hive and go on. {START_OVER}"
+                f"source table {self._database}.{late[0]}: the statement at {at} is marked as handled, but "
+                "the log contains rows before it that have not been applied. Nothing was applied. Run "
+                f"without --seen-to {at} first: this applies the rows and stops at the statement. Then carry "
+                f"the statement out in Hive and continue. {START_OVER}"
             )
 
     def _take_prepared(self, event: Any) -> None:
         if self._has_rows and not event.one_phase:
             raise InputFormatError(
-                f"the log has rows at {self.position} that XA PREPARE wrote before the commit; such "
+                f"the log contains rows at {self.position} that XA PREPARE wrote before the commit; such "
                 f"transactions are not supported. {START_OVER}, and commit in one phase"
             )
         self._close()
@@ -359,7 +360,7 @@ class LogReading:
             return
         if not event.packet.flags & _IGNORABLE_FLAG:
             raise InputFormatError(
-                f"the log has an event of type {kind} at {self.position}, which is not known; compressed and "
+                f"the log contains an event of unknown type {kind} at {self.position}; compressed and "
                 "encrypted events are not supported (log_bin_compress, binlog_transaction_compression). "
                 f"{START_OVER}"
             )

@@ -1,9 +1,9 @@
 """The stream of a binary log, and status variables of its events.
 
-Makes the replication library pass over status variables of a statement that it does not know.
+Makes the replication library skip status variables of a statement that it does not know.
 
-MariaDB 11 writes some before statements that define columns, and the library then fails at the whole log.
-Variables that this package needs, such as the SQL mode, come first.
+MariaDB 11 writes some before statements that define columns, which makes the replication library fail on the
+whole log. Variables that this package needs, such as the SQL mode, come first.
 
 Source: MariaDB's log_event.h, Q_GTID_FLAGS3 and Q_CHARACTER_SET_COLLATIONS.
 
@@ -34,14 +34,14 @@ _METHOD = "_read_status_vars_value_for_key"
 
 
 def pass_unknown_status_variables() -> None:
-    """Replace the library's method by one that skips what it does not know; a second call changes nothing."""
+    """Replace the replication library's method with one that skips unknown variables; idempotent."""
     known = getattr(QueryEvent, _METHOD)
     if known.__module__ == __name__:
         return
 
     def read_or_skip(self: Any, key: int) -> None:
         if not hasattr(self, "status_vars_end"):
-            # One byte, the first key, has been read.
+            # One byte, the first key, has already been read.
             self.status_vars_end = self.packet.read_bytes - 1 + self.status_vars_length
         try:
             known(self, key)
@@ -52,14 +52,14 @@ def pass_unknown_status_variables() -> None:
 
 
 _CANNOT_READ_LOG = 1236
-"""The server's error if a log file is missing, or has no event at the position."""
+"""The server's error code if a log file is missing, or has no event at the position."""
 _UNREADABLE = (ValueError, LookupError, TypeError, NotImplementedError, struct.error, MalformedBinLogEvent)
-"""What the library raises at an event that is damaged, or newer than the library."""
+"""The errors of the replication library for an event that is damaged or newer than the library."""
 
-# Beyond the usual ids of servers; two readers with one id would end each other's stream.
+# Above the usual ids of servers, because two readers with the same id would end each other's stream.
 _REPLICA_IDS = range(1 << 31, 1 << 32)
 _CONNECTIONS_OF_A_READER = 2
-"""One for the stream, one for the library's queries; a third means that it lost the stream and reconnects."""
+"""One connection for the stream and one for queries; a third one would mean that a lost stream is resumed."""
 _FIRST_EVENT = 4
 
 
@@ -67,7 +67,7 @@ _FIRST_EVENT = 4
 def opened_stream(
     server: MySqlServer, start: LogPosition, database: str = "", tables: Sequence[str] = ()
 ) -> Iterator[Any]:
-    """The events from a position on, closed after the block; rows and maps of these tables alone."""
+    """Yield a stream of events from a position on, with rows and maps of these tables only, then close it."""
     pass_unknown_status_variables()
     stream = BinLogStreamReader(
         server.address.connection_options(),
@@ -88,34 +88,37 @@ def opened_stream(
 
 
 def check_begun(position: LogPosition, begun: int) -> None:
-    """Refuse a position in a file that was begun at another time: the log began again, with the same names.
+    """Raise SourcePositionError if the file of a position was created at another time.
 
-    Raises SourcePositionError.
+    A log that was reset has the same file names again.
     """
     if position.begun not in (0, begun):
         raise SourcePositionError(
-            f"the server restarted its log, or was restored: it began {position.file} at {begun} (seconds "
-            f"since 1970), and the watermark {position} is of a file begun at {position.begun}. {START_OVER}"
+            f"the server reset its log, or was restored: it created {position.file} at {begun} (seconds "
+            f"since 1970), but the watermark {position} is in a file created at {position.begun}. "
+            f"{START_OVER}"
         )
 
 
 def begun_at(server: MySqlServer, file: str) -> int:
-    """When the server began a file of its log, in seconds since 1970. Raises: as :func:`next_event`."""
+    """Return when the server created a log file, in seconds since 1970; see :func:`next_event` for errors."""
     with opened_stream(server, LogPosition(file, _FIRST_EVENT)) as stream:
         while (event := next_event(stream, server)) is not None:
             if isinstance(event, FormatDescriptionEvent):
                 return int(event.timestamp)
-    raise InputFormatError(f"source {server.address}: log file {file} does not begin with its format")
+    raise InputFormatError(
+        f"source {server.address}: log file {file} does not begin with its format description"
+    )
 
 
 def _limited(connect: Callable[..., Any], server: MySqlServer) -> Callable[..., Any]:
-    """Connect only as often as a reader needs to: a resumed stream may lack half a transaction."""
+    """Limit connections to what a reader needs, because a resumed stream may lack half a transaction."""
     left = iter(range(_CONNECTIONS_OF_A_READER))
 
     def connect_once_each(**options: Any) -> Any:
         if next(left, None) is None:
             raise ConnectionFailedError(f"source {server.address}: the connection was lost; run again")
-        if "db" in options:  # PyMySQL's old name, which the library still uses
+        if "db" in options:  # PyMySQL's old name, which the replication library still uses
             options["database"] = options.pop("db")
         return connect(**options)
 
@@ -123,21 +126,21 @@ def _limited(connect: Callable[..., Any], server: MySqlServer) -> Callable[..., 
 
 
 def next_event(stream: Any, server: MySqlServer) -> BinLogEvent | None:
-    """The next event of a stream; None at the end of the log.
+    """Return the next event of a stream, or None at the end of the log.
 
     Raises:
-        SourcePositionError: the log has no such file or position.
-        ConnectionFailedError: the connection was lost.
-        InputFormatError: the event is damaged, or not known to the library.
+        SourcePositionError: If the log does not have this file or position.
+        ConnectionFailedError: If the connection was lost.
+        InputFormatError: If the event is damaged, or unknown to the replication library.
     """
     try:
         return stream.fetchone()
     except (pymysql.err.MySQLError, OSError) as error:
         if error.args[:1] == (_CANNOT_READ_LOG,):
             raise SourcePositionError(f"source {server.address}: {error}. {START_OVER}") from error
-        raise ConnectionFailedError(f"source {server.address}: reading its log: {error}") from error
+        raise ConnectionFailedError(f"source {server.address}: cannot read its log: {error}") from error
     except _UNREADABLE as error:
         raise InputFormatError(
-            f"source {server.address}: the log behind {stream.log_file}:{stream.log_pos} has an event that "
-            f"cannot be read: {error!r}. {START_OVER}"
+            f"source {server.address}: cannot read the event after {stream.log_file}:{stream.log_pos} in the "
+            f"log: {error!r}. {START_OVER}"
         ) from error

@@ -1,9 +1,7 @@
-"""The statements of a log while it is read: which of them stop the reading, and what they say about temporary
-tables.
+"""Statements found while reading a log: which of them stop the reading, and which temporary tables exist.
 
-A statement that writes another table is passed only if that is a plain table without triggers. What the
-catalog says now held at that time too, unless a later statement in the log changed it; that is checked
-afterwards.
+A statement that writes another table is passed only if that table is a plain one without triggers. The
+current catalog is proof of this, unless a later statement in the log changed it. That is checked afterwards.
 """
 
 from __future__ import annotations
@@ -21,26 +19,26 @@ __all__ = ["Barrier", "LoggedStatements", "statement_of"]
 _ANSI_QUOTES = 4
 _NO_BACKSLASH_ESCAPES = 1 << 20
 _UTF8MB4 = 45
-"""Number of a collation of utf8mb4."""
+"""The number of a collation of utf8mb4."""
 _PACKET_BYTES = 1 + 19
 _QUERY_BYTES = _PACKET_BYTES + 13
-"""The packet's first byte, the event's header, and numbers before the status variables."""
+"""The packet's first byte, the event's header, and the numbers before the status variables."""
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """A statement at which the reading stops: everything before it was given, and nothing behind it.
+    """A statement that stops the reading: everything before it was yielded, and nothing after it.
 
     Attributes:
-        at: position of the statement, ``file:offset``; a later one of its transaction has its number behind.
+        at: position of the statement, ``file:offset``; ``+2`` and so on for further ones of a transaction.
         text: the statement.
         effects: by table, what it does or may do.
-        reason: why that is not known, if it is not.
+        reason: why the effect is not certain; empty if it is.
         boundary: file and offset of the end of the transaction before it.
-        gtid: the last transaction before it, of MySQL.
+        gtid: the last transaction before it (MySQL only).
         transaction: first two numbers of the positions of rows that its transaction logged before it.
-        events: the first and the last number of these rows' events; None if there are none.
-        seen_before: positions of statements between the boundary and this one that were seen to.
+        events: the numbers of the first and the last event of these rows; None if there are none.
+        seen_before: positions of handled statements between the boundary and this one.
     """
 
     at: str
@@ -55,7 +53,7 @@ class Barrier:
 
 
 def statement_of(event: Any, temporary: Collection[TableName] = ()) -> Statement:
-    """The statement of the library's event."""
+    """Return the statement in an event of the replication library."""
     mode = getattr(event, "sql_mode", 0)
     return Statement(
         event.schema.decode(),
@@ -67,9 +65,10 @@ def statement_of(event: Any, temporary: Collection[TableName] = ()) -> Statement
 
 
 def _text_of(event: Any) -> str | None:
-    """The statement in the character set of its session; None if that is not known.
+    """Return the statement, decoded with its session's character set, or None if that is unknown.
 
-    The library takes all statements for UTF-8, so a name in another character set would be another name.
+    The replication library decodes every statement as UTF-8, which gives wrong names for other character
+    sets.
     """
     data = event.packet.packet.get_all_data()
     start = _QUERY_BYTES + event.status_vars_length + event.schema_length + 1
@@ -83,9 +82,9 @@ def _text_of(event: Any) -> str | None:
 
 @dataclass(frozen=True)
 class _Trusted:
-    """A statement that was passed since the catalog says that its table is a plain one.
+    """A statement that was passed because its table is a plain one according to the catalog.
 
-    ``position``: its name; ``place``: number of the file, and offset.
+    ``position``: the statement's name. ``place``: number of the file, and offset.
     """
 
     position: str
@@ -95,15 +94,14 @@ class _Trusted:
 
 @dataclass
 class LoggedStatements:
-    """Judges statements.
+    """Decides which statements stop the reading.
 
     Attributes:
         followed: the followed tables.
-        why_unproven: why a change of a table may change others; empty if it cannot.
-        must_stop: positions of statements that a later one has shown not to be proven.
-        refuted: positions of statements that were passed because of the catalog, and of which a later one
-        shows
-            that the catalog was another then.
+        why_unproven: returns why a change of a table may change others; empty if it cannot.
+        must_stop: positions of statements that must not be passed, as a later statement has shown.
+        refuted: positions of statements that were passed because of the catalog, although a later statement
+            shows that the catalog was different then.
     """
 
     followed: Followed
@@ -117,18 +115,18 @@ class LoggedStatements:
 
     @property
     def has_trusted(self) -> bool:
-        """Whether a statement was passed because of the catalog."""
+        """True if a statement was passed because of the catalog."""
         return bool(self._trusted)
 
     def forget_sessions(self) -> None:
-        """Forget temporary tables: after a restart of the server, numbers of sessions come again."""
+        """Forget the temporary tables, since session numbers are reused after a restart of the server."""
         self._temporary.clear()
 
     def verdict(self, event: Any, at: str, place: tuple[int, int]) -> tuple[Mapping[str, Effect], str]:
-        """Return the effects of a statement by table, and why they are not known.
+        """Return the effects of a statement by table, and why they are not certain.
 
         Args:
-            event: the library's event.
+            event: an event of the replication library.
             at: name of the statement's position.
             place: number of the file, and offset.
         """
@@ -147,11 +145,11 @@ class LoggedStatements:
         return unproven | dict(found.effects), found.reason or reason
 
     def note_later(self, event: Any, place: tuple[int, int]) -> None:
-        """Note a statement behind those that were read."""
+        """Note a statement after the part of the log that was read."""
         self._note(verdict_on(statement_of(event), self.followed).touches, place)
 
     def _note(self, touches: Collection[TableName] | None, place: tuple[int, int]) -> None:
-        """Forget what is known of tables whose definition, views or triggers change."""
+        """Forget what is known about tables whose definition, views or triggers change."""
         before = [each for each in self._trusted if each.place < place]
         if touches is None:
             self.refuted |= {each.position for each in before}
@@ -168,7 +166,7 @@ class LoggedStatements:
 
     def _reason(self, name: TableName, at: str, place: tuple[int, int]) -> str:
         if name in self._created:
-            return ""  # by the log, which has made no trigger since
+            return ""  # by the log, which has created no trigger since
         if at in self.must_stop:
             return f"{name[0]}.{name[1]}, a view or a trigger was changed later in the log"
         if name not in self._known:

@@ -2,12 +2,12 @@
 
 The server has to log whole rows with the names of their columns, and each table needs a key. Both are checked
 before anything is read. A table without a watermark is read with SELECT. The position in the log is noted
-before the rows are read, so that no change falls between the two. Changes made meanwhile are in the log as
-well, and are applied on top in the same transaction; that is harmless because rows have keys.
+before the rows are read, so that no change is lost between the two. Changes made meanwhile are also in the
+log and are applied on top in the same transaction. Applying them twice is harmless because rows have keys.
 
-Reading takes the end of the log once, and gives all that was committed up to there, or up to a statement that
-changes a table without row events. It reads the log's rows one by one and writes them as Arrow batches to
-Parquet files, which are all that an engine reads.
+A read determines the end of the log once. It returns everything that was committed before that position, or
+before a statement that changes a table without row events. It reads the rows of the log one by one and writes
+them to Parquet files as Arrow batches. An engine reads only these files.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ __all__ = ["MySqlSource"]
 FETCH_ROWS = 100
 SELECT_ROWS = 10_000
 SELECT_BYTES = 64 << 20
-"""Limits of the rows of a SELECT that are in memory at a time."""
+"""The limits of SELECT rows that are in memory at a time."""
 NET_WRITE_TIMEOUT_SECONDS = 3600
-"""Time that the server waits while we write rows; its default of a minute is short for a busy machine."""
+"""The time that the server waits while rows are written; its default of a minute can be too short."""
 
 _log = logging.getLogger(__name__)
 
 
 class MySqlSource:
-    """A change source over one database of a server; its files last until the next read, or :meth:`close`.
+    """A change source for one database of a server; its files last until the next read or :meth:`close`.
 
-    ``advice``: words of messages, for commands whose options differ from those of ``ingest mysql``.
+    ``advice``: the wording of messages, for commands whose options differ from those of ``ingest mysql``.
     """
 
     def __init__(
@@ -82,32 +82,31 @@ class MySqlSource:
         recopy: Collection[str] = (),
         spill_directory: LocationLike | None = None,
     ) -> None:
-        """Name the source; nothing is connected yet.
+        """Create a source without connecting to the server.
 
         Args:
             address: address of the server.
             database: the database of all tables.
-            time_zone: a TIMESTAMP becomes the wall clock of this zone; a DATETIME stays as it is.
+            time_zone: zone in which a TIMESTAMP becomes a local timestamp; a DATETIME stays unchanged.
             zero_dates: handling of dates with a zero month or day: ``error`` or ``null``.
-            ignored_columns: columns (``table.column``) that only one side has: one of the source is left out,
-                one of Hive becomes NULL in rows that change. Any other difference is an error.
-            seen_to: positions in the log (``file:offset``) of statements that were carried out in Hive by
-                hand.
-            recopy: tables of the source that are read whole again; their rows and watermarks replace those in
-                Hive.
-            spill_directory: folder for the files of rows, on any storage; Spark's executors must see it.
-                Default: the system's folder for temporary files, which serves Spark on one machine.
+            ignored_columns: columns (``table.column``) that only one side has. A column of the source is left
+                out; a column of Hive becomes NULL in rows that change. Any other difference is an error.
+            seen_to: positions in the log (``file:offset``) of statements that have been carried out in Hive
+                by hand.
+            recopy: tables of the source to read whole again; their rows and watermarks replace those in Hive.
+            spill_directory: directory for the files of rows, on any storage that Spark's executors can read.
+                If None, the system's directory for temporary files, which is enough for Spark on one machine.
 
         Raises:
-            ConfigurationError: an option has a value that is not valid.
+            ConfigurationError: If an option has an invalid value.
         """
         if zero_dates not in ZERO_DATES:
-            raise ConfigurationError(f"zero_dates={zero_dates!r}: it must be one of {', '.join(ZERO_DATES)}")
+            raise ConfigurationError(f"zero_dates={zero_dates!r}: expected one of {', '.join(ZERO_DATES)}")
         try:
             pa.array([0], pa.timestamp("us", tz=time_zone)).cast(pa.string())
         except (pa.ArrowInvalid, TypeError, UnicodeError) as error:
             raise ConfigurationError(
-                f"time_zone={time_zone!r}: {error}; it must be the name of a time zone, such as Europe/Berlin"
+                f"time_zone={time_zone!r}: {error}; expected the name of a time zone, such as Europe/Berlin"
             ) from error
         self._server = MySqlServer(address)
         self._database = database
@@ -121,7 +120,7 @@ class MySqlSource:
 
     @property
     def source_id(self) -> str:
-        """``mysql:host:port/database``."""
+        """The name in watermarks: ``mysql:host:port/database``."""
         address = self._server.address
         return f"mysql:{address.host}:{address.port}/{self._database}"
 
@@ -139,24 +138,27 @@ class MySqlSource:
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """All that was committed up to now; see :class:`~mutation_api.cdc.source.ChangeSource`.
+        """Read everything committed up to now; see :class:`~mutation_api.cdc.source.ChangeSource`.
 
         Raises:
-            ConfigurationError: the server's log lacks changes, and the message names the settings; or Spark
-                runs on other machines, and no ``spill_directory`` was given.
-            ConnectionFailedError: the server does not answer, or the account lacks privileges.
-            RecordLayoutError: a table has no key, or its columns and Hive's do not agree.
-            RecordValueError: a value does not fit Hive's column.
-            SourcePositionError: the log no longer has what follows, or is another server's.
-            InputError: a table was changed while it was read whole, the log has an unknown event, or the
-                files for Spark cannot be written.
+            ConfigurationError: If the server's log lacks changes (the message names the settings), or if
+                Spark runs on other machines and no ``spill_directory`` was given.
+            ConnectionFailedError: If the server does not answer, or the account lacks privileges.
+            RecordLayoutError: If a table has no key, or its columns do not match Hive's.
+            RecordValueError: If a value does not fit Hive's column.
+            SourcePositionError: If the log no longer contains what follows, or belongs to another server.
+            InputError: If a table was changed while it was read whole, the log contains an unknown event, or
+                the files for Spark cannot be written.
         """
         if self._spill_directory is None:
             check_machines(spark, self.source_id)
         return in_tasks(spark, self.read_local(tables, after))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; raises as :meth:`read`."""
+        """Read everything committed up to now, without Spark. Raises the errors of :meth:`read`.
+
+        See :class:`~mutation_api.cdc.source.LocalChangeSource`.
+        """
         self._server.check_settings()
         self._check_recopied(tables)
         starts = {
@@ -179,13 +181,13 @@ class MySqlSource:
         unknown = sorted(self._recopied - {table.name for table in tables})
         if unknown:
             raise ConfigurationError(
-                f"table {unknown[0]} is to be read again, and is not a table of this run: got "
-                f"{', '.join(unknown)}, expected names of {', '.join(table.name for table in tables)}"
+                f"table {unknown[0]} cannot be read again, because it is not a table of this run: got "
+                f"{', '.join(unknown)}, expected names among {', '.join(table.name for table in tables)}"
             )
 
 
 class _Run:
-    """One reading: tables with a watermark from the log, then the others by SELECT and from the log on."""
+    """One read: tables with a watermark from the log, then the others with SELECT and from the log on."""
 
     def __init__(
         self,
@@ -225,7 +227,7 @@ class _Run:
         }
 
     def refuted(self) -> set[str]:
-        """Positions of statements that were passed, and must not be."""
+        """Return positions of statements that were passed but must not be."""
         return self._log.refuted()
 
     def batch(self) -> LocalBatch:
@@ -250,7 +252,7 @@ class _Run:
         return self._made(reached, barrier)
 
     def _made(self, reached: Mapping[str, LogPosition], barrier: Barrier | None) -> LocalBatch:
-        """The batch of what was read, for the tables that have gone on."""
+        """Return the batch of the rows read, for the tables whose position has moved on."""
         gone = {
             name: replace(at, begun=self._log.begun_at(at.file))
             for name, at in reached.items()
@@ -266,10 +268,10 @@ class _Run:
         return LocalBatch(self._operations(), least.to_position(), stop, self._source._recopied)
 
     def _read_new(self, others: Mapping[str, LogPosition]) -> dict[str, LogPosition]:
-        """Read whole tables, and the log from before the SELECT to behind it, also for the others.
+        """Read whole tables, and the log from before to after the SELECT, including for the other tables.
 
         Returns:
-            The end of the log, which all of them have reached.
+            The end of the log for each table; all tables have reached it.
         """
         noted = self._server.position()
         self._check_tables(self._note_catalog(), self._new)
@@ -280,25 +282,25 @@ class _Run:
             table = min(barrier.effects)
             raise InputError(
                 f"source table {self._database}.{table}: it {barrier.effects[table].value} while "
-                f"{', '.join(self._new)} was read whole: the log has at {barrier.at} {barrier.text[:200]!r}. "
-                "Nothing was applied; run again"
+                f"{', '.join(self._new)} was read whole: the log contains {barrier.text[:200]!r} at "
+                f"{barrier.at}. Nothing was applied; run again"
             )
         self._log.check_lacking()
         return dict.fromkeys((*others, *self._new), end)
 
     def _note_catalog(self) -> Mapping[str, str]:
-        """Take the catalog as it is; returns why tables are not in it."""
+        """Read the current catalog; return why tables are missing from it."""
         catalog = self._server.tables(self._database, [*self._plans])
         for name, plan in self._plans.items():
             plan.note(catalog.tables.get(name))
         return catalog.absent
 
     def _check_tables(self, absent: Mapping[str, str], names: Iterable[str]) -> None:
-        """Refuse tables that are gone, or whose columns differ from Hive's. Raises RecordLayoutError."""
+        """Raise RecordLayoutError if a table no longer exists, or its columns differ from Hive's."""
         for name in names:
             if name in absent:
                 raise RecordLayoutError(
-                    f"source {self._server.address}: table {self._database}.{name} {absent[name]}. Make it "
+                    f"source {self._server.address}: table {self._database}.{name} {absent[name]}. Create it "
                     "again, or leave the table out of the run"
                 )
             self._plans[name].columns_now()
@@ -318,22 +320,23 @@ class _Run:
         effect = max(barrier.effects.values(), key=lambda each: each.weight).value
         why = f" ({barrier.reason})" if barrier.reason else ""
         said = (
-            f"source table{plural} {tables}: the log has a statement at {barrier.at} that {effect}{why}: "
-            f"{barrier.text[:300]!r}. "
+            f"source table{plural} {tables}: the log contains a statement at {barrier.at} that "
+            f"{effect}{why}: {barrier.text[:300]!r}. "
         )
         again = f"ead the table{plural} whole again: run with {advice.recopy(names)}"
         if barrier.events is not None:
             return (
-                f"{said}Rows of the same transaction come before it, so it cannot be done in Hive between "
-                f"them. R{again}"
+                f"{said}Rows of the same transaction come before it, so the statement cannot be carried out "
+                f"in Hive between them. R{again}"
             )
         return (
-            f"{said}Do to {targets} in Hive what it did to the rows, which may be nothing, then go on behind "
-            f"it: run with {advice.seen_to((*barrier.seen_before, barrier.at))}. Or r{again}"
+            f"{said}Make the same change to the rows of {targets} in Hive (there may be none to make), then "
+            f"continue after the statement: run with {advice.seen_to((*barrier.seen_before, barrier.at))}. "
+            f"Or r{again}"
         )
 
     def _operations(self) -> tuple[LocalOperations, ...]:
-        """What was read; of recopied tables also that they have no rows."""
+        """Return the operations read; tables that are read whole again are emptied first."""
         for spill in self._spills.values():
             spill.close()
         recopied = self._source._recopied
@@ -355,7 +358,7 @@ class _Run:
 
     @contextmanager
     def _snapshot(self) -> Iterator[Any]:
-        """A cursor on one snapshot of all tables; it gives values as bytes, row by row."""
+        """Yield a cursor on one snapshot of all tables; it returns values as bytes, row by row."""
         options = {"cursorclass": SSCursor, "use_unicode": False, "conv": encoders}
         with self._server.connected(**options) as connection, connection.cursor() as cursor:
             cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
@@ -365,7 +368,7 @@ class _Run:
             yield cursor
 
     def _replay(self, positions: Mapping[str, LogPosition], end: LogPosition) -> Barrier | None:
-        """Add the log's rows up to its end, or to the statement that is returned."""
+        """Add the log's rows up to ``end``, or up to a statement that stops the reading, and return that."""
         for found in self._log.between(positions, end):
             if isinstance(found, Barrier):
                 return found
@@ -382,8 +385,8 @@ class _Run:
         for name, spill in self._spills.items():
             if spill.undo(undone.transaction, *undone.events) and not self._plans[name].is_transactional:
                 raise InputFormatError(
-                    f"source table {self._database}.{name}: the log at {undone.logged_at} rolls back its "
-                    "rows, but its engine has no transactions and keeps them; that is not supported. "
+                    f"source table {self._database}.{name}: the log at {undone.logged_at} rolls back rows of "
+                    "this table, but its engine has no transactions and keeps them; this is not supported. "
                     f"{START_OVER}, and use InnoDB"
                 )
 
@@ -393,7 +396,7 @@ def _order(position: LogPosition) -> tuple[int, int]:
 
 
 def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
-    """The rows of a result, in parts of limited size."""
+    """Yield the rows of a result in chunks of limited size."""
     chunk: list[tuple[bytes | None, ...]] = []
     size = 0
     while rows := cursor.fetchmany(FETCH_ROWS):
@@ -407,7 +410,7 @@ def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
 
 
 def _add(images: RowImages, key_indices: Sequence[int], spill: Spill) -> None:
-    """Add the operations of one event; an update that changes the key is a delete and an insert."""
+    """Add the operations of one event; an update that changes the key becomes a delete and an insert."""
     position = images.position
     if images.operation != "update":
         for number, row in enumerate(images.rows):

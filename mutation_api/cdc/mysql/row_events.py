@@ -1,11 +1,12 @@
-"""Decodes the row images of the binary log: the bytes of an event in, values by column out.
+"""Decodes the row images of the binary log from the bytes of an event into values by column.
 
-The replication library decodes a row into a dictionary by name. That loses values that we need (members of a
-set in their order, zero dates, the bytes of a binary column, fractions of negative times), and it is several
-times slower. So the library gives only the bytes and the log's description of the columns.
+The replication library decodes a row into a dictionary by name. This loses values that are needed here: the
+order of a set's members, zero dates, the bytes of a binary column, and fractions of negative times. It is
+also several times slower. The replication library therefore supplies only the bytes and the log's description
+of the columns.
 
 Source: MySQL's source documentation, "Rows_event" and "Table_map_event"; MariaDB's knowledge base,
-"Rows_event_v1". The forms of values: MySQL's manual, "Data Type Storage Requirements".
+"Rows_event_v1". Formats of values: MySQL's manual, "Data Type Storage Requirements".
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mutation_api.errors import InputFormatError
 __all__ = ["LoggedColumn", "RowDecoder"]
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
-"""Takes bytes and an offset; returns a value and the offset behind it."""
+"""A function from bytes and an offset to a value and the offset after it."""
 
 _DIGITS_PER_WORD = 9
 _BYTES_OF_DIGITS = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -66,7 +67,7 @@ _KINDS = {
 }
 _BINARY_KINDS = {"varchar": "varbinary", "char": "binary", "text": "blob"}
 _SIZES = {1: "tiny", 2: "", 3: "medium", 4: "long"}
-"""Prefixes of the kinds of texts and blobs, by the bytes of their lengths."""
+"""The prefixes of ``text`` and ``blob`` types, by the number of bytes of their length."""
 _BYTES_OF_CHARACTERS = {
     "utf8mb4": 4,
     "utf8mb3": 3,
@@ -80,10 +81,10 @@ _BYTES_OF_CHARACTERS = {
 
 @dataclass(frozen=True)
 class LoggedColumn:
-    """A column as a table map event describes it.
+    """A column as described by a table map event.
 
-    ``meta`` is the library's description. ``charset``: that of strings, enums and sets; None if it is not
-    known. ``labels``: the members of an enum or a set; None if they cannot be read.
+    ``meta`` is the replication library's description. ``charset`` is that of strings, enums and sets; None if
+    unknown. ``labels`` are the members of an enum or a set; None if they cannot be read.
     """
 
     name: str
@@ -92,14 +93,14 @@ class LoggedColumn:
     labels: tuple[str, ...] | None = None
 
     def reader(self) -> Reader:
-        """Reader of its values. Raises KeyError for a type without a reader."""
+        """Return the reader of its values. Raises KeyError if the type has no reader."""
         return _READERS[self.meta.type](self.meta)
 
     def described(self, now: SourceColumn | None) -> SourceColumn | None:
         """Return the column as it was when its rows were logged.
 
-        That is ``now``, its description in the catalog, if this says the same, and more. None if the log does
-        not say enough, because the type or the character set is not known.
+        This is ``now``, the column in the catalog, if it agrees with the log, because the catalog has more
+        detail. None if the log does not contain enough because the type or the character set is unknown.
         """
         found = self._described()
         if found is None or (now is not None and _is_same(found, now)):
@@ -147,12 +148,12 @@ class LoggedColumn:
 
 
 def _is_same(logged: SourceColumn, now: SourceColumn) -> bool:
-    """True if values of the one are decoded as values of the other."""
+    """Return True if the values of both columns are decoded in the same way."""
     return _essence(logged) == _essence(now)
 
 
 def _essence(column: SourceColumn) -> tuple[Any, ...]:
-    """The parts of a column's type that its values in the log depend on."""
+    """Return the parts of a column's type that determine how its values are logged."""
     kind = column.kind
     if kind in ("enum", "set"):
         return kind, column.labels
@@ -181,18 +182,18 @@ def _charset_name(column: SourceColumn) -> str | None:
 
 
 class RowDecoder:
-    """Decodes the rows of a table, as one table map event describes them."""
+    """Decodes the rows of a table as described by one table map event."""
 
     def __init__(self, table: str, logged: Sequence[LoggedColumn], wanted: Sequence[str]) -> None:
-        """Prepare the columns.
+        """Prepare the readers of the columns.
 
         Args:
-            table: its name, for messages.
-            logged: the table's columns at the time of the event, all of them.
-            wanted: names, in lower case, of the columns of the result in their order.
+            table: name of the table, for messages.
+            logged: all columns of the table at the time of the event.
+            wanted: lower-case names of the columns of the result, in order.
 
         Raises:
-            InputFormatError: If the type of a column is not known.
+            InputFormatError: If the type of a column is unknown.
         """
         self.table = table
         self._count = len(logged)
@@ -205,30 +206,30 @@ class RowDecoder:
             self._steps.append((1 << number, self._reader(column), indices.get(column.name.lower())))
 
     def _reader(self, column: LoggedColumn) -> Reader:
-        """Its reader. Raises InputFormatError."""
+        """Return the reader of a column. Raises InputFormatError if it has none."""
         try:
             return column.reader()
         except KeyError:
             raise InputFormatError(
-                f"source table {self.table}, column {column.name!r}: type {column.meta.type} of the log is "
-                "not known. Leaving the column out of Hive does not help: without its type the columns "
-                "behind it cannot be found"
+                f"source table {self.table}, column {column.name!r}: the log's type {column.meta.type} is "
+                "unknown. Leaving the column out of Hive does not help: without its type the columns after "
+                "it cannot be found"
             ) from None
 
     def rows(self, data: bytes, present: Sequence[bytes]) -> Iterator[list[Any]]:
-        """The row images of an event, one by one; an update has an image before and one after for each row.
+        """Yield the row images of an event one by one; an update has two images per row, before and after.
 
         Args:
             data: the event from its first row on, without a checksum.
             present: bitmap of the columns that the images have; two bitmaps for an update.
 
         Raises:
-            InputFormatError: images lack columns, or the bytes end within a row.
+            InputFormatError: If images lack columns, or the bytes end within a row.
         """
         for bitmap in present:
             if int.from_bytes(bitmap, "little") & self._mask != self._mask:
                 raise InputFormatError(
-                    f"source table {self.table}: the log has row images without some columns; it needs "
+                    f"source table {self.table}: the log contains row images without some columns; it needs "
                     f"binlog_row_image=FULL. {START_OVER}"
                 )
         offset, end = 0, len(data)
@@ -237,9 +238,9 @@ class RowDecoder:
                 row, offset = self._row(data, offset)
                 yield row
         except (IndexError, struct.error) as error:
-            raise InputFormatError(f"source table {self.table}: a row of the log is damaged") from error
+            raise InputFormatError(f"source table {self.table}: a row in the log is damaged") from error
         if offset != end:
-            raise InputFormatError(f"source table {self.table}: a row of the log ends behind its event")
+            raise InputFormatError(f"source table {self.table}: a row in the log extends beyond its event")
 
     def _row(self, data: bytes, offset: int) -> tuple[list[Any], int]:
         row: list[Any] = [None] * self._width
@@ -291,7 +292,7 @@ def _blob(meta: Any) -> Reader:
 
 
 def _number(meta: Any) -> Reader:
-    """An enum's number or a set's bits."""
+    """Return a reader of an enum's number or a set's bits."""
     size = meta.size
     return lambda data, at: (int.from_bytes(data[at : at + size], "little"), at + size)
 
@@ -331,7 +332,11 @@ def _timestamp(meta: Any) -> Reader:
 
 
 def _time(meta: Any) -> Reader:
-    """Ten bits of hours, six of minutes, six of seconds, then the fraction; all of it negated below zero."""
+    """Return a reader of times.
+
+    A time has ten bits of hours, six of minutes, six of seconds, then the fraction. Negative times are the
+    negated number.
+    """
     fraction_bytes, factor = _fraction(meta)
     size, shift = 3 + fraction_bytes, 8 * fraction_bytes
     middle, mask = 1 << (8 * size - 1), (1 << shift) - 1
@@ -348,13 +353,17 @@ def _time(meta: Any) -> Reader:
 
 
 def _fraction(meta: Any) -> tuple[int, int]:
-    """Number of bytes of the digits of a second, and microseconds of the last digit."""
+    """Return the number of bytes of the fraction of a second, and the microseconds of its last digit."""
     size = (meta.fsp + 1) // 2
     return size, 10 ** (6 - 2 * size)
 
 
 def _decimal(meta: Any) -> Reader:
-    """Nine digits in four bytes, outer groups in fewer; the top bit is inverted, and all bits if negative."""
+    """Return a reader of decimals.
+
+    Nine digits take four bytes; the outer groups have fewer. The top bit is inverted, and so are all bits of
+    a negative number.
+    """
     whole = meta.precision - meta.decimals
     groups = _groups(whole)[::-1] + _groups(meta.decimals)
     size = sum(_BYTES_OF_DIGITS[digits] for digits in groups)
@@ -376,7 +385,7 @@ def _decimal(meta: Any) -> Reader:
 
 
 def _groups(digits: int) -> list[int]:
-    """The groups of digits right of the point; those left of it are in reverse order."""
+    """Return the groups of digits after the decimal point; those before it are in reverse order."""
     full, rest = divmod(digits, _DIGITS_PER_WORD)
     return [_DIGITS_PER_WORD] * full + ([rest] if rest else [])
 

@@ -2,9 +2,9 @@
 
 A MySQL or MariaDB server as a source: its settings, its tables, and the position of its binary log.
 
-This module checks that the log has all changes, before anything is read from the log.
+This module checks that the log contains all changes, before anything is read from the log.
 
-Options of a URL as PyMySQL takes them.
+Options of a URL in the form that PyMySQL expects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 
 
 PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
-"""Environment variable with the password, for the command; Python's callers hand it over."""
+"""The environment variable with the password, for the command line; Python callers pass it themselves."""
 PORT_DEFAULT = 3306
 CONNECT_TIMEOUT_SECONDS = 30
 READ_TIMEOUT_SECONDS = 3600
@@ -54,17 +54,17 @@ _SETTINGS = {
     "binlog_format": ("ROW",),
     "binlog_row_image": ("FULL",),
     "binlog_row_metadata": ("FULL",),
-    # These may be missing: each exists on one of the servers only.
+    # These may be missing: each exists on only one of the servers.
     "binlog_row_value_options": ("",),
     "binlog_transaction_compression": ("0", "OFF"),
     "log_bin_compress": ("0", "OFF"),
 }
 _ABSENT_IS_FINE = ("binlog_row_value_options", "binlog_transaction_compression", "log_bin_compress")
 CASCADES = ("CASCADE", "SET NULL", "SET DEFAULT")
-"""Rules of foreign keys by which the server changes rows of other tables itself."""
+"""The foreign key rules by which the server itself changes rows of other tables."""
 _WITHOUT_ROWS = ("blackhole", "connect", "federated", "mrg_myisam", "spider")
-"""Engines whose tables keep no rows of their own: these change under other names, or elsewhere."""
-_WRONG_LOGIN = (ER.ACCESS_DENIED_ERROR, 1698)  # 1698: MariaDB's, of an account without a password
+"""The engines whose tables store no rows of their own: the rows change under other names, or elsewhere."""
+_WRONG_LOGIN = (ER.ACCESS_DENIED_ERROR, 1698)  # 1698: MariaDB's, for an account without a password
 _MALFORMED_GTIDS = 1772
 _NO_PRIVILEGE = (
     ER.DBACCESS_DENIED_ERROR,
@@ -78,9 +78,9 @@ _SQL_ERRORS = (pymysql.err.OperationalError, pymysql.err.ProgrammingError, pymys
 
 @dataclass(frozen=True)
 class MySqlAddress:
-    """Address of the server, and the account; ``options`` are more options of PyMySQL (such as ``ssl``).
+    """The address of a server, and an account; ``options`` are further PyMySQL options (such as ``ssl``).
 
-    Messages name ``password_variable`` as the environment variable with the password.
+    ``password_variable`` is the environment variable that messages name for the password.
     """
 
     host: str
@@ -91,11 +91,11 @@ class MySqlAddress:
     password_variable: str = field(default=PASSWORD_VARIABLE, repr=False, compare=False)
 
     def __str__(self) -> str:
-        """``user@host:port``; never the password."""
+        """Return ``user@host:port``; never the password."""
         return f"{self.user}@{self.host}:{self.port}"
 
     def connection_options(self) -> dict[str, Any]:
-        """Arguments of PyMySQL's ``connect``."""
+        """Return the arguments of PyMySQL's ``connect``."""
         return {
             "connect_timeout": CONNECT_TIMEOUT_SECONDS,
             "read_timeout": READ_TIMEOUT_SECONDS,
@@ -110,10 +110,10 @@ class MySqlAddress:
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """A table in the source's catalog: columns in their order, and the columns of each unique key.
+    """A table in the source's catalog: its columns in order, and the columns of each unique key.
 
-    ``keys``: the primary key first; only keys whose columns cannot be NULL. ``is_transactional``: whether the
-    table's engine undoes what is rolled back.
+    ``keys``: the keys whose columns cannot be NULL, with the primary key first. ``is_transactional``: True if
+    the table's engine undoes what is rolled back.
     """
 
     name: str
@@ -125,14 +125,14 @@ class CatalogTable:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Tables of a database by name; ``absent``: why others are not there."""
+    """The tables of a database by name; ``absent``: why others are missing, by name."""
 
     tables: Mapping[str, CatalogTable]
     absent: Mapping[str, str]
 
 
 class MySqlServer:
-    """Queries a server over one connection; if it was lost between two queries, another is opened."""
+    """A server that is queried over one connection, which is reopened if it was lost between queries."""
 
     def __init__(self, address: MySqlAddress) -> None:
         self.address = address
@@ -146,9 +146,10 @@ class MySqlServer:
 
     @contextmanager
     def connected(self, **options: Any) -> Iterator[pymysql.Connection[Any]]:
-        """A new connection, closed after the block.
+        """Yield a new connection, which is closed after the block.
 
-        Raises ConnectionFailedError if the server cannot be reached, or a statement on the connection fails.
+        Raises ConnectionFailedError if the server cannot be reached, or if a statement on the connection
+        fails.
         """
         with (
             self._errors(),
@@ -158,80 +159,83 @@ class MySqlServer:
 
     @cached_property
     def is_mariadb(self) -> bool:
-        """Whether it is MariaDB and not MySQL."""
+        """True if the server is MariaDB, False if it is MySQL."""
         return "mariadb" in str(self.values("SELECT VERSION()")[0][0]).lower()
 
     def check_settings(self) -> None:
-        """Refuse a server whose log lacks changes. Raises ConfigurationError, with the settings it needs."""
+        """Raise ConfigurationError, with the settings needed, if the server's log lacks changes."""
         found = {
             name: str(value) for name, value in self.values("SHOW GLOBAL VARIABLES") if name in _SETTINGS
         }
         wrong = [
-            f"{name} is {found.get(name, 'not known to this server')!s}, it must be {allowed[-1] or 'empty'}"
+            f"{name} is {found.get(name, 'not known to this server')!s}, expected "
+            f"{allowed[-1] or 'an empty value'}"
             for name, allowed in _SETTINGS.items()
             if found.get(name, allowed[0] if name in _ABSENT_IS_FINE else None) not in allowed
         ]
         if self._lacks_replicated_rows():
-            wrong.append("log_slave_updates is OFF, it must be ON where rows of another server are applied")
+            wrong.append(
+                "log_slave_updates is OFF, expected ON because this server applies rows of another server"
+            )
         if not wrong:
-            # A statement is left out by the database in which it runs, so a TRUNCATE may be missing.
+            # A statement is omitted based on the database in which it runs, so a TRUNCATE may be missing.
             filters = zip(("binlog_do_db", "binlog_ignore_db"), self._master_status()[2:4], strict=True)
-            wrong = [f"{name} is {value}, it must be empty" for name, value in filters if value]
+            wrong = [f"{name} is {value}, expected an empty value" for name, value in filters if value]
         if wrong:
             raise ConfigurationError(
-                f"source {self.address}: {'; '.join(wrong)}. Set this in the server's configuration "
-                "(SET GLOBAL … is enough for new connections; log_bin and log_slave_updates need a restart)"
+                f"source {self.address}: {'; '.join(wrong)}. Change this in the server's configuration (SET "
+                "GLOBAL … is enough for new connections; log_bin and log_slave_updates need a restart)"
             )
 
     def _lacks_replicated_rows(self) -> bool:
-        """Whether the log has no rows of another server that this one applies; MySQL is taken to do so."""
+        """Return True if the log lacks rows of another server that this one applies; assumed for MySQL."""
         logs = self.values("SHOW GLOBAL VARIABLES LIKE 'log_slave_updates'")
         if not logs or str(logs[0][1]) in ("1", "ON"):
             return False
-        running = self.values("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # of MariaDB, where OFF is usual
+        running = self.values("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # MariaDB only, where OFF is usual
         return not running or int(running[0][1]) > 0
 
     def position(self) -> LogPosition:
-        """The current end of the log; no transaction is open there."""
+        """Return the current end of the log; no transaction is open there."""
         status = self._master_status()
         gtid = self._gtid_at(status[0], status[1]) if self.is_mariadb else str(status[4]).replace("\n", "")
         return LogPosition(status[0], int(status[1]), gtid, self._identity())
 
     def check_position(self, position: LogPosition) -> None:
-        """Refuse a position from which the log cannot be read.
+        """Raise an error if the log cannot be read from this position.
 
         Raises:
-            SourcePositionError: the log was purged or restarted, or the server is another one.
+            SourcePositionError: If the log was purged or reset, or if this is another server.
         """
         identity = self._identity()
         if identity != position.server:
             raise SourcePositionError(
-                f"source {self.address}: the watermark {position} is of server {position.server}, this is "
-                f"server {identity}, whose log has other positions. {START_OVER}"
+                f"source {self.address}: watermark {position} belongs to server {position.server}, but this "
+                f"is server {identity}; its log positions are not comparable. {START_OVER}"
             )
         logs = {row[0]: int(row[1]) for row in self.values("SHOW BINARY LOGS")}
         if position.file not in logs:
             raise SourcePositionError(
                 f"source {self.address}: the log from {position} on was purged; the server has "
-                f"{min(logs, key=file_number, default='none')} and later. {START_OVER}; have the server keep "
-                "its log longer (binlog_expire_logs_seconds)"
+                f"{min(logs, key=file_number, default='none')} and later. {START_OVER}, and make the server "
+                "keep its log longer (binlog_expire_logs_seconds)"
             )
         if position.offset > logs[position.file] or not self._has_gtid(position):
             raise SourcePositionError(
-                f"source {self.address}: the server restarted its log, or was restored: its {position.file} "
-                f"does not have the watermark {position} (GTID {position.gtid or 'none'}). {START_OVER}"
+                f"source {self.address}: the server reset its log, or was restored: its {position.file} does "
+                f"not contain the watermark {position} (GTID {position.gtid or 'none'}). {START_OVER}"
             )
 
     @cached_property
     def folds_case(self) -> bool:
-        """Whether names of tables that differ only in case are one name."""
+        """True if the server ignores the case of table names."""
         return str(self.values("SELECT @@lower_case_table_names")[0][0]) != "0"
 
     def tables(self, database: str, names: Sequence[str]) -> Catalog:
-        """The tables of these names.
+        """Return the tables with these names.
 
         Raises:
-            RecordLayoutError: a table has changes that are not logged.
+            RecordLayoutError: If a table has changes that are not logged.
         """
         rows = self.values(
             "SELECT TABLE_NAME, TABLE_TYPE, TRANSACTIONS, ENGINE FROM information_schema.TABLES "
@@ -263,14 +267,14 @@ class MySqlServer:
         return Catalog(tables, absent)
 
     def at(self, file: str, offset: int, gtid: str) -> LogPosition:
-        """The position at the end of a transaction; ``gtid``: names transactions before it, for MySQL."""
+        """Return the position at the end of a transaction; ``gtid`` identifies those before it (MySQL)."""
         found = self._gtid_at(file, offset) if self.is_mariadb else gtid
         return LogPosition(file, offset, found, self._identity())
 
     def _check_cascades(self, database: str, names: Sequence[str]) -> None:
-        """Refuse tables whose rows a foreign key changes: such a change has no row event.
+        """Raise RecordLayoutError if a foreign key changes rows of these tables, which is not logged.
 
-        Source: MySQL's manual, "InnoDB and MySQL Replication": the engine carries cascades out, and does so
+        Source: MySQL's manual, "InnoDB and MySQL Replication": the engine carries out cascades, and does so
         again on the replica.
         """
         rules = self.values(
@@ -282,8 +286,8 @@ class MySqlServer:
             if table in names and (on_delete in CASCADES or on_update in CASCADES):
                 raise RecordLayoutError(
                     f"source table {database}.{table}: foreign key {constraint} changes its rows (ON DELETE "
-                    f"{on_delete}, ON UPDATE {on_update}), and the log does not have these changes; let the "
-                    f"application change the rows, with RESTRICT. {START_OVER}"
+                    f"{on_delete}, ON UPDATE {on_update}), but the log does not contain these changes. Use "
+                    f"RESTRICT, and change the rows in the application. {START_OVER}"
                 )
 
     def _columns(self, database: str) -> dict[str, list[SourceColumn]]:
@@ -303,7 +307,7 @@ class MySqlServer:
         return columns
 
     def _keys(self, database: str) -> tuple[dict[str, list[tuple[str, ...]]], set[str]]:
-        """Keys by table, and the tables with a primary one."""
+        """Return the keys by table, and the set of tables with a primary key."""
         rows = self.values(
             "SELECT TABLE_NAME, INDEX_NAME, COLUMN_NAME, NULLABLE FROM information_schema.STATISTICS "
             "WHERE TABLE_SCHEMA = %s AND NON_UNIQUE = 0 "
@@ -331,7 +335,7 @@ class MySqlServer:
                 raise
             rows = self.values("SHOW BINARY LOG STATUS")
         if not rows:
-            raise ConfigurationError(f"source {self.address}: the server writes no binary log")
+            raise ConfigurationError(f"source {self.address}: the server does not write a binary log")
         return rows[0]
 
     def _gtid_at(self, file: str, offset: int) -> str:
@@ -352,7 +356,7 @@ class MySqlServer:
         return str(self.values(f"SELECT @@{'server_id' if self.is_mariadb else 'server_uuid'}")[0][0])
 
     def values(self, statement: str, *values: Any) -> Sequence[Sequence[Any]]:
-        """Rows of a query; ``values`` are those of its marks. Raises ConnectionFailedError."""
+        """Return the rows of a query; ``values`` replace its placeholders. Raises ConnectionFailedError."""
         with self._errors(), self._connection().cursor() as cursor:
             cursor.execute(statement, values or None)
             rows: Sequence[Sequence[Any]] = cursor.fetchall()
@@ -369,9 +373,9 @@ class MySqlServer:
         return self._asking
 
     def _connected(self, **options: Any) -> pymysql.Connection[Any]:
-        """A connection.
+        """Open a connection.
 
-        Raises ConnectionFailedError: a file that an option names is missing, or the driver lacks a module.
+        Raises ConnectionFailedError if a file named by an option is missing, or the driver lacks a module.
         """
         try:
             return pymysql.connect(**{**self.address.connection_options(), **options})
@@ -387,20 +391,20 @@ class MySqlServer:
 
 
 def _explained(address: MySqlAddress, error: Exception) -> str:
-    """The error, and what to look at for its code."""
+    """Return the error message with advice for its code."""
     code = error.args[0] if error.args else None
     if code in _WRONG_LOGIN:
-        # It may come from an option file, which PyMySQL reads.
+        # The password may come from an option file, which PyMySQL reads.
         is_given = bool(address.password) or "using password: YES" in str(error)
         what = "the server refused the account or its password" if is_given else "no password was given"
         place = f"the environment variable {address.password_variable}, in Python password=…"
-        return f"source {address}: {what} ({place}): {error}; once it is let in, {_GRANTS}"
+        return f"source {address}: {what} ({place}): {error}; after login, {_GRANTS}"
     if code in _NO_PRIVILEGE:
         return f"source {address}: {error}; {_GRANTS}"
     if code in _NOT_REACHED:
         return (
-            f"source {address}: {error}; does the server run, and listen at this host and port? Look at the "
-            "address, the server's bind_address, and firewalls on the way"
+            f"source {address}: {error}; is the server running, and does it listen on this host and port? "
+            "Check the address, the server's bind_address, and firewalls in between"
         )
     return f"source {address}: {error}"
 
@@ -409,12 +413,12 @@ _TRUE = ("true", "1", "yes", "on")
 
 
 def driver_options(url: SourceUrl) -> dict[str, Any]:
-    """The options of a URL, so that the encryption is what the URL asks for; the character set is ours."""
+    """Return the options of a URL, including its encryption; the library sets the character set itself."""
     return {name: _typed(name, text) for name, text in url.options.items() if name != "charset"}
 
 
 def _typed(name: str, text: str) -> Any:
-    """The value of an option, whose form the URL has checked."""
+    """Return the value of an option; the URL has already checked its form."""
     if name.endswith("_timeout"):
         return int(text)
     is_switch = name == "ssl_disabled" or name.startswith(("ssl_check_", "ssl_verify_"))

@@ -1,7 +1,7 @@
-"""Operations on one table, written to a Parquet file as they arrive; memory holds one batch.
+"""Operations on one table, written to a Parquet file as they arrive; only one batch is in memory.
 
-This process writes the file, and reads it, or Spark's tasks do. All use our own storages, so the tasks reach
-what the driver reaches.
+This process writes the file; it or Spark's tasks read it. All of them use the library's own storage clients,
+so the tasks can reach every location that the driver can reach.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ __all__ = ["Spill", "SpilledOperations", "TargetColumn"]
 
 ROWS_PER_BATCH = 20_000
 BYTES_PER_BATCH = 64 << 20
-"""A batch is written when it has this number of rows, or about this number of bytes."""
+"""A batch is written when it has this many rows, or about this many bytes."""
 POSITION_FIELDS = ("file", "offset", "event", "row")
-"""Parts of a position: log file, offset at which the transaction begins, event in it, row in the event."""
+"""The fields of a position: log file, offset at which the transaction begins, event in it, row in the event.
+"""
 
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """A column of the table in Hive, and the source's column that fills it; without one it is NULL."""
+    """A Hive column, and the source's column that fills it; if None, the Hive column is NULL."""
 
     name: str
     type: HiveType
@@ -44,7 +45,7 @@ class TargetColumn:
 
 
 class Spill:
-    """The file of one table; it is created with the first rows."""
+    """The file of one table's operations; it is created with the first rows."""
 
     def __init__(
         self,
@@ -54,13 +55,13 @@ class Spill:
         *,
         is_of_this_machine: bool = True,
     ) -> None:
-        """Begin without a file.
+        """Start without a file.
 
         Args:
-            folder: folder for the file.
-            table: the source's name for it, for messages.
-            options: how values are converted.
-            is_of_this_machine: whether other machines do not see the folder.
+            folder: directory for the file.
+            table: the source's name for the table, for messages.
+            options: how to convert values.
+            is_of_this_machine: True if other machines cannot see the directory.
         """
         self.row_count = 0
         self._is_of_this_machine = is_of_this_machine
@@ -80,9 +81,9 @@ class Spill:
         self._batch_bytes: list[int] = []
 
     def use(self, columns: Sequence[TargetColumn]) -> None:
-        """Name the columns of the values that are added from now on, in their order.
+        """Set the columns of the values added from now on, in order.
 
-        The source's columns may change; Hive's are the same each time.
+        The source's columns may change; Hive's columns are the same each time.
         """
         if columns is self._columns:
             return
@@ -93,7 +94,7 @@ class Spill:
         ]
 
     def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
-        """Add one operation with a row of the log."""
+        """Add one operation with a row from the log."""
         self._operations.append(operation)
         self._positions.append(position)
         self._rows.append(row)
@@ -109,7 +110,7 @@ class Spill:
             last: third number of the last event's position.
 
         Returns:
-            Whether the file had such operations.
+            True if there were such operations.
         """
         since = (*transaction, first, 0)
         kept = bisect.bisect_left(self._positions, since)
@@ -122,13 +123,13 @@ class Spill:
         return found
 
     def added_bytes(self, count: int) -> None:
-        """Add the approximate number of bytes of the rows that were added since the last call."""
+        """Add the approximate size in bytes of the rows added since the last call."""
         self._byte_count += count
         if self._byte_count >= BYTES_PER_BATCH:
             self._flush()
 
     def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int]) -> None:
-        """Add rows of a SELECT, as inserts at a position in the log."""
+        """Add rows of a SELECT as inserts at a position in the log."""
         texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
         with self._names_table():
             arrays = [
@@ -141,7 +142,7 @@ class Spill:
             self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
 
     def close(self) -> None:
-        """Write the last batch. Raises InputError, as each method that writes."""
+        """Write the last batch. Raises InputError, as do all methods that write."""
         self._flush()
         if self._writer is None or self._file is None:
             return
@@ -151,7 +152,7 @@ class Spill:
         self._writer = None
 
     def written(self) -> SpilledOperations:
-        """All operations that were added and not undone. Call it after :meth:`close`."""
+        """Return all operations that were added and not undone; call this after :meth:`close`."""
         return SpilledOperations(
             self.location,
             tuple(self._batch_bytes),
@@ -216,8 +217,7 @@ class Spill:
             yield
         except OSError as error:
             raise InputError(
-                f"source table {self._table}: the rows that are kept until they are applied cannot be "
-                f"written to {self.location.shown}: {error}"
+                f"source table {self._table}: cannot write buffered rows to {self.location.shown}: {error}"
             ) from error
 
 
@@ -225,8 +225,8 @@ class Spill:
 class SpilledOperations(KeptRows):
     """The operations of a :class:`Spill`; each batch is a part.
 
-    ``undone``: events that the log rolled back: first two numbers of their positions, then the third numbers
-    of the first and the last.
+    ``undone``: events that the log rolled back, as the first two numbers of their positions, then the third
+    numbers of the first and the last event.
     """
 
     undone: tuple[tuple[int, int, int, int], ...]

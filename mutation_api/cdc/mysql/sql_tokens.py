@@ -1,10 +1,10 @@
 """Tokens of SQL statements, and native functions.
 
-Tokens of a SQL statement as MySQL and MariaDB write it into their logs, and a cursor over them.
+Tokens of an SQL statement as MySQL and MariaDB write it to their logs, and a cursor over them.
 
 Source: MySQL's manual, "Language Structure"; MariaDB's documentation, "Comment Syntax".
 
-Functions that servers bring along, which change no rows; any other function may.
+Built-in functions of servers, which do not change rows; any other function may.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ __all__ = ["Cursor", "Kind", "Token", "UnknownSyntaxError", "is_call_without_eff
 
 
 _DOUBTFUL_FROM = 50700
-"""MariaDB skips MySQL's comments of this version and later, and each server those of versions above its own.
-"""
+"""MariaDB skips MySQL's comments from this version on; every server skips those of versions above its own."""
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -40,16 +39,16 @@ _STRINGS = {
 
 
 class UnknownSyntaxError(ValueError):
-    """Raised when a statement is not one that this package understands."""
+    """Raised when this package does not understand a statement."""
 
 
 class Kind(enum.Enum):
-    """Kinds of tokens."""
+    """The kinds of tokens."""
 
     WORD = "word"
-    """A keyword, a name without quotes, or a number."""
+    """A keyword, an unquoted name, or a number."""
     NAME = "name"
-    """A name in quotes."""
+    """A quoted name."""
     STRING = "string"
     MARK = "mark"
 
@@ -62,12 +61,12 @@ class Token:
     text: str
 
     def is_word(self, *words: str) -> bool:
-        """True if it is one of these keywords, or one of these marks."""
+        """Return True if the token is one of these keywords or marks."""
         return self.kind in (Kind.WORD, Kind.MARK) and self.text.lower() in words
 
     @property
     def is_name(self) -> bool:
-        """True if it may be the name of a table, column or function."""
+        """True if the token can be the name of a table, column or function."""
         return self.kind in (Kind.WORD, Kind.NAME)
 
 
@@ -78,12 +77,12 @@ def tokens_of(
 
     Args:
         text: the statement.
-        ansi_quotes: double quotes enclose names, not strings.
-        backslashes: a backslash in a string escapes the next character.
-        doubtful: include the text of comments that only some server versions execute.
+        ansi_quotes: True if double quotes enclose names, not strings.
+        backslashes: True if a backslash in a string escapes the next character.
+        doubtful: True to include comments that only some server versions execute.
 
     Raises:
-        UnknownSyntaxError: If a string, a name or a comment has no end.
+        UnknownSyntaxError: If a string, a name or a comment is not closed.
     """
     found: list[Token] = []
     at, open_comments = 0, 0
@@ -91,14 +90,14 @@ def tokens_of(
         if text[at] in "'\"":
             match = _STRINGS[text[at], backslashes].match(text, at)
             if match is None:
-                raise UnknownSyntaxError(f"a string without an end: {text[at : at + 40]!r}")
+                raise UnknownSyntaxError(f"unterminated string: {text[at : at + 40]!r}")
             is_name = ansi_quotes and text[at] == '"'
             found.append(Token(Kind.NAME if is_name else Kind.STRING, match[1]))
             at = match.end()
             continue
         match = _TOKEN.match(text, at)
         if match is None:
-            raise UnknownSyntaxError(f"cannot be read: {text[at : at + 40]!r}")
+            raise UnknownSyntaxError(f"cannot parse {text[at : at + 40]!r}")
         at = match.end()
         if match["code"]:
             is_doubtful = bool(match["maria"]) or int(match["version"] or 0) >= _DOUBTFUL_FROM
@@ -117,7 +116,7 @@ def tokens_of(
         elif match["mark"]:
             found.append(Token(Kind.MARK, match["mark"]))
     if open_comments:
-        raise UnknownSyntaxError("a comment without an end")
+        raise UnknownSyntaxError("unterminated comment")
     while found and found[-1].is_word(";"):
         found.pop()
     return found
@@ -126,33 +125,33 @@ def tokens_of(
 def _end_of_comment(text: str, at: int) -> int:
     end = text.find("*/", at)
     if end < 0:
-        raise UnknownSyntaxError("a comment without an end")
+        raise UnknownSyntaxError("unterminated comment")
     return end + 2
 
 
 @dataclass
 class Cursor:
-    """Reads tokens one after the other."""
+    """A cursor that reads tokens one after the other."""
 
     tokens: Sequence[Token]
     at: int = 0
 
     @property
     def rest(self) -> Sequence[Token]:
-        """The tokens that were not read."""
+        """The tokens that have not been read."""
         return self.tokens[self.at :]
 
     @property
     def is_done(self) -> bool:
-        """True behind the last token."""
+        """True after the last token."""
         return self.at >= len(self.tokens)
 
     def peek(self, *words: str) -> bool:
-        """True if the next token is one of these keywords or marks."""
+        """Return True if the next token is one of these keywords or marks."""
         return not self.is_done and self.tokens[self.at].is_word(*words)
 
     def accept(self, *words: str) -> bool:
-        """Read these keywords if all of them come next."""
+        """Read these keywords if all of them come next; return True if they were read."""
         following = self.tokens[self.at : self.at + len(words)]
         if len(following) == len(words) and all(
             token.is_word(word) for token, word in zip(following, words, strict=True)
@@ -162,45 +161,45 @@ class Cursor:
         return False
 
     def accept_any(self, words: Collection[str]) -> bool:
-        """Read one keyword or mark of these."""
+        """Read one of these keywords or marks if it comes next; return True if it was read."""
         if self.peek(*words):
             self.at += 1
             return True
         return False
 
     def word(self) -> str:
-        """Read a keyword; return it in lower case, or nothing behind the end or at another token."""
+        """Read a keyword and return it in lower case; return '' at the end or if another token comes next."""
         if self.is_done or self.tokens[self.at].kind is not Kind.WORD:
             return ""
         self.at += 1
         return self.tokens[self.at - 1].text.lower()
 
     def name(self) -> str:
-        """Read a name. Raises UnknownSyntaxError if none comes next."""
+        """Read a name. Raises UnknownSyntaxError if no name comes next."""
         if self.is_done or not self.tokens[self.at].is_name:
-            raise UnknownSyntaxError(f"no name at token {self.at}")
+            raise UnknownSyntaxError(f"expected a name at token {self.at}")
         self.at += 1
         return self.tokens[self.at - 1].text
 
     def table(self, database: str) -> tuple[str, str]:
-        """Read the name of a table; return its database, by default the given one, and its name."""
+        """Read a table name; return its database (by default the given one) and the name."""
         first = self.name()
         return (first, self.name()) if self.accept(".") else (database, first)
 
     def parentheses(self) -> Sequence[Token]:
-        """Read what is enclosed in parentheses; return it without them. Raises UnknownSyntaxError."""
+        """Read and return the tokens within parentheses. Raises UnknownSyntaxError if there are none."""
         if not self.accept("("):
-            raise UnknownSyntaxError(f"no parenthesis at token {self.at}")
+            raise UnknownSyntaxError(f"expected a parenthesis at token {self.at}")
         start, depth = self.at, 1
         while depth:
             if self.is_done:
-                raise UnknownSyntaxError("a parenthesis without an end")
+                raise UnknownSyntaxError("unclosed parenthesis")
             depth += self.peek("(") - self.peek(")")
             self.at += 1
         return self.tokens[start : self.at - 1]
 
     def split(self, mark: str = ",") -> Iterator[Cursor]:
-        """The parts of the rest between marks that are not in parentheses."""
+        """Yield the parts of the remaining tokens between marks that are not in parentheses."""
         part: list[Token] = []
         depth = 0
         for token in self.rest:
@@ -254,5 +253,5 @@ _KNOWN = frozenset(f"{_FUNCTIONS} {_BEFORE_PARENTHESES}".split())
 
 
 def is_call_without_effect(word: str) -> bool:
-    """True if ``word (`` is a function of the server, or no call."""
+    """Return True if ``word (`` calls a built-in function, or is not a call."""
     return word.lower() in _KNOWN

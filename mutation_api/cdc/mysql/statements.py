@@ -1,8 +1,8 @@
 """Statements in the binary log: which of them change the rows or columns of a table.
 
-Rows are in row events. A statement beside them is DDL, the frame of a transaction, or a change that has no
-row events. A statement is parsed as far as it is needed. It counts as a change unless its effect is known, so
-that a table never differs from its source silently.
+Rows are logged as row events. Any other statement is DDL, begins or ends a transaction, or makes a change
+that has no row events. A statement is parsed only as far as needed. Unless its effect is known, it counts as
+a change, so that a table never silently differs from its source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mutation_api.cdc.mysql.sql_tokens import Cursor, Token, UnknownSyntaxError,
 __all__ = ["Effect", "Followed", "Statement", "TableName", "Verdict", "verdict_on"]
 
 TableName = tuple[str, str]
-"""Database and table."""
+"""A database and a table."""
 
 _HARMLESS_VERBS = (
     "check",
@@ -38,7 +38,7 @@ _HARMLESS_VERBS = (
     "uninstall",
 )
 _FRAMES = ("begin", "commit", "rollback", "savepoint", "release", "xa", "set", "start")
-# Kinds of objects that hold no rows of a table; a trigger's changes are logged as rows.
+# Objects that hold no rows of a table; a trigger's changes are logged as rows.
 _OBJECTS = {
     "event",
     "function",
@@ -74,11 +74,11 @@ _PLAIN_MODIFIERS = (
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement as a log holds it.
+    """A statement in a log.
 
-    ``database``: the one in which it ran. ``temporary``: temporary tables of its session that are known.
-    ``ansi_quotes``, ``backslashes``: the session's rules of strings. ``text`` is None if its character set is
-    not known.
+    ``database``: the one in which it ran. ``temporary``: known temporary tables of its session.
+    ``ansi_quotes`` and ``backslashes``: the session's rules for strings. ``text`` is None if its character
+    set is unknown.
     """
 
     database: str
@@ -92,8 +92,8 @@ class Statement:
 class Followed:
     """The tables that are followed.
 
-    ``left_out``: by table, columns that are ignored and do not exist in Hive. ``folds_case``: whether the
-    server's names of tables differ only in case are the same.
+    ``left_out``: by table, columns that are ignored and do not exist in Hive. ``folds_case``: True if the
+    server ignores the case of table names.
     """
 
     database: str
@@ -102,11 +102,11 @@ class Followed:
     folds_case: bool = False
 
     def same(self, one: str, other: str) -> bool:
-        """True if two names of tables or databases are one name."""
+        """Return True if two names of tables or databases are the same name."""
         return one.lower() == other.lower() if self.folds_case else one == other
 
     def find(self, name: TableName) -> str | None:
-        """Return the followed table of this name."""
+        """Return the followed table with this name, or None."""
         if not self.same(name[0], self.database):
             return None
         return next((table for table in self.tables if self.same(name[1], table)), None)
@@ -114,17 +114,17 @@ class Followed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a statement means.
+    """The effects of a statement.
 
     Attributes:
-        effects: by followed table; tables without an effect are left out.
-        reason: why it may change rows, if that was not proven.
-        writes: tables that it writes, and that are not followed. It is without an effect only if each is a
+        effects: by followed table; tables without an effect are omitted.
+        reason: why it may change rows, if this was not proven.
+        writes: tables that it writes and that are not followed. It has no effect only if each of them is a
             plain table without triggers.
-        creates: plain tables that it makes, which have no triggers.
-        begins: temporary tables that it makes.
+        creates: plain tables that it creates, which have no triggers.
+        begins: temporary tables that it creates.
         ends: temporary tables that it drops.
-        touches: tables, views or triggers whose definition it changes; None for all of them.
+        touches: tables, views or triggers whose definition it changes. If None, it may change all of them.
     """
 
     effects: Mapping[str, Effect] = field(default_factory=dict)
@@ -140,10 +140,10 @@ _NOTHING = Verdict()
 
 
 def verdict_on(statement: Statement, followed: Followed) -> Verdict:
-    """Return what a statement means for the followed tables."""
+    """Return the effects of a statement on the followed tables."""
     verdicts = []
     if statement.text is None:
-        reason = "its character set is not known"
+        reason = "its character set is unknown"
         return Verdict(dict.fromkeys(followed.tables, Effect.MAY_CHANGE), reason, touches=None)
     try:
         readings = {
@@ -165,12 +165,12 @@ def verdict_on(statement: Statement, followed: Followed) -> Verdict:
 
 
 def _both(one: Verdict, other: Verdict) -> Verdict:
-    """The worse of two readings of one statement."""
+    """Return the worse of two readings of one statement."""
     effects = dict(one.effects)
     for table, effect in other.effects.items():
         effects[table] = max(effect, effects.get(table, Effect.NONE), key=lambda each: each.weight)
     touches = None if one.touches is None or other.touches is None else (*one.touches, *other.touches)
-    # A temporary table is known only if both readings make it.
+    # A temporary table is known only if both readings create it.
     begins = tuple(name for name in one.begins if name in other.begins)
     reason = one.reason or other.reason
     writes, ends = (*one.writes, *other.writes), (*one.ends, *other.ends)
@@ -213,7 +213,7 @@ class _Judge:
             if not cursor.accept_any(("table", "tables")):
                 return _NOTHING
             return self._changes([Cursor(part.rest).table(self._database) for part in cursor.split()])
-        raise UnknownSyntaxError(f"the effect of {verb.upper() or 'this statement'} is not known")
+        raise UnknownSyntaxError(f"the effect of {verb.upper() or 'this statement'} is unknown")
 
     @property
     def _database(self) -> str:
@@ -226,7 +226,7 @@ class _Judge:
         return name in self.statement.temporary
 
     def _named(self, names: Collection[TableName]) -> list[str]:
-        """The followed tables among these names, unless the session has a temporary table of the name."""
+        """Return the followed tables among these names, unless a temporary table hides them."""
         found = [self.followed.find(name) for name in names if not self._is_temporary(name)]
         return [table for table in found if table is not None]
 
@@ -243,7 +243,7 @@ class _Judge:
         if cursor.accept("user"):
             return _NOTHING
         if not cursor.accept_any(("table", "tables")):
-            raise UnknownSyntaxError("the effect of RENAME is not known")
+            raise UnknownSyntaxError("the effect of RENAME is unknown")
         cursor.accept("if", "exists")
         names = []
         for part in cursor.split():
@@ -304,7 +304,7 @@ class _Judge:
         if cascades(definition):
             effect = Effect.CASCADES
         found = dict(self._changes([name], effect).effects) | self._merged(definition)
-        # Another engine may keep its rows in other tables, and LIKE may take one.
+        # Another engine may keep its rows in other tables, and LIKE may copy such an engine.
         is_plain = is_new and not any(token.is_word("engine", "like", "union") for token in definition)
         return Verdict(found, creates=(name,) if is_plain else (), touches=(name,))
 
@@ -312,7 +312,7 @@ class _Judge:
         cursor.accept_any(("online", "offline"))
         ignores = cursor.accept("ignore")
         if cursor.accept_any(("database", "schema")):
-            return _NOTHING  # defaults of new tables
+            return _NOTHING  # only defaults of new tables
         if cursor.accept("sequence"):
             return _NOTHING
         if not cursor.accept("table"):
@@ -336,7 +336,7 @@ class _Judge:
         return Verdict({t: e for t, e in effects.items() if e is not Effect.NONE}, touches=(name,))
 
     def _other_table(self, clause: Cursor) -> list[str]:
-        """The followed tables that a clause fills, empties or takes the name of, besides the altered one."""
+        """Return other followed tables that a clause fills, empties or takes the name of."""
         clause = Cursor(clause.rest)
         if clause.accept("rename"):
             if clause.peek("index", "key", "column"):
@@ -352,7 +352,7 @@ class _Judge:
         return []
 
     def _merged(self, definition: Sequence[Token]) -> dict[str, Effect]:
-        """Followed tables that a MERGE table writes: it logs their rows as its own."""
+        """Return followed tables that a MERGE table writes; it logs their rows as its own."""
         for at, token in enumerate(definition[:-1]):
             if token.is_word("union"):
                 cursor = Cursor(definition, at + 1)
@@ -366,7 +366,7 @@ class _Judge:
         return {}
 
     def _of_object(self, cursor: Cursor) -> Verdict:
-        """CREATE, ALTER or DROP of something that holds no rows."""
+        """Return the effects of CREATE, ALTER or DROP of an object without rows."""
         while True:
             if cursor.accept("definer", "="):
                 _skip_account(cursor)
@@ -376,7 +376,7 @@ class _Judge:
                 break
         kind = cursor.word()
         if kind not in _OBJECTS:
-            raise UnknownSyntaxError(f"the effect of {kind.upper() or 'this statement'} is not known")
+            raise UnknownSyntaxError(f"the effect of {kind.upper() or 'this statement'} is unknown")
         return Verdict(touches=None) if kind in ("trigger", "view") else _NOTHING
 
     def _all_if(self, is_ours: bool) -> Verdict:
@@ -385,7 +385,7 @@ class _Judge:
 
 
 def _is_select(definition: Sequence[Token]) -> bool:
-    """True if a table is filled by a query."""
+    """Return True if a query fills the table."""
     if any(token.is_word("select") for token in definition):
         return True
     pairs = itertools.pairwise(definition)
@@ -404,7 +404,7 @@ def _skip_wait(cursor: Cursor) -> None:
 
 
 def _skip_account(cursor: Cursor) -> None:
-    """Read an account: name@host, CURRENT_USER or CURRENT_USER()."""
+    """Skip an account: name@host, CURRENT_USER or CURRENT_USER()."""
     cursor.at += 1
     if cursor.accept("@"):
         cursor.at += 1

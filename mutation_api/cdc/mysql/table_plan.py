@@ -1,18 +1,19 @@
-"""How tables of the server are read, and their maps in the log.
+"""Plans for reading tables of the server, and their maps in the log.
 
-A table as the log describes it before its rows: columns with their types, and the key.
+A table as the log describes it before its rows: its columns with their types, and its key.
 
-Rows are decoded by what the table was when they were logged, whatever it is today. The library reads the
-types; the character sets, the members of enums and sets, and the key are read here.
+Rows are decoded by the table's definition at the time they were logged, not by its current one. The
+replication library reads the types; this module reads the character sets, the members of enums and sets, and
+the key.
 
 Source: MySQL's source documentation, "Table_map_event", "The Optional_metadata"; MariaDB's rpl_tblmap.
 
-How one table is read: the source's column for each column of Hive, and the key of its rows.
+Plans how to read one table: the source's column for each Hive column, and the key of its rows.
 
-Rows of a SELECT are matched with the catalog, rows of the log with the columns and the key that the table had
-when they were logged. So rows before an ALTER are read by what the table was then.
+Rows of a SELECT are matched with the catalog. Rows of the log are matched with the columns and the key that
+the table had when they were logged. Rows before an ALTER are therefore read with the definition of that time.
 
-Whether a change of a table changes nothing else: it has rows of its own, and no triggers.
+Checks that a change of a table changes nothing else: the table stores its own rows and has no triggers.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ __all__ = ["LoggedTable", "Shape", "TablePlan", "charset_of", "logged_table", "w
 _PACKET_BYTES = 1 + 19
 """The packet's first byte, and the event's header."""
 _TABLE_BYTES = 6 + 2
-"""The number of the table, and flags."""
+"""The table's number, and flags."""
 _BINARY = 63
 _NO_PAD_OFFSET = 1024
 _UCA1400 = 2048
 _UCA1400_CHARSETS = ("utf8mb3", "utf8mb4", "ucs2", "utf16", "utf32")
-"""Character sets of MariaDB's newest collations, each with 256 numbers from _UCA1400 on."""
+"""The character sets of MariaDB's newest collations, each with 256 numbers from _UCA1400 on."""
 _WITH_CHARSET = (FIELD_TYPE.STRING, FIELD_TYPE.VAR_STRING, FIELD_TYPE.VARCHAR, FIELD_TYPE.BLOB)
 
 
@@ -62,9 +63,9 @@ class _Field(enum.IntEnum):
 
 @dataclass(frozen=True)
 class LoggedTable:
-    """Columns in their order, and the names of those of the primary key.
+    """The columns in order, and the names of the primary key's columns.
 
-    A table without a primary key has the first unique one whose columns are never NULL in its place.
+    For a table without a primary key, this is the first unique key whose columns are never NULL.
     """
 
     columns: tuple[LoggedColumn, ...]
@@ -72,10 +73,10 @@ class LoggedTable:
 
 
 def logged_table(event: Any, data: bytes) -> LoggedTable:
-    """Return what a table map event says.
+    """Return the table that a table map event describes.
 
     Args:
-        event: the library's event, whose columns have names.
+        event: an event of the replication library that has column names.
         data: the packet with the event, to its end or its checksum.
     """
     fields = dict(_fields(_optional(event, data)))
@@ -102,7 +103,7 @@ def logged_table(event: Any, data: bytes) -> LoggedTable:
 
 
 class _Bytes:
-    """Reads numbers and strings of the protocol one after the other."""
+    """A reader of the protocol's numbers and strings, one after the other."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -128,7 +129,7 @@ class _Bytes:
 
 
 def _optional(event: Any, data: bytes) -> bytes:
-    """The part behind the columns."""
+    """Return the part of an event after the columns."""
     reader = _Bytes(data)
     reader.take(_PACKET_BYTES + _TABLE_BYTES)
     for _ in ("database", "table"):
@@ -150,7 +151,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
 def _charsets(
     fields: dict[int, bytes], columns: Sequence[int], default: int, each: int
 ) -> dict[int, str | None]:
-    """Character sets of these columns."""
+    """Return the character sets of these columns."""
     if each in fields:
         return dict(zip(columns, map(charset_of, _Bytes(fields[each]).numbers()), strict=False))
     if default not in fields:
@@ -163,7 +164,7 @@ def _charsets(
 
 
 def charset_of(collation: int) -> str | None:
-    """The character set of a collation, by its number; None if it is not known."""
+    """Return the character set of a collation number, or None if it is unknown."""
     if collation == _BINARY:
         return "binary"
     if collation >= _UCA1400:
@@ -182,7 +183,7 @@ def _members(data: bytes) -> Iterator[list[bytes]]:
 
 
 def _decoded(labels: list[bytes] | None, charset: str | None) -> tuple[str, ...] | None:
-    """The members of an enum or a set; None if they cannot be read."""
+    """Return the members of an enum or a set, or None if they cannot be read."""
     if labels is None:
         return None
     decode = codec_of(charset)
@@ -196,7 +197,7 @@ def _decoded(labels: list[bytes] | None, charset: str | None) -> tuple[str, ...]
 class Shape:
     """A table between two changes of its columns.
 
-    ``lacking``: columns of Hive, in lower case, that the source's table did not have.
+    ``lacking``: Hive columns, in lower case, that the source's table did not have.
     """
 
     decoder: RowDecoder
@@ -206,21 +207,21 @@ class Shape:
 
 
 class TablePlan:
-    """How one table is read."""
+    """A plan for reading one table."""
 
     def __init__(self, table: SourceTable, database: str, ignored: Collection[str], advice: Advice) -> None:
-        """Note the columns of Hive.
+        """Create a plan from the columns of the Hive table.
 
         Args:
-            table: the source's table, and the one that follows it.
+            table: the source's table, and the Hive table that follows it.
             database: the source's database.
-            ignored: columns, ``table.column`` in lower case, that only one side has.
-            advice: words of messages.
+            ignored: columns that only one side has, as ``table.column`` in lower case.
+            advice: the wording of messages.
         """
         self.table = table
         self.name = f"{database}.{table.name}"
         self.key: tuple[str, ...] = ()
-        """The key of the rows that were read; empty before."""
+        """The key of the rows read; empty until then."""
         self.is_transactional = False
         self._database = database
         self._advice = advice
@@ -233,11 +234,11 @@ class TablePlan:
 
     @property
     def left_out(self) -> set[str]:
-        """Columns that are ignored and do not exist in Hive."""
+        """The columns that are ignored and do not exist in Hive."""
         return self._ignored - set(self._wanted)
 
     def note(self, catalog: CatalogTable | None) -> None:
-        """Note what the catalog says now; None if it does not have the table."""
+        """Note the table's entry in the current catalog, or None if the catalog does not have the table."""
         self._catalog = catalog
         self.is_transactional = catalog is not None and catalog.is_transactional
 
@@ -245,14 +246,14 @@ class TablePlan:
         """Match the catalog's columns with Hive's.
 
         Raises:
-            RecordLayoutError: If they do not agree, or there is no key.
+            RecordLayoutError: If they do not match, or the table has no key.
         """
         assert self._catalog is not None
         catalog = self._catalog
         if not catalog.keys:
             raise RecordLayoutError(
-                f"source table {self.name} has no primary key, and no unique key without NULL, so "
-                "its rows cannot be identified. Give it a key (ALTER TABLE … ADD PRIMARY KEY)"
+                f"source table {self.name} has no primary key and no unique key without NULL, so its rows "
+                "cannot be identified. Give it a key (ALTER TABLE … ADD PRIMARY KEY)"
             )
         sources = {column.name.lower(): column for column in catalog.columns}
         lacking = [name for name in self._wanted if name not in sources and name not in self._ignored]
@@ -262,8 +263,8 @@ class TablePlan:
         return found
 
     def select(self) -> str:
-        """The statement that reads the whole table, with the columns of :meth:`columns_now`."""
-        # MySQL quotes a name as Spark does.
+        """Return the statement that reads the whole table, with the columns of :meth:`columns_now`."""
+        # MySQL quotes names as Spark does.
         wanted = [
             "NULL"
             if column.source is None
@@ -274,7 +275,7 @@ class TablePlan:
 
     @property
     def key_indices(self) -> tuple[int, ...]:
-        """Places of the key's columns among Hive's."""
+        """The indices of the key's columns among Hive's."""
         return tuple(self._wanted.index(column) for column in self.key)
 
     def shape(self, logged: LoggedTable, position: str) -> Shape:
@@ -286,7 +287,7 @@ class TablePlan:
 
         Raises:
             RecordLayoutError: If Hive lacks a column, or cannot hold one.
-            InputFormatError: If a type is not known, or the key is another one than before.
+            InputFormatError: If a type is unknown, or the key differs from an earlier one.
         """
         now = (
             {} if self._catalog is None else {column.name.lower(): column for column in self._catalog.columns}
@@ -299,10 +300,9 @@ class TablePlan:
             if found is None and name in self._wanted:
                 raise InputFormatError(
                     f"source table {where}, column {column.name!r}: the log's type {column.meta.type} or "
-                    "character "
-                    f"set {column.charset or 'of it'} is not known. {START_OVER}"
+                    f"its character set ({column.charset or 'not given'}) is unknown. {START_OVER}"
                 )
-            sources[name] = found or SourceColumn(column.name, "", "a type that is not known")
+            sources[name] = found or SourceColumn(column.name, "", "an unknown type")
         self._check_columns(sources, [], f" at {position}")
         decoder = RowDecoder(self.name, logged.columns, self._wanted)
         columns = self._matched(sources, where)
@@ -320,7 +320,7 @@ class TablePlan:
         return self._catalog.keys
 
     def _check_columns(self, sources: Mapping[str, SourceColumn], missing: Sequence[str], where: str) -> None:
-        """Refuse columns that one side lacks, unless they are ignored. Raises RecordLayoutError."""
+        """Raise RecordLayoutError if one side lacks columns that are not ignored."""
         extra = [name for name in sources if name not in self._wanted and name not in self._ignored]
         if not (missing or extra):
             return
@@ -328,9 +328,8 @@ class TablePlan:
         lacks = []
         if missing:
             lacks.append(
-                f"the source lacks {', '.join(missing)}: set {_them(missing)} to NULL in Hive "
-                f"(UPDATE {target} SET …) and leave {_them(missing)} out: "
-                f"{self._advice.ignore_columns(own, missing)}"
+                f"the source lacks {', '.join(missing)}: set {_them(missing)} to NULL in Hive (UPDATE "
+                f"{target} SET …) and leave {_them(missing)} out: {self._advice.ignore_columns(own, missing)}"
             )
         if extra:
             names = [sources[name].name for name in extra]
@@ -338,9 +337,8 @@ class TablePlan:
                 f"{own}.{sources[n].name} ({sources[n].type_text} at the source)" for n in extra
             )
             lacks.append(
-                f"Hive lacks {described}: add {_them(extra)} by ALTER TABLE {target} ADD COLUMNS (…), or "
-                "leave "
-                f"{_them(extra)} out: {self._advice.ignore_columns(own, names)}"
+                f"Hive lacks {described}: add {_them(extra)} with ALTER TABLE {target} ADD COLUMNS (…), or "
+                f"leave {_them(extra)} out: {self._advice.ignore_columns(own, names)}"
             )
         raise RecordLayoutError(f"source table {self.name}{where} and {target} differ: {'; '.join(lacks)}")
 
@@ -354,9 +352,9 @@ class TablePlan:
         return tuple(found)
 
     def _choose_key(self, keys: Iterable[Sequence[str]], when: str) -> None:
-        """The given key, if it is unique; without one the first key whose columns Hive has.
+        """Choose the given key if it is unique, or else the first key whose columns Hive has.
 
-        The rows of one run have one key, since they are reduced by it.
+        All rows of one run have the same key, since they are reduced by it.
         """
         unique = [tuple(column.lower() for column in key) for key in keys]
         shown = " or ".join("(" + ", ".join(key) + ")" for key in unique)
@@ -364,9 +362,8 @@ class TablePlan:
         if given:
             if not any(set(key) <= set(given) for key in unique):
                 raise RecordLayoutError(
-                    f"source table {self.name}: rows may be equal in {', '.join(given)}, so these columns "
-                    "are no "
-                    f"key; unique and never NULL are {shown}"
+                    f"source table {self.name}: rows may have equal values in {', '.join(given)}, so these "
+                    f"columns are not a key. Unique and never NULL: {shown}"
                 )
             self.key = given
             return
@@ -374,13 +371,13 @@ class TablePlan:
         if not usable:
             target = self.table.target.full_name
             raise RecordLayoutError(
-                f"source table {self.name}: {target} lacks columns of each of its keys ({shown}). Add those "
-                f"of one key (ALTER TABLE {target} ADD COLUMNS (…)), then run with "
+                f"source table {self.name}: {target} lacks columns of each of its keys ({shown}). Add the "
+                f"columns of one key (ALTER TABLE {target} ADD COLUMNS (…)), then run with "
                 f"{self._advice.recopy([self.table.name])}, which fills them"
             )
         if self.key and self.key not in usable:
             raise InputFormatError(
-                f"source table {self.name}: its rows were identified by ({', '.join(self.key)}), and the key "
+                f"source table {self.name}: its rows were identified by ({', '.join(self.key)}), but the key "
                 f"that it {when} is {shown}; one run cannot identify rows by both. {START_OVER}"
             )
         self.key = self.key or usable[0]
@@ -396,15 +393,17 @@ _ENGINES = ("innodb", "myisam", "aria", "rocksdb", "memory", "archive", "ndbclus
 _MAY_SEE_TRIGGERS = (
     "GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AND PRIVILEGE_TYPE = 'TRIGGER'"
 )
-"""The server shows triggers only to an account with this privilege, so without it none are seen."""
+"""The server shows triggers only to an account with this privilege; to others, a table seems to have none."""
 
 
 def why_not_plain(server: MySqlServer, database: str, table: str) -> str:
-    """Return why a change of this table may change others; empty if it cannot.
+    """Return why a change of this table may change other tables; empty if it cannot.
 
-    A foreign key cannot pass it on to a followed table: those with such rules are refused.
+    A foreign key cannot pass the change on to a followed table, because followed tables with such rules are
+    refused.
 
-    Raises ConnectionFailedError: the server does not answer.
+    Raises:
+        ConnectionFailedError: If the server does not answer.
     """
     if database.lower() == _SYSTEM:
         return ""
@@ -420,7 +419,7 @@ def why_not_plain(server: MySqlServer, database: str, table: str) -> str:
     if kind != "BASE TABLE" or str(engine).lower() not in _ENGINES:
         return f"{database}.{table} is a {kind}" + (f" of engine {engine}" if engine else "")
     if not _sees_triggers(server, database, table):
-        return f"{database}.{table} may have triggers; to see them, the account needs TRIGGER on it"
+        return f"{database}.{table} may have triggers; the account needs TRIGGER on it to see them"
     found = server.values(
         "SELECT TRIGGER_NAME FROM information_schema.TRIGGERS WHERE EVENT_OBJECT_SCHEMA = %s "
         "AND EVENT_OBJECT_TABLE = %s",

@@ -1,13 +1,13 @@
 """Relational databases as sources: connecting, keys, and the protocol.
 
-SourceDatabase: what a relational database must offer so that changes of its tables can be captured.
+SourceDatabase: the interface of a relational database whose table changes can be captured.
 
-One more database is a subclass of :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`, or any class
-that fulfils this protocol, and a line in :mod:`mutation_api.cdc.update.database`.
+To support another database, write a subclass of :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`,
+or any class that fulfils this protocol, and add a line in :mod:`mutation_api.cdc.update.database`.
 
-From a URL to a database; drivers are imported here, by name, so that one of them is enough.
+Connects to the database of a URL; imports only the driver that it needs.
 
-Key columns: no two keys of the source may become one key of Hive, where only one row would be left.
+Key columns: checks that no two keys of the source become one key in Hive, which would lose a row.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class SourceColumn:
 
     Attributes:
         name: its name.
-        type_text: its type in the source's words.
-        detail: the database's own.
-        is_key: whether it is part of the key by which rows are followed.
-        nulls_invalid: whether values that are not a date or a finite number of Hive become NULL.
+        type_text: its type as the source writes it.
+        detail: an object of the database's module.
+        is_key: True if it is part of the key by which rows are identified.
+        nulls_invalid: True if values that are not a valid date or finite number in Hive become NULL.
     """
 
     name: str
@@ -68,8 +68,9 @@ class SourceColumn:
 class CapturedTable:
     """A table of the source, as its catalog describes it.
 
-    ``schema``: '' where there are none. ``primary_key``: column names, empty without one. ``unique_keys``:
-    all keys that are unique and never null, the primary one first. ``detail`` is the database's own.
+    ``schema``: '' if the database has none. ``primary_key``: column names; empty if there is none.
+    ``unique_keys``: all keys that are unique and never NULL, the primary key first. ``detail``: an object of
+    the database's module.
     """
 
     schema: str
@@ -81,28 +82,29 @@ class CapturedTable:
 
     @property
     def full_name(self) -> str:
-        """``schema.name``, or the name alone."""
+        """The name as ``schema.name``, or the name alone."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
     def column(self, name: str) -> SourceColumn:
-        """Return a column by its name; in any case if no column is spelled so.
+        """Return a column by its name; ignore case if no column has exactly this spelling.
 
-        Raises RecordLayoutError: there is none.
+        Raises:
+            RecordLayoutError: If there is no such column.
         """
         exact = {each.name: each for each in self.columns}
         found = exact.get(name) or {each.name.lower(): each for each in self.columns}.get(name.lower())
         if found is None:
             raise RecordLayoutError(
-                f"source table {self.full_name} has no column {name}; it has {', '.join(exact)}"
+                f"source table {self.full_name} does not have the column {name}; it has {', '.join(exact)}"
             )
         return found
 
 
 @dataclass(frozen=True)
 class SourceObject:
-    """An object that ``enable`` makes in the source: what it is, and the statements that make and remove it.
+    """An object that ``enable`` creates in the source, with the statements that create and remove it.
 
-    Each statement may be repeated. ``create`` is empty for an object that was found in the catalog.
+    Each statement can be repeated. ``create`` is empty for an object that was found in the catalog.
     """
 
     kind: str
@@ -112,155 +114,151 @@ class SourceObject:
 
 
 class SourceSnapshot(Protocol):
-    """One consistent view of the source, as long as its block."""
+    """One consistent view of the source, valid within its block."""
 
     def value(self, statement: str) -> Any:
-        """The only value of a query; None without a row."""
+        """Return the only value of a query, or None if it returns no rows."""
 
     def chunks(self, statement: str) -> Iterator[list[Sequence[Any]]]:
-        """The rows of a query, in chunks of limited size."""
+        """Yield the rows of a query in chunks of limited size."""
 
 
 class SourceDatabase(Protocol):
-    """A database of the source, connected when it is first asked.
+    """A database of the source, connected on first use.
 
     Every method raises ConnectionFailedError if the database cannot be reached or refuses a statement.
     """
 
     @property
     def kind(self) -> str:
-        """``postgresql``, ``mysql``, ``sqlite``, …"""
+        """The kind: ``postgresql``, ``mysql``, ``sqlite``, …"""
 
     @property
     def source_id(self) -> str:
-        """Name of the database in watermarks, without user and password."""
+        """The name of the database in watermarks, without user and password."""
 
     def describe(self, table: str) -> CapturedTable:
-        """A table by its name. Raises RecordLayoutError: there is none, or it is no table."""
+        """Return a table by its name. Raises RecordLayoutError if it does not exist, or is not a table."""
 
     def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
-        """Refuse a table some of whose changes the method would not see, or some of whose rows are hidden.
-
-        Raises RecordLayoutError.
-        """
+        """Raise RecordLayoutError if the method would miss changes of the table, or some rows are hidden."""
 
     def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:
-        """Refuse an account that may not make the objects of a method. Raises ConfigurationError."""
+        """Raise ConfigurationError if the account may not create the objects of a method."""
 
     def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
-        """Refuse a growing column of which the database cannot tell that nothing appears below its bound any
-        more.
+        """Raise an error if rows may still appear below the bound of a monotonically increasing column.
 
-        Raises RecordLayoutError, ConfigurationError.
+        Raises:
+            RecordLayoutError: If the database cannot determine the bound of such a column.
+            ConfigurationError: If the overlap or the database's settings do not suit the column.
         """
 
     def version_bound(
         self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, before: str
     ) -> tuple[str, bool]:
-        """Return the value of the growing column below which the snapshot has all rows that will ever appear.
+        """Return the value of the version column below which the snapshot has all rows that will ever appear.
 
-        It is text that :meth:`from_version` takes; empty if no row has a value. The second value is True if
-        the bound ``before`` cannot be compared with it: it is greater, or numbers have run in a circle since.
+        The value is a string for :meth:`from_version`, empty if no row has a value. The second result is True
+        if the bound ``before`` cannot be compared with it, because ``before`` is greater or the numbers have
+        wrapped around since.
         """
 
     def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
         """Return the condition that a row's version is not below a bound, or cannot be compared with it."""
 
     def is_verifiable(self, settings: UpdateSettings) -> bool:
-        """Return whether the application gives the versions, so that they must be verified."""
+        """Return True if the application sets the versions, so that they must be verified."""
 
     def counts_below(
         self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, bounds: Sequence[str]
     ) -> list[tuple[int, ...]]:
-        """Return the numbers of rows that :meth:`from_version` leaves out for each bound, in groups of rows.
+        """Return the numbers of rows that :meth:`from_version` excludes for each bound, in groups of rows.
 
-        A number that rises between two snapshots shows a row that no extraction would read.
+        If a number rises between two snapshots, there is a row that no extraction would read.
         """
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
-        """Refuse a column of Hive that cannot hold the values. Raises RecordLayoutError."""
+        """Raise RecordLayoutError if a Hive column cannot hold the values."""
 
     def check_key(self, table: CapturedTable, column: SourceColumn, target: HiveType, time_zone: str) -> None:
-        """Refuse a key column of Hive in which two keys of the source may be one.
-
-        Raises RecordLayoutError.
-        """
+        """Raise RecordLayoutError if two keys of the source may be equal in a Hive key column."""
 
     def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:
-        """Refuse a zone that is another one, or none, to the database. Raises ConfigurationError."""
+        """Raise ConfigurationError if the database does not know the zone, or gives it other offsets."""
 
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[SourceObject]:
-        """The log table and what fills it, in the order in which they are made."""
+        """Return the log table and the objects that fill it, in order of creation."""
 
     def run(self, statements: Sequence[str]) -> None:
-        """Run statements that change objects; all or nothing where the database can."""
+        """Run statements that change objects, in one transaction if the database supports it."""
 
     def snapshot(self) -> AbstractContextManager[SourceSnapshot]:
         """Open a repeatable-read view."""
 
     def log_name(self, names: ObjectNames) -> str:
-        """The name of the log in a statement, wherever it is; '' if there is none."""
+        """Return the name of the log for a statement, in any schema; '' if there is none."""
 
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
-        """What rows and their capture depend on; ``names``: of the objects that capture, None without."""
+        """Return what rows and their capture depend on; ``names``: the capturing objects' names, or None."""
 
     def flaws(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[str]:
-        """How the objects in the source differ from :meth:`objects`; empty if changes are captured."""
+        """Return how the objects in the source differ from :meth:`objects`; empty if changes are captured."""
 
     def made(self, names: ObjectNames) -> list[SourceObject]:
-        """The objects with these names, wherever they are, in the order in which they can be removed."""
+        """Return the objects with these names, in any schema, in the order in which they can be removed."""
 
     def partition_rows(self, table: CapturedTable, partition: str) -> str:
-        """The name, in a statement, of a partition of the fingerprint; '' if all of its rows are logged."""
+        """Return a fingerprint's partition as a name for a statement; '' if all of its rows are logged."""
 
     def quoted(self, *names: str) -> str:
-        """A name in a statement; an empty part, as a schema where there are none, is left out."""
+        """Return a name for a statement; empty parts, such as a missing schema, are left out."""
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
-        """The expression that reads a column; ``table``: its alias."""
+        """Return the expression that reads a column; ``table``: its alias."""
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
-        """The expression that reads a key column from the log, with the value that :meth:`selected` reads."""
+        """Return the expression that reads a key column from the log, with the same value as `selected`."""
 
     def same_key(self, column: SourceColumn, table: str, log: str) -> str:
-        """The condition that a row of the table has exactly the key of one of the log; an index may help."""
+        """Return the condition that a table row has exactly the key of a log row; it can use an index."""
 
     def seconds(self, expression: str) -> str:
-        """The expression of a log row's time as seconds since 1970."""
+        """Return the expression of a log row's time as seconds since 1970."""
 
     def now(self) -> str:
-        """The expression of the current time as seconds since 1970."""
+        """Return the expression of the current time as seconds since 1970."""
 
     def to_column(
         self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
     ) -> pa.Array:
-        """Values that :meth:`selected` read, as the target's type. Raises RecordValueError."""
+        """Convert values read by :meth:`selected` to the target's type. Raises RecordValueError."""
 
     def delete_from_log(
         self, schema: str, log: str, sequences: Sequence[tuple[int, int]], extraction: int
     ) -> int:
-        """Delete log rows by ranges of their numbers, both ends included; returns how many were deleted.
+        """Delete log rows by ranges of their numbers, both ends included; return how many were deleted.
 
-        First the number of the extraction that applied them is noted in the log: a row with this number,
-        negative. It replaces the one before it; a greater one stays, and counts.
+        Before that, the number of the extraction that applied them is recorded in the log, as a row with the
+        negated number. It replaces the previous one; a greater number is kept and counts.
         """
 
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
-        """Statements that note in a log the last extraction's number, and that any row may have changed."""
+        """Return statements that record the last extraction's number, and that any row may have changed."""
 
     def only_grows(self, settings: UpdateSettings) -> bool:
-        """Whether the bound of the growing column, a number, never falls but by a restored backup."""
+        """Return True if the bound of the version column is a number that only a restored backup lowers."""
 
     def close(self) -> None:
         """Disconnect. May be called twice."""
 
 
 PASSWORD_VARIABLE = "HIVE_MUTATE_SOURCE_PASSWORD"
-"""Environment variable with the password of the source."""
+"""The environment variable with the password of the source."""
 
 _KINDS = {
     "postgresql": ("postgresql", "PostgreSql", "postgresql+psycopg", "postgresql"),
@@ -268,33 +266,35 @@ _KINDS = {
     "mariadb": ("mysql", "MySql", "mysql+pymysql", "mysql"),
     "sqlite": ("sqlite", "Sqlite", "sqlite", "rdbms"),
 }
-"""Kind -> module, class, SQLAlchemy's name of dialect and driver, extra that brings it."""
+"""Kind -> module, class, SQLAlchemy's name of dialect and driver, extra that installs it."""
 
 
 def checked_url(text: str) -> SourceUrl:
-    """A URL that a user gave.
+    """Return the URL that a user gave.
 
-    Raises ConfigurationError: it is none, or has a password, which would be stored and shown.
+    Raises:
+        ConfigurationError: If it is not a valid URL, or contains a password, which would be stored and shown.
     """
     return SourceUrl.of(
         text,
-        because="since it is stored and shown: give it in the environment variable "
-        f"{PASSWORD_VARIABLE}, or as the database's own programs take it",
+        because="since it is stored and shown. Pass it in the environment variable "
+        f"{PASSWORD_VARIABLE}, or in the way that the database's own programs read it",
     )
 
 
 def connect_database(source: str | SourceUrl, password: str | None = None) -> SourceDatabase:
-    """The database of a URL; it is connected when it is first asked.
+    """Return the database of a URL; it is connected on first use.
 
-    The caller answers for the URL. One of a table's properties is connected to by
+    The caller is responsible for the URL. A URL from a table's properties is only connected to by
     :class:`~mutation_api.cdc.update.sources.SourceAccess`.
 
     Args:
         source: ``postgresql://user@host[:port]/database``, ``mysql://…``, ``mariadb://…``, or
             ``sqlite:////path/to/file``.
-        password: None for the environment variable PASSWORD_VARIABLE.
+        password: password of the account. If None, the environment variable PASSWORD_VARIABLE is used.
 
-    Raises ConfigurationError: the URL is not valid, or its driver is not installed.
+    Raises:
+        ConfigurationError: If the URL is not valid, or its driver is not installed.
     """
     found = checked_url(source) if isinstance(source, str) else source
     module, name, driver, extra = _KINDS[found.kind]
@@ -314,7 +314,7 @@ def connect_database(source: str | SourceUrl, password: str | None = None) -> So
         )(url)
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"source {found}: needs the Python module {error.name!r}: pip install "
+            f"source {found}: the Python module {error.name!r} is missing: pip install "
             f"'hive-mutation-api[{extra}]'"
         ) from error
     return database
@@ -327,12 +327,12 @@ _MONTH = timedelta(days=30)
 
 @dataclass(frozen=True, kw_only=True)
 class KeyKind:
-    """What a source column distinguishes.
+    """The distinctions that a source column makes.
 
     Attributes:
-        ignores_trailing_spaces: whether the source takes 'a' and 'a ' for one key.
-        is_instant: whether a value is an instant, which becomes the wall clock of a zone.
-        is_text: whether a value is a text, of which Hive may have a date or a number.
+        ignores_trailing_spaces: True if the source treats 'a' and 'a ' as one key.
+        is_instant: True if a value is a timestamp with time zone, which becomes a local timestamp.
+        is_text: True if a value is a string, which may be a date or a number in Hive.
     """
 
     ignores_trailing_spaces: bool = False
@@ -343,39 +343,40 @@ class KeyKind:
 def check_key(
     table: CapturedTable, column: SourceColumn, target: HiveType, kind: KeyKind, time_zone: str
 ) -> None:
-    """Refuse a key column of Hive that cannot tell all keys of the source apart.
+    """Raise an error if a Hive key column cannot distinguish all keys of the source.
 
     Args:
         table: the source's table.
         column: a column of its key.
         target: the type of the column in Hive.
-        kind: what the source distinguishes.
-        time_zone: the zone of an instant's wall clock.
+        kind: the distinctions that the source makes.
+        time_zone: zone in which a timestamp with time zone becomes a local timestamp.
 
     Raises:
-        RecordLayoutError: several keys of the source may become one; names the way on.
+        RecordLayoutError: If several keys of the source may become one. The message says what to do.
     """
     reason = advice = ""
     if target.kind == "char" and not kind.ignores_trailing_spaces:
-        reason = "'a' and 'a ' are two keys in the source, and one in a char of Hive"
-        advice = "Let the column be a varchar or a string in Hive"
+        reason = "'a' and 'a ' are two keys in the source, but one in a char of Hive"
+        advice = "Make the column a varchar or a string in Hive"
     elif kind.is_instant and not _is_steady(time_zone):
-        reason = f"two instants have the same wall clock where {time_zone} sets its clocks back"
+        reason = f"two times are the same local timestamp when {time_zone} sets its clocks back"
         advice = "Choose the time zone UTC (--time-zone UTC)"
     elif kind.is_text and target.kind in ("date", "timestamp", "decimal"):
         reason = (
-            f"several texts are the same {target.kind}, such as '1.5' and '1.50', '2024-05-31' and '20240531'"
+            f"several strings are the same {target.kind}, such as '1.5' and '1.50', '2024-05-31' and "
+            "'20240531'"
         )
-        advice = "Let the column be a string in Hive"
+        advice = "Make the column a string in Hive"
     if reason:
         raise RecordLayoutError(
-            f"source table {table.full_name}, key column {column.name!r} ({column.type_text}) cannot go into "
-            f"a column of type {target.text}: {reason}. {advice}"
+            f"source table {table.full_name}, key column {column.name!r} ({column.type_text}) cannot be "
+            f"stored in a column of type {target.text}: {reason}. {advice}"
         )
 
 
 def _is_steady(time_zone: str) -> bool:
-    """Return whether the zone has had one offset since 1970."""
+    """Return True if the zone has had one offset since 1970."""
     zone = ZoneInfo(time_zone)
     moments = (_FIRST + number * _MONTH for number in range(_MONTHS))
     return len({moment.astimezone(zone).utcoffset() for moment in moments}) == 1

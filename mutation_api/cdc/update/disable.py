@@ -1,8 +1,8 @@
 """Disable an incremental update, and repair one.
 
-disable_update: stop capturing changes, and remove everything that was made for it; the table stays.
+disable_update: stop capturing changes and remove everything created for it; the table stays.
 
-repair_update: make the objects of an incremental update in the source again.
+repair_update: create the objects of an incremental update in the source again.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ __all__ = ["DisableReport", "disable_by", "disable_update", "repair_update"]
 
 @dataclass(frozen=True)
 class DisableReport:
-    """What ``disable`` did.
+    """The result of ``disable``.
 
     Attributes:
         table: ``database.table``.
-        removed: kind and name of the objects that were removed from the source.
-        left: those that could not be removed, each with the reason and the statement that removes it.
+        removed: kind and name of the objects removed from the source.
+        left: objects that could not be removed, each with the reason and the statement that removes it.
     """
 
     table: str
@@ -61,7 +61,7 @@ class DisableReport:
     left: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """A line, and one for each object that is left."""
+        """Return one line, and another for each object that was not removed."""
         line = f"{self.table}: disabled; removed {', '.join(self.removed) or 'nothing in the source'}"
         return "\n".join([line, *(f"{self.table}: not removed: {each}" for each in self.left)])
 
@@ -79,7 +79,7 @@ def disable_update(
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     progress: Callable[[str], None] = lambda line: None,
 ) -> DisableReport:
-    """:func:`disable_by`, with the arguments of ``extract_update``."""
+    """Disable incremental update of a table; see :func:`disable_by`, and ``extract_update`` for arguments."""
     options = ExtractOptions(
         password=password,
         source=source,
@@ -102,25 +102,28 @@ def disable_by(
     *,
     discard: bool = False,
 ) -> DisableReport:
-    """Disable incremental update of a table. Repeated after a stop anywhere, it goes on.
+    """Disable incremental update of a table. If it was stopped at any point, a repeated call continues.
 
-    Triggers go first, then what they logged since the check is extracted, then all else goes. So no change
-    that was made while they existed is lost. Objects are found by their names, whatever became of the table.
+    Triggers are removed first. Changes that they logged since the check are then extracted, and everything
+    else is removed last. No change made while the triggers existed is therefore lost. Objects are found by
+    their names, even if the table was renamed or dropped.
 
     Args:
-        engine: gives the engine of the last extraction.
-        metastore: where ``table`` is; stays open.
+        engine: function from a source to the engine of the last extraction.
+        metastore: metastore of ``table``; stays open.
         table: ``database.table``.
-        options: as of an extraction.
-        discard: drop outstanding changes instead of refusing; objects that cannot be removed are reported.
+        options: options of an extraction.
+        discard: True to drop outstanding changes instead of refusing; objects that cannot be removed are
+            reported.
 
     Returns:
-        What was removed from the source, and what is left there.
+        The objects removed from the source, and those left there.
 
     Raises:
-        OutstandingChangesError: changes have not been extracted, or may be; nothing was changed.
-        ConfigurationError: incremental update is not enabled, or the source is not the one that is allowed.
-        Others: as ``extract_update``.
+        OutstandingChangesError: If changes have not been extracted, or may not have been; nothing was
+            changed.
+        ConfigurationError: If incremental update is not enabled, or the source is not the allowed one.
+        Others: See ``extract_update``.
     """
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
@@ -136,8 +139,8 @@ def disable_by(
     finally:
         database.close()
     marks = watermark_table_of(table)
-    # There is none if nothing was extracted, or if it was dropped before.
-    with metastore_errors_as_ours(f"could not drop table {marks}"), suppress(NoSuchObjectError):
+    # It does not exist if nothing was extracted, or if it was already dropped.
+    with metastore_errors_as_ours(f"cannot drop table {marks}"), suppress(NoSuchObjectError):
         metastore.drop_table(*split_full_name(marks), delete_data=True)
     write_settings(metastore, table, None)
     return report
@@ -156,9 +159,8 @@ def _refuse_outstanding(
             waiting = waiting_changes(metastore, database, table, settings)
         except SourcePositionError as error:
             raise OutstandingChangesError(
-                f"table {table}: whether changes of {settings.source_table} are outstanding is not known: "
-                f"{error}; or "
-                "discard them (--discard). Nothing was changed"
+                f"table {table}: cannot determine whether changes of {settings.source_table} are "
+                f"outstanding: {error}. Or discard them (--discard). Nothing was changed"
             ) from error
         count, age = waiting.count, f" (the oldest is {waiting.age_seconds:.0f} s old)"
     else:
@@ -166,13 +168,12 @@ def _refuse_outstanding(
     if count:
         raise OutstandingChangesError(
             f"table {table}: {count:,} changes of {settings.source_table} have not been extracted{age}. "
-            "Extract them "
-            "first, or discard them. Nothing was changed"
+            "Extract them first, or discard them. Nothing was changed"
         )
 
 
 def _would_change(report: ExtractReport) -> int:
-    """Rows that an extraction would write."""
+    """Return the number of rows that an extraction would write."""
     totals = [each.merge.total for each in report.ingested.tables]
     return sum(total.inserted + total.updated + total.deleted + total.moved for total in totals)
 
@@ -187,7 +188,7 @@ def _remove_objects(
     *,
     discard: bool,
 ) -> DisableReport:
-    """Triggers, then what they logged last, then the rest."""
+    """Remove the triggers, extract what they logged last, then remove the rest."""
     if not settings.method.has_log:
         return DisableReport(table, ())
     try:
@@ -217,13 +218,13 @@ def _remove_objects(
 def _remove(
     database: SourceDatabase, made: SourceObject, removed: list[str], left: list[str], *, is_forced: bool
 ) -> None:
-    """Remove an object. Raises ConnectionFailedError: it cannot be, and is not forced."""
+    """Remove an object. Raises ConnectionFailedError if this fails and ``is_forced`` is False."""
     try:
         database.run(made.drop)
     except ConnectionFailedError as error:
         if not is_forced:
             raise
-        left.append(f"{made.kind} {made.name}: {error}. By hand: {'; '.join(made.drop)}")
+        left.append(f"{made.kind} {made.name}: {error}. To remove it by hand: {'; '.join(made.drop)}")
     else:
         removed.append(f"{made.kind} {made.name}")
 
@@ -237,36 +238,34 @@ def repair_update(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> EnableReport:
-    """Make the log and the triggers of a table again, whatever became of them.
+    """Create the log and the triggers of a table again, even if they still exist.
 
-    It is the way on after the source's table was replaced by another one, after triggers were dropped,
-    switched off or altered, and after one side was restored from a backup. The next extraction compares the
-    whole table, so changes that were not captured meanwhile are not lost. Repeated after a stop anywhere, it
-    goes on.
+    Use it after the source's table was replaced by another one, after triggers were dropped, disabled or
+    altered, and after one side was restored from a backup. The next extraction compares the whole table, so
+    changes that were not captured meanwhile are not lost. If it was stopped at any point, a repeated call
+    continues.
 
     Args:
-        metastore: where ``table`` is; stays open.
+        metastore: metastore of ``table``; stays open.
         table: ``database.table``, for which incremental update is enabled.
-        password: of the source; by default that of the environment.
+        password: password of the source. Default: that of the environment.
         source: see ``extract_update``.
-        dry_run: change nothing; the report has the statements.
-        progress: is called with a line of text for each step.
+        dry_run: True to change nothing; the report contains the statements.
+        progress: called with a message for each step.
 
     Raises:
-        ConfigurationError: incremental update is not enabled, or its method has no objects in the source; or
-            the source is not the one that is allowed.
-        RecordLayoutError: the method cannot follow the source's table any more; the message says why.
-        ConnectionFailedError: the source or the metastore cannot be reached, or refuses a statement.
+        ConfigurationError: If incremental update is not enabled, its method has no objects in the source, or
+            the source is not the allowed one.
+        RecordLayoutError: If the method can no longer follow the source's table; the message says why.
+        ConnectionFailedError: If the source or the metastore cannot be reached, or refuses a statement.
     """
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabled")
     if not settings.method.has_log:
         raise ConfigurationError(
             f"table {table}: method {settings.method.value} has no objects in the source, so there is "
-            "nothing to "
-            "repair. To compare both tables, disable and discard (hive-mutate update disable --table "
-            f"{table} "
-            "--discard), then enable again"
+            "nothing to repair. To compare both tables, disable and discard (hive-mutate update disable "
+            f"--table {table} --discard), then enable again"
         )
     found = find_mark(metastore, table)
     extraction = 0 if found is None or found[1] is None else found[1].extraction
@@ -281,7 +280,7 @@ def repair_update(
         unknown = tuple(database.unknown_statements(captured.schema, settings.names.log, extraction))
         objects[0] = SourceObject(log.kind, log.name, (*old, *log.create, *unknown), log.drop)
         if not dry_run:
-            progress(f"{table}: making {', '.join(f'{each.kind} {each.name}' for each in objects)} again")
+            progress(f"{table}: creating {', '.join(f'{each.kind} {each.name}' for each in objects)} again")
             database.run([statement for each in objects for statement in each.create])
     finally:
         database.close()

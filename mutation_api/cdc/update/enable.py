@@ -1,4 +1,4 @@
-"""enable_update: capture the changes of a table of a relational database, for a table that follows it."""
+"""enable_update: start capturing the changes of a table in a relational database for a Hive table."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True)
 class EnableReport:
-    """What ``enable`` did, or would do.
+    """The result of ``enable``, or of its dry run.
 
-    ``objects``: those in the source, with the statements that make them.
+    ``objects``: objects in the source, with the statements that create them.
     """
 
     table: str
@@ -57,11 +57,13 @@ class EnableReport:
     is_dry_run: bool
 
     def __str__(self) -> str:
-        """The statements of a dry run, or a line."""
+        """Return the statements of a dry run, or a line that describes the result."""
         found = self.settings
         if self.is_dry_run:
             statements = [f"{each};" for made in self.objects for each in made.create]
-            return "\n".join(statements or [f"-- method {found.method.value} makes no objects in the source"])
+            return "\n".join(
+                statements or [f"-- method {found.method.value} creates no objects in the source"]
+            )
         made = ", ".join(f"{each.kind} {each.name}" for each in self.objects) or "no objects in the source"
         return (
             f"{self.table}: follows {found.source_table} of {found.source} by {', '.join(found.key)} "
@@ -91,40 +93,45 @@ def enable_update(
     dry_run: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> EnableReport:
-    """Enable incremental update of a table. Repeated after a stop anywhere, it goes on.
+    """Enable incremental update of a table. If it was stopped at any point, a repeated call continues.
 
-    From the end of this call on every change of the source's table is captured. The first extraction copies
-    the table; rows that the target has already are compared with the source, and made equal.
+    Every change of the source's table is captured from the end of this call on. The first extraction copies
+    the table; rows that the target already has are compared with the source and updated or deleted to match
+    it.
 
     Args:
-        metastore: where ``table`` is; stays open.
-        table: ``database.table``, an ACID table that takes updates and deletes.
-        source: URL of the database, without password, as :func:`connect_database` takes it.
-        source_table: the source's name, with its schema if need be; by default the name of ``table``.
-        key: columns that identify a row; by default the primary key of the source.
-        method: how changes are captured.
-        version_column: the growing column of the row-version methods.
+        metastore: metastore of ``table``; stays open.
+        table: ``database.table``, an ACID table that supports updates and deletes.
+        source: URL of the database without password; see :func:`connect_database`.
+        source_table: the source's name, with its schema if necessary. Default: the name of ``table``.
+        key: columns that identify a row. Default: the primary key of the source.
+        method: method of capturing changes.
+        version_column: monotonically increasing column of the row-version methods.
         overlap: see :class:`~mutation_api.cdc.update.version_source.VersionSource`.
-        compare_keys: row-version: find deletes by comparing the keys of both sides in each extraction.
-        verify_version: row-version methods: look in each extraction for versions below the bound, which reads
-            the column of all rows in the source. If False, such rows are not noticed.
+        compare_keys: row-version: True to find deletes by comparing the keys of both sides in each
+            extraction.
+        verify_version: row-version methods: True to check in each extraction for versions below the bound,
+            which reads the column for all rows in the source. If False, such rows are missed.
         verify_key: insert-only methods: see UpdateSettings.
-        create_partitions: False: a row of a partition that is not loaded yet is refused by the extraction.
-        is_loaded: the target is loaded by other means, after this call; the first extraction copies nothing.
+        create_partitions: False to make the extraction refuse rows of partitions that do not exist yet.
+        is_loaded: True if the target is loaded by other means after this call; the first extraction then
+            copies nothing.
         ignored_columns: columns of the source that ``table`` lacks.
-        null_for: columns of ``table`` whose values become NULL if they are not a date of the years 1 to 9999,
-            or not a finite number: infinity, NaN, years BC, zero dates. Other columns refuse such values.
-            Columns may be added when the table is enabled already.
-        time_zone: the zone whose wall clock an instant (timestamptz, MySQL's TIMESTAMP) becomes.
-        password: of the source; by default that of the environment.
-        dry_run: change nothing; the report has the statements.
-        progress: is called with a line of text for each step.
+        null_for: columns of ``table`` in which invalid values become NULL: dates outside the years 1 to 9999
+            (BC, zero dates), infinity and NaN. In other columns such values are an error. Columns may be
+            added after the table was enabled.
+        time_zone: zone in which a timestamp with time zone (timestamptz, MySQL's TIMESTAMP) becomes a local
+            timestamp.
+        password: password of the source. Default: that of the environment.
+        dry_run: True to change nothing; the report contains the statements.
+        progress: called with a message for each step.
 
     Raises:
-        ConfigurationError: there is no key; the table follows another source; or options make no sense.
-        RecordLayoutError: the tables do not agree, or the method would not see all changes.
-        TableNotMutableError: ``table`` breaks a rule of ACID tables.
-        ConnectionFailedError: the source or the metastore cannot be reached, or refuses a statement.
+        ConfigurationError: If no key exists, the table follows another source, or options contradict each
+            other.
+        RecordLayoutError: If the tables do not match, or the method would miss changes.
+        TableNotMutableError: If ``table`` breaks a rule of ACID tables.
+        ConnectionFailedError: If the source or the metastore cannot be reached, or refuses a statement.
     """
     table = ".".join(split_full_name(table))
     address = checked_url(source)
@@ -162,31 +169,31 @@ def enable_update(
 
 
 def _checked_option(name: str, value: object, read: Callable[[str], _Value]) -> _Value:
-    """The typed value of an option. Raises ConfigurationError."""
+    """Return the typed value of an option. Raises ConfigurationError if it is invalid."""
     try:
         return read(value if isinstance(value, str) else str(value))
     except StoredTextError as error:
-        raise ConfigurationError(f"{name}={value!r}: it must be {error}") from error
+        raise ConfigurationError(f"{name}={value!r}: expected {error}") from error
 
 
 def _checked_flag(option: str, value: object) -> bool:
-    """True or False. Raises ConfigurationError: it is another value."""
+    """Return the flag. Raises ConfigurationError if it is not True or False."""
     if not isinstance(value, bool):
-        raise ConfigurationError(f"{option}={value!r}: it must be True or False")
+        raise ConfigurationError(f"{option}={value!r}: expected True or False")
     return value
 
 
 def _checked_names(option: str, names: Sequence[str]) -> tuple[str, ...]:
-    """Names of columns. Raises ConfigurationError."""
+    """Return the names of columns. Raises ConfigurationError if one is invalid."""
     if isinstance(names, str):
-        raise ConfigurationError(f"{option}={names!r}: it must be a list of names, such as [{names!r}]")
+        raise ConfigurationError(f"{option}={names!r}: expected a list of names, such as [{names!r}]")
     return tuple(_checked_option(option, name, as_name) for name in names)
 
 
 def _checked(
     metastore: MetastoreClient, table: str, database: SourceDatabase, wanted: UpdateSettings
 ) -> tuple[CapturedTable, UpdateSettings]:
-    """Everything that can be refused is refused here, before anything is made."""
+    """Run all checks that can fail, before anything is created."""
     if wrong := wanted.contradiction():
         raise ConfigurationError(f"method {wanted.method.value} {wrong}")
     captured = database.describe(wanted.source_table)
@@ -200,45 +207,43 @@ def _checked(
 
 
 def _check_null_for(plan: ReadPlan, settings: UpdateSettings) -> None:
-    """Raise ConfigurationError if a column that is named there cannot have NULL instead of a value."""
+    """Raise ConfigurationError if a named column cannot have NULL in place of a value."""
     names = {name.lower() for name, _, _ in plan.columns}
     keys = {name.lower() for name in settings.key}
     for name in settings.null_for:
         wrong = "is not a column of the table in Hive" if name not in names else ""
         wrong = "is a key column, whose values cannot be NULL" if name in keys else wrong
         if settings.method is CaptureMethod.BINLOG:
-            wrong = "method binlog reads values of the log, and refuses dates that are not dates of Hive"
+            wrong = "method binlog reads values from the log, and refuses dates that are invalid in Hive"
         if wrong:
             raise ConfigurationError(f"null_for={list(settings.null_for)}: {name}: {wrong}")
 
 
 def _key(captured: CapturedTable, wanted: UpdateSettings) -> tuple[str, ...]:
-    """The given key, by the source's spelling, or the primary key. Raises ConfigurationError."""
+    """Return the given key in the source's spelling, or the primary key. Raises ConfigurationError."""
     must_be_primary = wanted.method.is_insert_only and wanted.verifies_key
     if not captured.primary_key and (must_be_primary or not wanted.key):
         advice = (
-            "or do without its verification"
-            if must_be_primary
-            else "or name columns that identify a row (key)"
+            "or disable its verification" if must_be_primary else "or name columns that identify a row (key)"
         )
         raise ConfigurationError(
-            f"source table {captured.full_name} has no primary key: give it one, {advice}. Nothing was "
-            "changed"
+            f"source table {captured.full_name} has no primary key. Add one, {advice}. Nothing was changed"
         )
     key = wanted.key or captured.primary_key
     names = {column.name.lower() for column in captured.columns}
     missing = [name for name in key if name.lower() not in names]
     if missing:
-        raise ConfigurationError(f"source table {captured.full_name} has no column {', '.join(missing)}")
+        raise ConfigurationError(
+            f"source table {captured.full_name} does not have the column {', '.join(missing)}"
+        )
     found = tuple(captured.column(name).name for name in key)
     if len(set(found)) < len(found):
-        raise ConfigurationError(f"key={list(key)}: name each column of {captured.full_name} once")
+        raise ConfigurationError(f"key={list(key)}: name each column of {captured.full_name} only once")
     if must_be_primary and set(found) != set(captured.primary_key):
         raise ConfigurationError(
             f"source table {captured.full_name}: {', '.join(found)} is not its primary key "
-            f"{', '.join(captured.primary_key)}, which method {wanted.method.value} needs: leave the key "
-            "out, or do "
-            "without its verification"
+            f"{', '.join(captured.primary_key)}, which method {wanted.method.value} requires. Do not name a "
+            "key, or disable its verification"
         )
     return found
 
@@ -251,11 +256,12 @@ def _target(metastore: MetastoreClient, table: str) -> AcidTable:
 
 
 def _continued(metastore: MetastoreClient, table: str, wanted: UpdateSettings) -> UpdateSettings:
-    """The settings, with the identifier of an ``enable`` that was stopped before.
+    """Return the settings, with the identifier of an ``enable`` that was stopped earlier.
 
-    Only columns of ``null_for`` can be added later: the values were refused until now.
+    Only columns of ``null_for`` can be added later, because their values were refused until then.
 
-    Raises ConfigurationError: the table is enabled already, with other settings, or is being disabled.
+    Raises:
+        ConfigurationError: If the table is already enabled with other settings, or is being disabled.
     """
     found = find_settings(metastore, table)
     if found is None:
@@ -271,9 +277,8 @@ def _continued(metastore: MetastoreClient, table: str, wanted: UpdateSettings) -
     adds_nulls = set(wanted.null_for) >= set(found.null_for)
     if found.state == "disabling" or same != found or not adds_nulls:
         raise ConfigurationError(
-            f"table {table}: incremental update is {found.state} already, from {found.source_table} of "
-            f"{found.source} by "
-            f"{', '.join(found.key)} ({found.method.value}); disable it first"
+            f"table {table}: incremental update is already {found.state}, from {found.source_table} of "
+            f"{found.source} by {', '.join(found.key)} ({found.method.value}); disable it first"
         )
     return replace(found, null_for=wanted.null_for)
 
@@ -295,15 +300,15 @@ def _carry_out(
     progress: Callable[[str], None],
 ) -> None:
     if settings.state == "enabled":
-        if find_settings(metastore, table) != settings:  # columns that may be NULL were added
+        if find_settings(metastore, table) != settings:  # columns were added to null_for
             write_settings(metastore, table, settings)
         return
     write_settings(metastore, table, settings)
     if objects:
-        progress(f"{table}: making {', '.join(f'{each.kind} {each.name}' for each in objects)}")
+        progress(f"{table}: creating {', '.join(f'{each.kind} {each.name}' for each in objects)}")
         database.run([statement for each in objects for statement in each.create])
     if settings.is_loaded:
-        # No copy is made that would note it.
+        # No copy will record it.
         found = source_state(database, settings, table).fingerprint
         settings = replace(settings, fingerprint=found)
     write_settings(metastore, table, replace(settings, state="enabled"))

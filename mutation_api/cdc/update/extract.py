@@ -1,4 +1,4 @@
-"""extract_update: bring a table up to its source, exactly once, in one transaction."""
+"""extract_update: apply the changes of a source to its table, exactly once, in one transaction."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = ["ExtractOptions", "ExtractReport", "extract_by", "extract_update"]
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractOptions:
-    """The options of :func:`extract_update`, which explains them."""
+    """The options of :func:`extract_update`, which describes them."""
 
     password: str | None = field(default=None, repr=False)
     source: str | None = None
@@ -56,17 +56,17 @@ class ExtractOptions:
 
     @property
     def access(self) -> SourceAccess:
-        """Which source may be connected to."""
+        """The source that may be connected to."""
         return SourceAccess(password=self.password, source=self.source)
 
 
 @dataclass(frozen=True)
 class ExtractReport:
-    """What an extraction did.
+    """The result of an extraction.
 
-    ``mark``: the position that it reached, None if there was nothing new. ``removed``: rows that left the
-    log. ``seconds``: from its begin to the commit. ``differences``: what happened at the source that its
-    method does not capture, and what was done about it.
+    ``mark``: the position reached, or None if there was nothing new. ``removed``: number of rows deleted from
+    the log. ``seconds``: time from start to commit. ``differences``: what happened at the source that its
+    method does not capture, and how it was handled.
     """
 
     table: str
@@ -78,11 +78,11 @@ class ExtractReport:
 
     @property
     def run(self) -> Run | None:
-        """What was extracted; None if there was nothing new, or the source tells no kinds."""
+        """The changes extracted; None if there were none, or the source does not distinguish operations."""
         return self.mark.recent[-1] if self.mark is not None and self.mark.recent else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The same for programs, in JSON's types."""
+        """Return the report as a JSON-serialisable dict."""
         run = self.run
         return {
             "table": self.table,
@@ -97,7 +97,7 @@ class ExtractReport:
         }
 
     def __str__(self) -> str:
-        """A line, and one for each difference."""
+        """Return one line, and another for each difference."""
         return "\n".join([self._line(), *(f"{self.table}: source: {each}" for each in self.differences)])
 
     def _line(self) -> str:
@@ -132,41 +132,45 @@ def extract_update(
     zero_dates: str = "error",
     ignored_columns: Collection[str] = (),
 ) -> ExtractReport:
-    """Apply what was captured since the last extraction, and remove it from the log.
+    """Apply the changes captured since the last extraction, and delete them from the log.
 
-    What is committed in the source after the extraction has begun to read waits for the next. Stopped
-    anywhere and repeated, the result is the same. A second extraction of the table waits for the first.
+    Changes committed in the source after the extraction has begun to read are left for the next one. If it
+    was stopped at any point and is repeated, the result is the same. A second extraction of the table waits
+    for the first.
 
     Args:
-        metastore: where ``table`` is; stays open.
+        metastore: metastore of ``table``; stays open.
         table: ``database.table``, for which incremental update is enabled.
-        spark: the session that does the work; see ``ingest``.
-        local: this process does it, with this memory and these threads; see ``ingest``.
-        password: of the source; by default that of the environment.
-        source: URL of the database that the password may go to, as it was given to ``enable_update``; by
-            default those in the environment variable HIVE_MUTATE_SOURCE. It must be that of the table's
-            properties.
-        dry_run: report what would be done and write nothing.
-        user: the user name for the metastore.
-        lock_timeout_seconds: how long to wait for another extraction, or another writer.
-        listener: is called when the transaction is lost while it runs.
-        progress: is called with a line of text for each step.
-        seen_to: method binlog: positions (``file:offset``) of statements that were carried out in Hive by
-            hand.
-        recopy: method binlog: read the table whole again, and replace its rows in Hive.
+        spark: Spark session that does the work; see ``ingest``.
+        local: memory and threads, if this process does the work; see ``ingest``.
+        password: password of the source. Default: that of the environment.
+        source: URL of the database to which the password may be sent, as passed to ``enable_update``. It must
+            match the table's properties. Default: the URLs in the environment variable HIVE_MUTATE_SOURCE.
+        dry_run: True to report what would be done and write nothing.
+        user: user name for the metastore.
+        lock_timeout_seconds: maximum time to wait for another extraction or another writer.
+        listener: called if the transaction is lost while it runs.
+        progress: called with a message for each step.
+        seen_to: method binlog: positions (``file:offset``) of statements that have been carried out in Hive
+            by hand.
+        recopy: method binlog: True to read the whole table again and replace its rows in Hive.
         zero_dates: method binlog: handling of dates with a zero month or day, ``error`` or ``null``.
-        ignored_columns: method binlog: columns that only one side has, besides those of ``enable_update``.
+        ignored_columns: method binlog: columns that only one side has, in addition to those of
+            ``enable_update``.
 
     Raises:
-        ConfigurationError: incremental update is not enabled; there is a password, and nobody has named the
-            source that it may go to; or the table's properties were altered.
-        CaptureError: the source does not capture changes any more; ``repair_update`` mends it.
-        StoppedAtStatementError: method binlog: see ``ingest``.
-        LockNotAcquiredError: another extraction, or writer, did not end in time.
-        PartitionCreationError: a row is of a partition that is not loaded, and none may be created.
-        ContradictionError: an insert-only method, and a row that was inserted is in the target with other
+        ConfigurationError: If incremental update is not enabled, if there is a password but no source was
+            named to which it may be sent, or if the table's properties were altered.
+        CaptureError: If the source no longer captures changes; ``repair_update`` fixes this.
+        StoppedAtStatementError: Method binlog: see ``ingest``.
+        LockNotAcquiredError: If another extraction or writer did not end in time.
+        PartitionCreationError: If a row's partition does not exist and may not be created.
+        ContradictionError: Insert-only methods: if an inserted row is already in the target with other
             values.
-        ConnectionFailedError, RecordLayoutError, RecordValueError, SourcePositionError: see ``ingest``.
+        ConnectionFailedError: See ``ingest``.
+        RecordLayoutError: See ``ingest``.
+        RecordValueError: See ``ingest``.
+        SourcePositionError: See ``ingest``.
     """
     options = ExtractOptions(
         password=password,
@@ -193,7 +197,7 @@ def extract_update(
 def extract_by(
     engine: Callable[[AnyCapture], Engine], metastore: MetastoreClient, table: str, options: ExtractOptions
 ) -> ExtractReport:
-    """:func:`extract_update` by the engine that ``engine`` gives for the source."""
+    """Extract with the engine that ``engine`` returns for the source. See :func:`extract_update`."""
     started = time.monotonic()
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabled", "disabling")
@@ -236,7 +240,7 @@ def _ingest_options(
     *,
     is_first: bool,
 ) -> IngestOptions:
-    """Return the options; the first extraction makes the target equal to the source, whatever it has."""
+    """Return the options; the first extraction makes the target equal to the source."""
     is_insert_only = settings.method.is_insert_only
     return IngestOptions(
         watermark_table=watermark_table_of(table),
@@ -255,15 +259,15 @@ def _ingest_options(
 def _changed_rows_advice(table: str, settings: UpdateSettings) -> str:
     method = "row-version" if settings.method.has_version else "changelog"
     return (
-        f"Method {settings.method.value} asserts that rows never change. To go on, follow the table by a "
-        f"method that sees changes: hive-mutate update disable --table {table} --discard, then hive-mutate "
+        f"Method {settings.method.value} requires that rows never change. To continue, use a method that "
+        f"captures all changes: hive-mutate update disable --table {table} --discard, then hive-mutate "
         f"update enable --table {table} --method {method} …; the first extraction compares the two tables. "
-        "To take changed rows that come along with inserts, enable with --no-verify-key"
+        "To accept changed rows among the inserts, enable with --no-verify-key"
     )
 
 
 def _has_rows(metastore: MetastoreClient, table: str) -> bool:
-    """Whether the target has a row before its first extraction."""
+    """Return True if the target has a row before its first extraction."""
     client: MutatorClient = MutatorClientBuilder().metastore(metastore).build()
     with client, client.open_snapshot(table) as view:
         return bool(TableScan(open_table(view, table), limit=1).to_arrow().num_rows)

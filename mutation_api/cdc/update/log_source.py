@@ -1,6 +1,7 @@
-"""LogSource: the keys in the log, and the rows that the table has for them, in one snapshot of the source.
+"""LogSource: the keys in the log, and the table's rows with these keys, in one snapshot of the source.
 
-What triggers do not log is found by the fingerprint of the table; then the whole table is compared.
+Changes that triggers do not log are detected with the fingerprint of the table; the whole table is then
+compared.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ _INSERTED, _UNKNOWN = 0, 3
 """Codes of operations. Unknown: the table was emptied, or the key of a row could not be logged."""
 _CODES = 4
 SAME_TIME_SECONDS = 1e-4
-"""Times of log rows are the same if they differ by less, on their way through a floating-point number."""
+"""Two times of log rows count as equal if they differ by less, since they are floating-point numbers."""
 
 
 @dataclass(frozen=True)
 class _Log:
-    """What the log holds: ranges of its numbers, times of its rows, and whether rows are unknown."""
+    """The contents of the log: ranges of its numbers, times of its rows, and whether rows are unknown."""
 
     ranges: tuple[tuple[int, int], ...] = ()
     oldest: float | None = None
@@ -61,16 +62,16 @@ class _Log:
 
 @dataclass(frozen=True)
 class _Past:
-    """What both sides know of the last extraction.
+    """The last extraction as both sides recorded it.
 
     Attributes:
-        mark: Hive's position, None before the first.
-        receipt: number of the last extraction, 0 if there was none.
-        pending: log rows that it applied, and that are still to be removed.
-        is_settled: whether the source knows of it.
-        is_torn: whether the log lacks the newest of ``pending``, or there are none. The source may be
-            restored to a moment shortly before, and may have given their numbers again; the whole table is
-            compared then.
+        mark: Hive's position; None before the first extraction.
+        receipt: number of the last extraction; 0 if there was none.
+        pending: log rows that it applied and that still have to be deleted.
+        is_settled: True if the source has recorded it.
+        is_torn: True if the log lacks the newest row of ``pending``, or there are none. The source may have
+            been restored to a moment shortly before, and may have reused their numbers. The whole table is
+            therefore compared.
     """
 
     mark: ProgressMark | None
@@ -85,9 +86,9 @@ class LogSource:
 
     Args:
         database: the source.
-        settings: those of the table.
+        settings: settings of the table.
         target: the table in Hive, for messages.
-        replaces: whether a first copy also deletes rows of the target that the source lacks.
+        replaces: True if a first copy also deletes rows of the target that the source lacks.
     """
 
     def __init__(
@@ -102,15 +103,15 @@ class LogSource:
         self._extraction = 0
         self._schema = ""
         self.differences: tuple[Difference, ...] = ()
-        """What the last read found that triggers do not log."""
+        """The differences found by the last read that triggers do not log."""
 
     @property
     def source_id(self) -> str:
-        """Name in the watermarks: the database, and the identifier of the update."""
+        """The name in watermarks: the database, and the identifier of the update."""
         return self._settings.source_id
 
     def close(self) -> None:
-        """Remove the rows that were kept, and disconnect. May be called twice."""
+        """Remove the buffered rows and disconnect. May be called twice."""
         if self._spool is not None:
             self._spool.close()
         self._database.close()
@@ -118,16 +119,22 @@ class LogSource:
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See :class:`~mutation_api.cdc.source.ChangeSource`; tasks read the rows that were kept."""
+        """Read with Spark, whose tasks read the buffered rows.
+
+        See :class:`~mutation_api.cdc.source.ChangeSource`.
+        """
         return in_tasks(spark, self.read_local(tables, after))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; the table is the one of the settings.
+        """Read the changes of the table in the settings, without Spark.
+
+        See :class:`~mutation_api.cdc.source.LocalChangeSource`.
 
         Raises:
-            ConnectionFailedError: the source cannot be reached, or refuses a query.
-            SourcePositionError: source and position do not belong together, since one was restored.
-            RecordLayoutError, RecordValueError: columns or values do not fit the target.
+            ConnectionFailedError: If the source cannot be reached, or refuses a query.
+            SourcePositionError: If source and position do not match, because one of them was restored.
+            RecordLayoutError: If columns do not fit the target.
+            RecordValueError: If values do not fit the target.
         """
         (table,) = tables
         position = after.get(table.name)
@@ -137,7 +144,7 @@ class LogSource:
             past = self._past(view.snapshot, view.state.table, mark)
             if past.is_settled:
                 return self._read(view, table, past)
-        # Only after the snapshot, which may hold up a deletion. Torn rows are read with all others.
+        # After the snapshot, which may block a deletion. Torn rows are read with all others.
         self._delete(() if past.is_torn else past.pending, past.receipt)
         with self._snapshot() as view:
             return self._read(view, table, past)
@@ -146,7 +153,7 @@ class LogSource:
         return steady_snapshot(self._database, self._settings, self._target)
 
     def _past(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark | None) -> _Past:
-        """Compare both sides' records of the last extraction. Raises SourcePositionError."""
+        """Compare both sides' records of the last extraction. Raises SourcePositionError if they differ."""
         receipt, _ = self._ends(snapshot, captured)
         if mark is None:
             return _Past(None, receipt or 0)
@@ -156,9 +163,9 @@ class LogSource:
         return _Past(mark, mark.extraction, mark.pending, is_settled=False, is_torn=is_torn)
 
     def _has_newest(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark) -> bool:
-        """Return whether the log still has the newest row of the last extraction; older ones may be removed.
+        """Return True if the log still has the newest row of the last extraction; older ones may be deleted.
 
-        Without such a row nothing tells a run that was stopped from a source that was restored.
+        Without such a row, a run that was stopped cannot be distinguished from a source that was restored.
         """
         newest = 0.0
         time = f"MAX({self._database.seconds(TIME_COLUMN)})"
@@ -170,7 +177,7 @@ class LogSource:
         return bool(mark.pending) and abs(newest - mark.newest) < SAME_TIME_SECONDS
 
     def _read(self, view: SteadySnapshot, table: SourceTable, past: _Past) -> LocalBatch:
-        """Read the log, and the rows that it names; or all rows."""
+        """Read the log and the rows that it names, or all rows."""
         if self._spool is not None:
             self._spool.close()
         self._spool = RowSpool()
@@ -208,7 +215,7 @@ class LogSource:
         return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
 
     def _differences(self, mark: ProgressMark | None, now: Fingerprint, log: _Log) -> tuple[Difference, ...]:
-        """What happened since the last extraction, or since the table was enabled, and is not in the log."""
+        """Return what happened since the last extraction, or since enabling, that is not in the log."""
         before = self._fingerprint_before(mark)
         found = [] if before is None else differences(before, now, self._settings)
         if log.has_unknown and before is not None:
@@ -221,10 +228,10 @@ class LogSource:
         return self._settings.fingerprint
 
     def has_news(self, mark: ProgressMark) -> bool:
-        """Whether there may be something to extract, asked without a transaction of Hive.
+        """Return True if there may be something to extract; this needs no Hive transaction.
 
         Raises:
-            SourcePositionError: the source does not know of extractions that Hive has.
+            SourcePositionError: If the source lacks extractions that Hive has.
         """
         state = source_state(self._database, self._settings, self._target)
         check_objects(self._database, self._settings, self._target, state.table)
@@ -233,21 +240,22 @@ class LogSource:
         with self._database.snapshot() as snapshot:
             receipt, highest = self._ends(snapshot, state.table)
         if (receipt or 0) > mark.extraction:
-            return True  # of an extraction that has committed since the mark was read, or of none
+            return True  # the receipt is of a later extraction, or of none
         is_acknowledged(receipt, mark, self._what, self._target)
         return highest is not None
 
     def acknowledge(self) -> int:
-        """Delete the log rows of the last read, which must be committed; returns how many were deleted."""
+        """Delete the log rows of the last read, which must be committed; return how many were deleted."""
         return self._delete(self._pending, self._extraction)
 
     def _delete(self, ranges: Sequence[tuple[int, int]], extraction: int) -> int:
         return self._database.delete_from_log(self._schema, self._settings.names.log, ranges, extraction)
 
     def _ends(self, snapshot: SourceSnapshot, table: CapturedTable) -> tuple[int | None, int | None]:
-        """The receipt of the last extraction, and the greatest number of a log row; None without one.
+        """Return the receipt of the last extraction and the highest number of a log row; None if missing.
 
-        Raises SourcePositionError: there is no log.
+        Raises:
+            SourcePositionError: If there is no log.
         """
         name = self._settings.names.log
         statement = f"SELECT MIN({SEQUENCE_COLUMN}), MAX({SEQUENCE_COLUMN}) FROM {self._log_name(table)}"
@@ -282,13 +290,13 @@ class LogSource:
         return _Log(ranges_of(numbers), times[0], times[-1], has_unknown) if times else _Log()
 
     def _code(self, plan: ReadPlan) -> str:
-        """The expression of an operation's code. A key that is not logged whole is unknown."""
+        """Return the expression for an operation's code; a partially logged key is unknown."""
         known = " AND ".join(f"{self._database.quoted(c.name)} IS NOT NULL" for c in plan.key)
         by_letter = f"CASE {OPERATION_COLUMN} WHEN 'I' THEN {_INSERTED} WHEN 'D' THEN 1 WHEN 'U' THEN 2 END"
         return f"CASE WHEN {known} THEN COALESCE({by_letter}, {_UNKNOWN}) ELSE {_UNKNOWN} END"
 
     def _copy(self, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
-        """Read the table whole."""
+        """Read the whole table."""
         assert self._spool is not None
         count = 0
         for rows in snapshot.chunks(plan.select_all()):
@@ -297,7 +305,7 @@ class LogSource:
         return Counter(insert=count)
 
     def _read_changes(self, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
-        """Read the keys of the log, and the rows that the table has for them."""
+        """Read the keys in the log, and the table's rows with these keys."""
         assert self._spool is not None
         counts: Counter[str] = Counter()
         for rows, operations in self._changed(snapshot, plan):
@@ -309,7 +317,7 @@ class LogSource:
     def _read_new_partitions(
         self, snapshot: SourceSnapshot, plan: ReadPlan, before: Fingerprint | None, now: Fingerprint
     ) -> int:
-        """Read the rows with which partitions were attached; no trigger saw them."""
+        """Read the rows of attached partitions, which no trigger logged."""
         assert self._spool is not None
         known = now.partitions if before is None else before.partitions
         count = 0
@@ -326,11 +334,11 @@ class LogSource:
     def _changed(
         self, snapshot: SourceSnapshot, plan: ReadPlan
     ) -> Iterator[tuple[list[Sequence[Any]], list[str]]]:
-        """Rows of the last number, the first operation, whether the key is present, and the values."""
+        """Yield rows of the last number, the first operation, whether the key is present, and the values."""
         for rows in snapshot.chunks(self._select_changed(plan)):
             found = rows
             if self._settings.method.is_insert_only:
-                found = [row for row in rows if int(row[2])]  # a row that came and went
+                found = [row for row in rows if int(row[2])]  # without inserted rows that are gone
             yield found, [_operation(int(row[1]) % _CODES, is_present=bool(int(row[2]))) for row in found]
 
     def _select_changed(self, plan: ReadPlan) -> str:
@@ -356,18 +364,18 @@ def _operation(first: int, *, is_present: bool) -> str:
 def outstanding(
     database: SourceDatabase, settings: UpdateSettings, target: str, applied: Sequence[tuple[int, int]]
 ) -> tuple[int, float]:
-    """Count the changes that wait in the log: their number, and the age of the oldest in seconds.
+    """Count the changes waiting in the log; return their number, and the age of the oldest in seconds.
 
     Args:
         database: the source.
-        settings: those of the table.
+        settings: settings of the table.
         target: the table in Hive, for messages.
-        applied: ranges of log rows that were applied, and may be there after a crash; of very many
-            the first are left out.
+        applied: ranges of log rows that were applied but may still be there after a crash. If there are very
+            many, the first ones are not considered.
 
     Raises:
-        ConnectionFailedError: the source cannot be reached.
-        SourcePositionError: there is no log.
+        ConnectionFailedError: If the source cannot be reached.
+        SourcePositionError: If there is no log.
     """
     log = database.log_name(settings.names)
     if not log:

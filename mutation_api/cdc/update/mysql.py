@@ -1,14 +1,14 @@
 """MySQL and MariaDB as sources.
 
-Dates and times of MySQL and MariaDB, some of which are not dates of Hive.
+Dates and times of MySQL and MariaDB, some of which are not valid dates in Hive.
 
-The server may store a zero month or day, in some modes a day that a month does not have, and the year 0. They
-are refused, NULL if that was chosen, or kept in a string.
+The server may store a zero month or day, in some modes a day that the month does not have, and the year 0.
+Such values are an error, become NULL if so chosen, or are kept in a string.
 
-MySQL and MariaDB, through PyMySQL; types and their limits are those of
-:mod:`mutation_api.cdc.mysql.column_types`.
+MySQL and MariaDB, through PyMySQL.
 
-Changes are captured by :mod:`~mutation_api.cdc.update.mysql_capture`.
+Types and their limits are those of :mod:`mutation_api.cdc.mysql.column_types`. Changes are captured by
+:mod:`~mutation_api.cdc.update.mysql_capture`.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ _NO_TIME = b"0000-00-00"
 def times_to_column(
     column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
 ) -> pa.Array:
-    """Convert texts of dates and times.
+    """Convert strings of dates and times.
 
     Args:
         column: a column of the type date, datetime or timestamp.
         target: date, timestamp or string.
-        values: bytes as the server sends them, with the zone UTC.
-        time_zone: the zone of a timestamp's wall clock.
+        values: bytes as the server sends them in the time zone UTC.
+        time_zone: zone in which a MySQL timestamp becomes a local timestamp.
 
     Raises:
-        RecordValueError: a value is not a date of Hive.
+        RecordValueError: If a value is not a valid date in Hive.
     """
     detail: MySqlColumn = column.detail[0]
     if target.kind == "string":
@@ -72,7 +72,7 @@ def times_to_column(
         if wrong is None:
             raise
         raise RecordValueError(
-            f"column {column.name!r} ({target.text}): {wrong.decode()!r} is not a date of the years 1 to "
+            f"column {column.name!r} ({target.text}): {wrong.decode()!r} is not a date in the years 1 to "
             f"9999{null_advice(column)}"
         ) from error
 
@@ -92,7 +92,7 @@ def _is_valid(detail: MySqlColumn, target: HiveType, value: Any, time_zone: str)
 
 
 def _as_texts(detail: MySqlColumn, values: Sequence[Any], time_zone: str) -> pa.Array:
-    """Return the texts of the server; those of instants in the time zone."""
+    """Return the server's strings; those of MySQL timestamps in the time zone."""
     texts = pa.array(values, pa.binary()).cast(pa.string())
     if detail.kind != "timestamp":
         return texts
@@ -104,7 +104,7 @@ def _as_texts(detail: MySqlColumn, values: Sequence[Any], time_zone: str) -> pa.
 
 
 NET_WRITE_TIMEOUT_SECONDS = 3600
-"""Time that the server waits while we write rows; its default of a minute is short for a busy machine."""
+"""The time that the server waits while rows are written; its default of a minute can be too short."""
 
 _COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE,
@@ -120,9 +120,9 @@ _TABLE = """
 SELECT TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES
 LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
 _COLLATIONS_WITHOUT_PADDING = ("nopad", "0900", "binary")
-"""Parts of names of collations in which 'a' and 'a ' differ."""
+"""Parts of the names of collations in which 'a' and 'a ' differ."""
 _READING_MODE = "ALLOW_INVALID_DATES"
-"""Mode in which a date of the log is the same date as in the table, even one that does not exist."""
+"""The mode in which a date in the log is the same as in the table, even if it does not exist."""
 _GROWING_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 _TIME_TEXT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?"
 _GROWING_TIMES = ("date", "datetime", "timestamp")
@@ -134,7 +134,7 @@ class MySql(MySqlCapture):
     kind = "mysql"
 
     def describe(self, table: str) -> CapturedTable:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return a table by its name. Raises RecordLayoutError if it does not exist, or is not a table."""
         schema, _, name = table.rpartition(".")
         schema = schema or self.url.database or ""
         found = self.rows(_TABLE, schema, name)
@@ -159,24 +159,24 @@ class MySql(MySqlCapture):
         )
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Raise RecordLayoutError if a Hive column cannot hold the values."""
         if not (column.detail[0].kind in _GROWING_TIMES and target.kind == "string"):
             check_target(column.detail[0], target, table.full_name)
 
     def quoted(self, *names: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return a quoted name for a statement, without empty parts."""
         return ".".join("`" + without_nul(name).replace("`", "``") + "`" for name in names if name)
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression that reads a column; ``table``: its alias."""
         return family_of(column.detail[0], column.name).select(self.name_of(column, table))
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression that reads a key column from the log."""
         return family_of(column.detail[0], column.name).select(self.of_log(column, table))
 
     def key_kind(self, column: SourceColumn) -> KeyKind:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the distinctions that a key column makes."""
         detail, collation = column.detail
         pads = not any(word in (collation or "") for word in _COLLATIONS_WITHOUT_PADDING)
         return KeyKind(
@@ -184,14 +184,14 @@ class MySql(MySqlCapture):
         )
 
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the SQL of a version column. Raises ConfigurationError if its type is unsuitable."""
         kind, name = column.detail[0].kind, self.name_of(column)
         if kind in _GROWING_TIMES:
             return GrowingColumn(
                 name,
                 _bucket,
                 literal=lambda text: f"CAST('{matching(_TIME_TEXT, text)}' AS DATETIME(6))",
-                # A date that does not exist, or with a zero month or day, is not the literal of a time.
+                # A date that does not exist, or has a zero month or day, is not a time literal.
                 regular=lambda value: f"CAST({value} AS CHAR) + INTERVAL 0 SECOND IS NOT NULL",
                 lowest=lambda value: f"{value} = '0000-00-00 00:00:00'",
                 lowered=_earlier,
@@ -204,17 +204,17 @@ class MySql(MySqlCapture):
         raise self.refuse_growing(table, column, f"columns of {allowed}")
 
     def seconds(self, expression: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression of a log row's time as seconds since 1970."""
         return f"UNIX_TIMESTAMP({expression})"
 
     def now(self) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression of the current time as seconds since 1970."""
         return self.seconds("SYSDATE(6)")
 
     def to_column(
         self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
     ) -> pa.Array:
-        """The texts that the server sends, as the target's type."""
+        """Convert strings from the server to the target's type. Raises RecordValueError."""
         detail = column.detail[0]
         if detail.kind in _GROWING_TIMES:
             return times_to_column(column, target, values, time_zone)
@@ -224,16 +224,16 @@ class MySql(MySqlCapture):
         )
 
     def receipt_statement(self, table: str, number: int) -> str:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the statement that adds a receipt to a log unless it is already there."""
         into = f"{table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN})"
         return f"INSERT IGNORE INTO {into} VALUES ({number:d}, {RECEIPT})"
 
     def streaming_cursor(self, connection: Any) -> Any:
-        """A cursor that gives values as the server sends them, row by row."""
+        """Return a cursor that yields values as the server sends them, row by row."""
         return SSCursor(connection)
 
     def begin_snapshot(self, connection: pymysql.Connection[Any]) -> None:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Begin a read-only transaction that sees one state of the database."""
         connection.decoders = {}
         connection.use_unicode = False
         with connection.cursor() as cursor:
@@ -243,13 +243,13 @@ class MySql(MySqlCapture):
             cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
     def begin_ddl(self, connection: pymysql.Connection[Any]) -> None:
-        """Each statement is a transaction of its own. Triggers keep the mode in which they are made."""
+        """Prepare a connection for DDL; each statement is a transaction, and triggers keep this mode."""
         with connection.cursor() as cursor:
             cursor.execute(f"SET SESSION sql_mode = '{SQL_MODE}'")
             cursor.execute(f"SET SESSION lock_wait_timeout = {DDL_WAIT_SECONDS}")
 
     def begin_deletion(self, connection: pymysql.Connection[Any]) -> None:
-        """Without locks on gaps, for which new log rows would wait."""
+        """Avoid gap locks, for which new log rows would have to wait."""
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
@@ -259,5 +259,5 @@ def _bucket(keys: str, column: str) -> str:
 
 
 def _earlier(literal: str, overlap: Decimal) -> str:
-    # A time before the first one would be NULL.
+    # A time before the earliest one would be NULL.
     return f"COALESCE({literal} - INTERVAL {seconds_of(overlap)} SECOND, CAST('0001-01-01' AS DATETIME(6)))"

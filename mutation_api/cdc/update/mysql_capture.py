@@ -1,31 +1,34 @@
 """Triggers that capture changes in MySQL and MariaDB.
 
-The numbers that InnoDB gives a table and its partitions: TRUNCATE and a rebuild change them.
+The numbers that InnoDB assigns to a table and its partitions; TRUNCATE and a rebuild change them.
 
-The engine's catalog has names of files. Each character that is no letter of ASCII, digit or _ stands there
-as @ and four hex digits, or, for letters of some scripts, as @ and two characters. MariaDB has a function for
-such names (CONVERT … USING filename), MySQL has none. But its list of tablespaces has names as SQL has them.
-It has only tables with a file of their own, so it is asked for names that are not ASCII alone.
+The engine's catalog contains file names. In these, each character that is not an ASCII letter, a digit or _
+is written as @ and four hex digits, or for letters of some scripts as @ and two characters. MariaDB has a
+function for such names (CONVERT … USING filename), but MySQL does not. MySQL's list of tablespaces contains
+names as in SQL, but only for tables with a file of their own. It is therefore used only for names that are
+not ASCII.
 
-Sources: MySQL's manual, "Mapping of Identifiers to File Names"; tried on MySQL 9.7.4 and MariaDB 11.4.5.
+Sources: MySQL's manual, "Mapping of Identifiers to File Names"; tested on MySQL 9.7.4 and MariaDB 11.4.5.
 
 Foreign keys of MySQL and MariaDB that change rows of their table. Pure.
 
-They are read from SHOW CREATE TABLE, which SELECT on the table suffices for. The catalog
-(REFERENTIAL_CONSTRAINTS) hides all of them from an account that may only read the table.
+They are read from SHOW CREATE TABLE, which needs only SELECT on the table. The catalog
+(REFERENTIAL_CONSTRAINTS) hides them from an account that may only read the table.
 
-What captures changes of a table of MySQL or MariaDB: a log, three row triggers, and what they depend on.
+Captures changes of a MySQL or MariaDB table with a log and three row triggers.
 
-INSERT … ON DUPLICATE KEY UPDATE, REPLACE and LOAD DATA fire the triggers, too. No trigger sees what a foreign
-key does (ON DELETE CASCADE, …), so such tables are refused. TRUNCATE, a rebuild and an exchange of partitions
-change the engine's numbers of the table (the account needs PROCESS), and each ALTER the time of creation.
+INSERT … ON DUPLICATE KEY UPDATE, REPLACE and LOAD DATA fire the triggers too. Actions of foreign keys (ON
+DELETE CASCADE, …) fire no triggers, so such tables are refused. TRUNCATE, a rebuild and an exchange of
+partitions change the engine's numbers of the table (the account needs PROCESS). Each ALTER changes the time
+of creation.
 
-A trigger must not make a statement of the application fail. Keys are logged as bytes of text, which cannot
-overflow, be rounded, or depend on the session: strings byte for byte, since 'a', 'A' and 'a ' may be one key
-here and are three in Hive, and a TIMESTAMP as seconds. If a key column cannot be read since it was renamed,
-the trigger's handler logs that an unknown row changed, and the extraction compares the table.
+A trigger must not make a statement of the application fail. Keys are therefore logged as bytes of strings,
+which cannot overflow, be rounded, or depend on the session. Strings are logged byte for byte, because 'a',
+'A' and 'a ' may be one key here but are three in Hive. A TIMESTAMP is logged as seconds. If a key column
+cannot be read because it was renamed, the trigger's handler logs that an unknown row changed, and the
+extraction compares the table.
 
-Source: MariaDB's knowledge base, "Trigger Overview", "DECLARE HANDLER"; tried on MariaDB 11.4.5 and MySQL
+Source: MariaDB's knowledge base, "Trigger Overview", "DECLARE HANDLER"; tested on MariaDB 11.4.5 and MySQL
 9.7.4.
 """
 
@@ -52,14 +55,14 @@ def engine_numbers(
     """Return the numbers by the names of the engine's files.
 
     Args:
-        rows: asks the server; a statement, and the values of its marks.
-        source: names the server in messages.
-        schema: of the table.
-        table: its name.
+        rows: function that queries the server, with a statement and the values of its placeholders.
+        source: name of the server in messages.
+        schema: schema of the table.
+        table: name of the table.
 
     Raises:
-        ConfigurationError: the account may not see them.
-        RecordLayoutError: the engine has no such table.
+        ConfigurationError: If the account may not see the numbers.
+        RecordLayoutError: If the engine does not have the table.
     """
     is_mariadb = "mariadb" in str(rows("SELECT VERSION()")[0][0]).lower()
     by_tablespace = not is_mariadb and not (schema + table).isascii()
@@ -79,27 +82,30 @@ def engine_numbers(
         found = rows(statement, name, partitions, partitions)
     except ConnectionFailedError as error:
         raise ConfigurationError(
-            f"{error}. The account needs the privilege PROCESS: no trigger fires for TRUNCATE, and without "
-            "it none can be noticed"
+            f"{error}. The account needs the privilege PROCESS: TRUNCATE fires no trigger, and can only be "
+            "detected with this privilege"
         ) from error
     if not found:
         advice = (
-            ". A table whose name is not ASCII is found by its own file alone: give it one (ALTER TABLE … "
+            ". A table whose name is not ASCII is found only by its own file: give it one (ALTER TABLE … "
             "TABLESPACE innodb_file_per_table), or rename it"
         )
         raise RecordLayoutError(
-            f"source {source}: the engine does not know table {name}{advice if by_tablespace else ''}"
+            f"source {source}: the engine does not have the table {name}{advice if by_tablespace else ''}"
         )
     return {str(file): str(number) for file, number in found}
 
 
 def _bytes(text: str) -> str:
-    """A name in lower case, since the server may fold it, and as bytes, since its catalog takes ä for a."""
+    """Return a name in lower case, since the server may fold it, and as bytes.
+
+    In the server's catalog, ä and a are equal as strings.
+    """
     return f"CAST(LOWER(CONVERT({text} USING utf8mb4)) AS BINARY)"
 
 
 def _file_name(rows: Callable[..., list[Sequence[Any]]], name: str) -> str:
-    """A name as the engine's catalog has it; one that is not ASCII is asked of MariaDB."""
+    """Return a name as in the engine's catalog; MariaDB converts a name that is not ASCII."""
     if not name.isascii():
         ((found,),) = rows("SELECT CAST(CONVERT(%s USING filename) AS BINARY)", name)
         return bytes(found).decode("ascii")
@@ -112,17 +118,17 @@ _RULE = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)")
 
 
 def changing_foreign_keys(create: str) -> list[tuple[str, str]]:
-    """Return the foreign keys by which a change of another table changes rows, each with its rules.
+    """Return the foreign keys through which changes of another table change rows, each with its rules.
 
     Args:
-        create: the text of SHOW CREATE TABLE.
+        create: the output of SHOW CREATE TABLE.
     """
     found = [(match[1], _RULE.findall(_NAMES.sub("``", match[2]))) for match in _CONSTRAINT.finditer(create)]
     return [(name, " ".join(rules)) for name, rules in found if rules]
 
 
 KEY_BYTES_MAX = 3072
-"""Longest key of an index, and so of a column of the log. A longer one is logged as an unknown row."""
+"""The longest key of an index, and so of a column of the log; a longer one is logged as an unknown row."""
 EVENTS = ("INSERT", "UPDATE", "DELETE")
 _ALTERED = """
 SELECT CREATE_TIME, CREATE_TIME >= FROM_UNIXTIME(FLOOR(UNIX_TIMESTAMP(SYSDATE(6)))),
@@ -141,9 +147,9 @@ _MADE_TRIGGERS = """
 SELECT TRIGGER_SCHEMA, TRIGGER_NAME FROM information_schema.TRIGGERS WHERE TRIGGER_NAME IN (%s, %s, %s)"""
 _MADE_LOGS = "SELECT TABLE_SCHEMA FROM information_schema.TABLES WHERE TABLE_NAME = %s"
 _RECEIVER = ("system user", "connecting host")
-"""User and host, in MySQL's list of processes, of what receives the log of another server."""
+"""The user and host, in MySQL's process list, of the thread that receives the log of another server."""
 SQL_MODE = "STRICT_ALL_TABLES"
-"""Mode in which triggers are made, and then run: a key that does not fit is an error, never cut."""
+"""The mode in which triggers are created and run: a key that does not fit is an error and is never cut."""
 
 _INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
 
@@ -152,12 +158,11 @@ class MySqlCapture(SqlDatabase):
     """The part of :class:`~mutation_api.cdc.update.mysql.MySql` that captures changes."""
 
     def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Raise RecordLayoutError if the method would miss changes of the table."""
         if not table.detail:
             raise RecordLayoutError(
-                f"source table {table.full_name}: its engine has no transactions, so no snapshot of it is "
-                "consistent; "
-                "convert it (ALTER TABLE … ENGINE=InnoDB)"
+                f"source table {table.full_name}: its engine has no transactions, so a snapshot of it is not "
+                "consistent. Convert it (ALTER TABLE … ENGINE=InnoDB)"
             )
         self._numbers(table)
         if method.has_log:
@@ -167,17 +172,17 @@ class MySqlCapture(SqlDatabase):
         ((_, create),) = self.rows(f"SHOW CREATE TABLE {self.quoted(table.schema, table.name)}")
         for name, rules in changing_foreign_keys(str(create)):
             raise RecordLayoutError(
-                f"source table {table.full_name}: foreign key {name} changes its rows ({rules}), and no "
-                f"trigger of {self.kind} sees that; let the application change the rows, with RESTRICT"
+                f"source table {table.full_name}: foreign key {name} changes its rows ({rules}), which fires "
+                f"no trigger in {self.kind}. Use RESTRICT, and change the rows in the application"
             )
 
     def _check_triggers_fire(self) -> None:
-        """Refuse a replica: rows that it applies fire no triggers. Raises ConfigurationError.
+        """Raise ConfigurationError if the server is a replica, because rows that it applies fire no triggers.
 
         Source: MySQL's manual, "Replication and Triggers"; MariaDB's, "slave_run_triggers_for_rbr".
         """
         settings = self.rows("SHOW GLOBAL VARIABLES LIKE 'slave_run_triggers_for_rbr'")
-        running = self.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # of MariaDB
+        running = self.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")  # MariaDB only
         if running:
             fires = {str(value) for _, value in settings} & {"YES", "LOGGING", "ENFORCE"}
             applies = int(running[0][1]) > 0 and not fires
@@ -185,16 +190,16 @@ class MySqlCapture(SqlDatabase):
             applies = any(row[1:3] == _RECEIVER for row in map(tuple, self.rows("SHOW PROCESSLIST")))
         if applies:
             raise ConfigurationError(
-                f"source {self.source_id} is a replica, and rows of another server fire no triggers: their "
-                "changes would be missed. Follow the server that they come from, or take another method "
-                "(binlog, row-version); MariaDB fires them with slave_run_triggers_for_rbr=YES"
+                f"source {self.source_id} is a replica, and rows from another server fire no triggers, so "
+                "their changes would be missed. Follow the original server, or use another method (binlog, "
+                "row-version); MariaDB fires the triggers with slave_run_triggers_for_rbr=YES"
             )
 
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
-        """The engine's numbers, times of the last ALTER and of CREATE TRIGGER, and the columns' definitions.
+        """Return the engine's numbers, times of the last ALTER and CREATE TRIGGER, and column definitions.
 
-        The time of the last ALTER has whole seconds, so a second that has not ended is waited for. Neither
-        server changes it when it truncates, so that alone is no sign.
+        The time of the last ALTER has whole seconds, so this waits for the current second to end. Neither
+        server changes it on TRUNCATE, so it is not enough alone.
         """
         while True:
             ((altered, is_now, seconds_left),) = self.rows(_ALTERED, table.schema, table.name)
@@ -214,10 +219,10 @@ class MySqlCapture(SqlDatabase):
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[SourceObject]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the log table and the objects that fill it, in order of creation."""
         columns = [table.column(name) for name in key]
         log = self.quoted(table.schema, names.log)
-        # Sixteen columns of an index's longest key just fit into a row.
+        # Sixteen columns with the longest key of an index just fit into a row.
         kind = f"VARBINARY({KEY_BYTES_MAX})" if len(columns) <= 16 else "LONGBLOB"
         made = ", ".join(f"{self.quoted(c.name)} {kind}" for c in columns)
         create = (
@@ -227,7 +232,7 @@ class MySqlCapture(SqlDatabase):
             f"{TIME_COLUMN} TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), {made}) ENGINE=InnoDB"
         )
         drop = f"DROP TABLE IF EXISTS {log}"
-        # Triggers run with this account's rights: without them, the application's own writes would fail.
+        # Triggers run with this account's privileges; without them, the application's own writes would fail.
         probes = (
             f"INSERT INTO {log} ({OPERATION_COLUMN}) SELECT {OPERATION_COLUMN} FROM {log} WHERE 1 = 0",
             f"DELETE FROM {log} WHERE 1 = 0",
@@ -251,10 +256,11 @@ class MySqlCapture(SqlDatabase):
         return SourceObject("trigger", f"{table.schema}.{short}", (drop, create), (drop,))
 
     def _body(self, schema: str, columns: Sequence[SourceColumn], names: ObjectNames, event: str) -> str:
-        """The statement of a trigger.
+        """Return the statement of a trigger.
 
-        The outer handler logs an unknown row. The inner one takes a log that is gone or has other columns,
-        which the next extraction reports; any other error is the application's, as a full disk is.
+        The outer handler logs an unknown row. The inner one ignores a log that is missing or has other
+        columns, which the next extraction reports. Any other error, such as a full disk, reaches the
+        application.
         """
         log = self.quoted(schema, names.log)
         keys = ", ".join(self.quoted(c.name) for c in columns)
@@ -279,17 +285,17 @@ class MySqlCapture(SqlDatabase):
     def flaws(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[str]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return how the objects in the source differ from :meth:`objects`; empty if they do not."""
         return [*self._flaws_of_log(table, key, names), *self._flaws_of_triggers(table, key, names, method)]
 
     def _flaws_of_log(self, table: CapturedTable, key: Sequence[str], names: ObjectNames) -> Iterator[str]:
         found = {str(name): str(kind).lower() for name, kind in self.rows(_LOG, table.schema, names.log)}
         keys = {name: kind for name, kind in found.items() if not name.startswith("hm_")}
-        # Without a log, the receipt is what is missing; it is looked for where positions are compared.
+        # If there is no log, its receipt is missing too; that is checked where positions are compared.
         if found and (list(keys) != list(key) or not set(keys.values()) <= {"varbinary", "longblob"}):
             yield (
-                f"table {names.log} has the columns {', '.join(found)}, expected the key {', '.join(key)} "
-                "as bytes"
+                f"table {names.log} has the columns {', '.join(found)}, expected the key {', '.join(key)} as "
+                "bytes"
             )
 
     def _flaws_of_triggers(
@@ -300,23 +306,23 @@ class MySqlCapture(SqlDatabase):
         for event in EVENTS[:1] if method.is_insert_only else EVENTS:
             name = f"{names.capture}_{event.lower()}"
             if name not in found:
-                yield f"table {table.full_name} has no trigger {name}"
+                yield f"table {table.full_name} does not have the trigger {name}"
                 continue
             place, timing, fired_by, mode, _ = found[name]
             if place.lower() != table.name.lower():
-                yield f"trigger {name} belongs to table {place}, which has taken the place of {table.name}"
+                yield f"trigger {name} belongs to table {place}, which has replaced {table.name}"
             elif (timing, fired_by, mode) != ("AFTER", event, SQL_MODE) or not self._statement_of_trigger(
                 table.schema, name
             ).endswith(f" FOR EACH ROW {self._body(table.schema, columns, names, event)}"):
-                yield f"trigger {name} is not the one that enable makes for this key"
+                yield f"trigger {name} differs from the one that enable creates for this key"
 
     def _statement_of_trigger(self, schema: str, name: str) -> str:
-        """The CREATE TRIGGER as it was given. MySQL's catalog doubles a ` of a name, and drops escapes."""
+        """Return CREATE TRIGGER as it was given; MySQL's catalog doubles ` in names and drops escapes."""
         ((_, _, statement, *_),) = self.rows(f"SHOW CREATE TRIGGER {self.quoted(schema, name)}")
         return str(statement)
 
     def made(self, names: ObjectNames) -> list[SourceObject]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the objects with these names, in the order in which they can be removed."""
         found = []
         for schema, name in self.rows(_MADE_TRIGGERS, *_trigger_names(names)):
             drop = f"DROP TRIGGER IF EXISTS {self.quoted(schema, name)}"
@@ -324,11 +330,11 @@ class MySqlCapture(SqlDatabase):
         return [*found, *self.made_logs(names)]
 
     def log_schemas(self, names: ObjectNames) -> list[str]:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the schemas that contain the log with this name: one or none."""
         return [schema for (schema,) in self.rows(_MADE_LOGS, names.log)]
 
     def of_log(self, column: SourceColumn, log: str) -> str:
-        """A key column of the log, as a value of the column's type."""
+        """Return the expression that reads a key column from the log as a value of its type."""
         value, detail = self.name_of(column, log), column.detail[0]
         if detail.charset is not None:
             return f"CONVERT({value} USING {detail.charset})"
@@ -340,7 +346,7 @@ class MySqlCapture(SqlDatabase):
         return f"CAST({value} AS {found})" if found else value
 
     def same_key(self, column: SourceColumn, table: str, log: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the condition that a table row has exactly the key of a log row."""
         ours, theirs = self.name_of(column, table), self.of_log(column, log)
         detail, collation = column.detail
         if detail.charset is None:
@@ -355,7 +361,7 @@ def _trigger_names(names: ObjectNames) -> list[str]:
 
 
 def _logged(column: SourceColumn, value: str) -> str:
-    """The bytes that are logged for a value of a key column."""
+    """Return the expression for the bytes that are logged for a value of a key column."""
     detail: MySqlColumn = column.detail[0]
     if detail.charset is not None:
         return f"CAST({value} AS BINARY)"
@@ -364,13 +370,13 @@ def _logged(column: SourceColumn, value: str) -> str:
     if detail.kind == "timestamp":
         return f"CAST(UNIX_TIMESTAMP({value}) AS CHAR)"
     if detail.kind in ("float", "double"):
-        # Stored as it is: MySQL's CAST and CONCAT cut the digits of a text that has more than 22 characters.
+        # Stored unchanged: MySQL's CAST and CONCAT cut digits of strings longer than 22 characters.
         return f"{value} + 0e0"
     return f"CAST({value} + 0 AS CHAR)" if detail.kind == "bit" else f"CAST({value} AS CHAR)"
 
 
 def _cast_of(detail: MySqlColumn) -> str:
-    """The type, in a CAST, that gives back what :func:`_logged` logged; '' for bytes."""
+    """Return the CAST type that restores what :func:`_logged` logged; '' for bytes."""
     if detail.kind in _INTEGERS:
         return "UNSIGNED" if "unsigned" in detail.type_text.lower() else "SIGNED"
     if detail.kind in ("bit", "year"):

@@ -3,16 +3,16 @@
 =====================================  ======================================================================
 column in the source                   column in Hive
 =====================================  ======================================================================
-smallint, integer, bigint, oid         an integer type or decimal; each value must fit. Text types too
+smallint, integer, bigint, oid         an integer type or decimal (each value must fit), or a string type
 boolean                                boolean
-numeric(p,s)                           decimal with at least s digits after the point; NaN is refused.
-numeric                                decimal; a value with more digits after the point is refused. Or string
+numeric(p,s)                           decimal with at least s digits after the point (NaN is an error)
+numeric                                decimal (a value with more digits after the point is an error), string
 real, double precision                 float (from real alone), double
 text, varchar(n), char(n), name        string; char(n) and varchar(n) at least as long
 bytea                                  binary
-date, timestamp                        date, timestamp; infinity and years beyond 1 … 9999 are refused, or
-                                       NULL if that was chosen (``null_for``). A string holds all of them
-timestamptz                            timestamp, the wall clock of the zone that was chosen (UTC); or string
+date, timestamp                        date, timestamp; infinity and years outside 1 … 9999 are errors,
+                                       or NULL if so chosen (``null_for``). A string can hold all of them
+timestamptz                            timestamp: local time in the chosen zone (default: UTC); or string
 all others (uuid, json, arrays, …)     string, as PostgreSQL writes it
 =====================================  ======================================================================
 
@@ -72,9 +72,9 @@ _ALLOWED: dict[str, tuple[str, ...]] = {
 _DIGITS = 20
 _XMIN = "xmin"
 _XIDS = 2**32
-"""Transactions are numbered in a circle of so many; the answer of pg_snapshot_xmin counts the turns, too."""
+"""Transaction ids wrap around after this many; the result of pg_snapshot_xmin counts the wraps too."""
 _XID_MARGIN = 2**20
-"""Transactions that may begin while an extraction runs."""
+"""The number of transactions that may begin while an extraction runs."""
 _TABLE = """
 SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)"""
@@ -90,11 +90,11 @@ class PostgreSql(PostgreSqlCapture):
     """A database of a PostgreSQL server."""
 
     kind = "postgresql"
-    # psycopg gives bytes instead of texts in a database whose encoding is SQL_ASCII.
+    # psycopg returns bytes instead of strings if the database's encoding is SQL_ASCII.
     connection_options: ClassVar[Mapping[str, str]] = {"client_encoding": "UTF8"}
 
     def describe(self, table: str) -> CapturedTable:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return a table by its name. Raises RecordLayoutError if it does not exist, or is not a table."""
         schema, dot, name = table.rpartition(".")
         wanted = self.quoted(schema, name) if dot else self.quoted(name)
         found = self.rows(_TABLE, wanted)
@@ -116,28 +116,30 @@ class PostgreSql(PostgreSqlCapture):
         return CapturedTable(schema, name, tuple(columns), primary, tuple(keys), parts)
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Raise RecordLayoutError if a Hive column cannot hold the values."""
         detail: ColumnDetail = column.detail
         allowed = _ALLOWED.get(detail.kind, ("string",))
         reason = ""
         if target.kind not in allowed:
-            reason = f"only {', '.join(allowed)} can hold it"
+            reason = f"expected one of {', '.join(allowed)}"
         elif (detail.kind, target.kind) == ("numeric", "decimal") and detail.modifier >= 0:
             scale = (detail.modifier - 4) & 0x7FF
-            reason = f"it has {scale} digits after the point" if target.scale < scale else ""
+            reason = f"the source has {scale} digits after the decimal point" if target.scale < scale else ""
         elif target.kind in ("char", "varchar"):
             length = _text_length(detail)
             reason = f"a value may have {length or 'any number of'} characters"
             reason = "" if length is not None and length <= target.length else reason
         if reason:
             raise RecordLayoutError(
-                f"source table {table.full_name}, column {column.name!r} ({column.type_text}) cannot go "
-                "into a "
-                f"column of type {target.text}: {reason}"
+                f"source table {table.full_name}, column {column.name!r} ({column.type_text}) cannot be "
+                f"stored in a column of type {target.text}: {reason}"
             )
 
     def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:
-        """Refuse what the server takes for an abbreviation: its CET is one hour before UTC in summer, too."""
+        """Raise ConfigurationError if the server uses other offsets for the zone.
+
+        It treats CET, for example, as an abbreviation, which is one hour ahead of UTC in summer too.
+        """
         if time_zone == "UTC" or all(column.detail.kind != "timestamptz" for column in table.columns):
             return
         january, july = (f"timestamptz '2024-{month}-15 12:00+00' AT TIME ZONE %s" for month in ("01", "07"))
@@ -147,28 +149,28 @@ class PostgreSql(PostgreSqlCapture):
         wanted = [noon.astimezone(zone).replace(tzinfo=None) for noon in noons]
         if list(found) != wanted:
             raise ConfigurationError(
-                f"time_zone={time_zone!r}: to the server {self.source_id} this is another zone: noon of UTC "
-                f"in January and July 2024 is {found[0]} and {found[1]} there, {wanted[0]} and {wanted[1]} "
+                f"time_zone={time_zone!r}: on the server {self.source_id} this is another zone: noon UTC in "
+                f"January and July 2024 is {found[0]} and {found[1]} there, but {wanted[0]} and {wanted[1]} "
                 "here. Use a name with continent and city, such as Europe/Berlin"
             )
 
     def key_kind(self, column: SourceColumn) -> KeyKind:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the distinctions that a key column makes."""
         kind = column.detail.kind
         return KeyKind(ignores_trailing_spaces=kind == "bpchar", is_instant=kind == "timestamptz")
 
     def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Raise ConfigurationError if the account may not create the objects of a method."""
         if method.has_log:
             ((account, owner, is_owner, may_create),) = self.rows(PRIVILEGES, table.detail.oid)
             check_log_privileges(table, account, owner, is_owner=is_owner, may_create=may_create)
 
     def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
-        """xmin, a row's last transaction, needs no overlap; a column of ours to read does."""
+        """Check the version column; xmin (a row's last transaction) needs no overlap, other columns do."""
         if column.lower() == _XMIN:
             if overlap is not None:
                 raise ConfigurationError(
-                    f"{_XMIN} needs no overlap: the database knows which transactions are open"
+                    f"{_XMIN} needs no overlap, because the database reports which transactions are open"
                 )
             return
         super().check_version(table, column, overlap)
@@ -176,106 +178,108 @@ class PostgreSql(PostgreSqlCapture):
     def version_bound(
         self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, before: str
     ) -> tuple[str, bool]:
-        """For xmin: the oldest open transaction. Ages can be compared for half a turn of the numbers."""
+        """Return the bound; for xmin, this is the oldest open transaction.
+
+        Ages of transactions are comparable within half a wrap-around of their ids.
+        """
         if settings.version_column.lower() != _XMIN:
             return super().version_bound(snapshot, table, settings, before)
         bound = str(snapshot.value("SELECT pg_snapshot_xmin(pg_current_snapshot())::text"))
         return bound, bool(before) and int(bound) - _xid(before) >= _XIDS // 2 - _XID_MARGIN
 
     def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
-        """For xmin: rows of that transaction or later ones, by age, since the numbers run in a circle."""
+        """Return the condition on versions; for xmin it compares ages, since transaction ids wrap around."""
         if settings.version_column.lower() == _XMIN:
             return f"age(xmin) <= age('{_xid(bound) % _XIDS}'::xid)"
         return super().from_version(table, settings, bound)
 
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the SQL of a version column. Raises ConfigurationError if its type is unsuitable."""
         found = growing_column(self.name_of(column), column.detail.kind)
         if found is None:
             raise self.refuse_growing(table, column, f"{_XMIN}, and columns of {', '.join(GROWING)}")
         return found
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression that reads a column; ``table``: its alias."""
         return self._shown(column, self.name_of(column, table), time_zone)
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression that reads a key column from the log."""
         return self._shown(column, self.of_log(column, table), time_zone)
 
     def _shown(self, column: SourceColumn, value: str, time_zone: str) -> str:
-        """The expression that reads a value of a column."""
+        """Return the expression that reads a value of a column."""
         if column.detail.kind == "timestamptz":
             return f"({value} AT TIME ZONE {literal_of(time_zone)})"
         return value if column.detail.kind in _ALLOWED else f"{value}::text"
 
     def seconds(self, expression: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression of a log row's time as seconds since 1970."""
         return f"extract(epoch from {expression})::float8"
 
     def now(self) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression of the current time as seconds since 1970."""
         return self.seconds("clock_timestamp()")
 
     def to_column(
         self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
     ) -> pa.Array:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Convert values read by :meth:`selected` to the target's type. Raises RecordValueError."""
         return to_hive_column(
             column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
         )
 
     def receipt_statement(self, table: str, number: int) -> str:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the statement that adds a receipt to a log unless it is already there."""
         return (
             f"INSERT INTO {table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN}) OVERRIDING SYSTEM VALUE "
             f"VALUES ({number:d}, {RECEIPT}) ON CONFLICT DO NOTHING"
         )
 
     def only_grows(self, settings: UpdateSettings) -> bool:
-        """Numbers of transactions do, with the turns counted."""
+        """Return True for xmin: transaction ids only grow if wrap-arounds are counted."""
         return settings.version_column.lower() == _XMIN
 
     def streaming_cursor(self, connection: Any) -> Any:
-        """A cursor of the server, which sends rows as they are fetched."""
+        """Return a server-side cursor, which sends rows as they are fetched."""
         return connection.cursor(name="hm_rows")
 
     def begin_catalog(self, connection: Any) -> None:
-        """Without transactions, whose BEGIN and ROLLBACK double the time of a short query."""
+        """Read the catalog without transactions; BEGIN and ROLLBACK would double a short query's time."""
         connection.autocommit = True
 
     def begin_snapshot(self, connection: Any) -> None:
-        """The snapshot is taken by the first query."""
+        """Begin a read-only transaction; its first query takes the snapshot."""
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         connection.read_only = True
         for name in (
             "date",
             "timestamp",
-        ):  # as psycopg's own values they cannot be infinite, or before year 1
+        ):  # psycopg's own date types support neither infinity nor years before 1
             connection.adapters.register_loader(name, TextLoader)
         settings = {**SETTINGS, "row_security": "off"}
         connection.execute("; ".join(f"SET LOCAL {name} = '{value}'" for name, value in settings.items()))
 
     def begin_ddl(self, connection: Any) -> None:
-        """Statements that make objects are one transaction."""
+        """Prepare a connection for DDL; all statements are one transaction."""
         connection.execute(f"SET LOCAL lock_timeout = '{DDL_WAIT_SECONDS}s'")
         connection.execute("SET LOCAL client_min_messages = warning")
 
 
 def _xid(bound: str) -> int:
-    """The number of a transaction, with the turns. Raises SourcePositionError: the text is none."""
+    """Return a transaction id that includes wrap-arounds. Raises SourcePositionError if it is not one."""
     if not re.fullmatch("-?[0-9]{1,20}", bound):
         raise SourcePositionError(
-            f"the position in Hive has the bound {bound[:200]!r}, which is not the number of a transaction "
-            f"({_XMIN}): somebody altered it. Nothing was read. Disable incremental update and discard "
-            "(hive-mutate update disable --discard), then enable it anew: the first extraction compares the "
-            "two tables"
+            f"the position in Hive has the bound {bound[:200]!r}, which is not a transaction id ({_XMIN}), "
+            "so it was altered. Nothing was read. Disable incremental update and discard (hive-mutate "
+            "update disable --discard), then enable it again: the first extraction compares the two tables"
         )
     return int(bound)
 
 
 def _text_length(detail: ColumnDetail) -> int | None:
-    """The greatest number of characters; None if there is no limit."""
+    """Return the maximum number of characters, or None if there is no limit."""
     if detail.kind in ("varchar", "bpchar"):
         return detail.modifier - 4 if detail.modifier >= 0 else None
     if detail.kind == "name":

@@ -1,14 +1,14 @@
-"""What captures changes of a table of PostgreSQL, and what that depends on: log, trigger function, triggers.
+"""Captures changes of a PostgreSQL table with a log, a trigger function and triggers.
 
-A row trigger also fires for partitions, COPY, MERGE, cascades of foreign keys and the rows that logical
-replication applies (ENABLE ALWAYS). A second one fires for TRUNCATE of the table, not for that of one
-partition. The log's rows are written by the function's owner, so applications need no rights on it.
+A row trigger also fires for partitions, COPY, MERGE, cascades of foreign keys and rows that logical
+replication applies (ENABLE ALWAYS). A second trigger fires for TRUNCATE of the table, but not of a single
+partition. The log's rows are written by the function's owner, so applications need no privileges on it.
 
-A trigger must not make a statement of the application fail. Keys are logged as text, as the type's output
-function writes it, with pinned settings: text cannot overflow, keeps the blanks of char(n), and needs no
-operator of an extension. If a key column cannot be read since it was renamed, the trigger logs that an
-unknown row changed, and the extraction compares the table. The key is read in a block with a handler that
-writes nothing, since a block that writes takes a transaction id for each row.
+A trigger must not make a statement of the application fail. Keys are logged as strings, as the type's output
+function writes them with pinned settings. Strings cannot overflow, keep the blanks of char(n), and need no
+operator of an extension. If a key column cannot be read because it was renamed, the trigger logs that an
+unknown row changed, and the extraction compares the table. The key is read in a block whose handler writes
+nothing, because a block that writes takes a transaction id for each row.
 
 Source: PostgreSQL's documentation, "Overview of Trigger Behavior", "Trapping Errors", "pg_trigger".
 """
@@ -38,7 +38,7 @@ SETTINGS = {
     "xmlbinary": "base64",
     "lc_monetary": "C",
 }
-"""Settings that text of values depends on. A session's own must not reach the log, or Hive."""
+"""Settings that determine how values are written; a session's own must not affect the log or Hive."""
 
 _PLAIN = (
     "int2",
@@ -54,13 +54,13 @@ _PLAIN = (
     "name",
     "citext",
 )
-"""Types whose text does not depend on settings."""
+"""Types whose output does not depend on settings."""
 _FIXED = {
     *_PLAIN,
     *("date", "time", "timetz", "timestamp", "timestamptz", "interval", "float4", "float8", "bytea"),
     *("json", "jsonb", "xml", "money", "inet", "cidr", "macaddr", "bit", "varbit"),
 }
-"""Types that no statement alters; others may be enums or composites, or made of these."""
+"""Types that no statement can alter; others may be enums or composites, or consist of these."""
 _WITHOUT_EQUALITY = ("json", "xml", "point", "polygon")
 _ROW, _INSERT, _DELETE, _UPDATE, _TRUNCATE = 1, 4, 8, 16, 32
 """Bits of pg_trigger.tgtype."""
@@ -131,15 +131,15 @@ WHERE c.relname = %s AND c.relkind = 'r'"""
 
 @dataclass(frozen=True)
 class ColumnDetail:
-    """A column's type.
+    """The type of a column.
 
     Attributes:
-        kind: name of the type, or of a domain's base.
+        kind: name of the type, or of a domain's base type.
         modifier: atttypmod.
-        collation: quoted, of text columns.
+        collation: quoted collation of a string column.
         number: attnum.
-        base: the type without its domain, as in a cast.
-        schema: quoted, of the type's operators.
+        base: the type without its domain, as used in a cast.
+        schema: quoted schema of the type's operators.
     """
 
     kind: str
@@ -152,7 +152,7 @@ class ColumnDetail:
 
 @dataclass(frozen=True)
 class TableDetail:
-    """``leaves``: oid, quoted name, shown name and storage of each partition that has rows of its own."""
+    """A table; ``leaves``: oid, quoted name, shown name and storage of each partition that has rows."""
 
     oid: int
     leaves: tuple[tuple[int, str, str, str], ...] = ()
@@ -162,43 +162,44 @@ class PostgreSqlCapture(SqlDatabase):
     """The part of :class:`~mutation_api.cdc.update.postgresql.PostgreSql` that captures changes."""
 
     def leaves(self, oid: int) -> tuple[tuple[int, str, str, str], ...]:
-        """Read the partitions of a partitioned table; see TableDetail."""
+        """Return the partitions of a partitioned table; see TableDetail."""
         return tuple(
             (leaf, self.quoted(schema, name), f"{schema}.{name}", f"{leaf} {kind}{persistence} {storage}")
             for leaf, schema, name, kind, persistence, storage in self.rows(_LEAVES, oid)
         )
 
     def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
-        """Refuse rows that no trigger sees, that this account does not see, or that a crash takes away."""
+        """Raise RecordLayoutError if changes fire no trigger, rows are hidden, or a crash would empty it."""
         ((persistence, _, is_filtered, heirs),) = self.rows(_TABLE, table.detail.oid)
         kinds = {storage.split(" ")[1] for *_, storage in table.detail.leaves} | {f"r{persistence}"}
         reason = ""
         if heirs:
             reason = (
-                f"{', '.join(heirs)} inherits it (INHERITS), so its rows are also rows of this table, and no "
-                "trigger of this table sees them: make them partitions, or end the inheritance (ALTER TABLE "
-                "… NO "
+                f"{', '.join(heirs)} inherits it (INHERITS), so its rows are also rows of this table, but "
+                "fire no trigger of this table. Make it a partition, end the inheritance (ALTER TABLE … NO "
                 "INHERIT), or follow each table"
             )
         elif is_filtered:
             reason = (
                 "row level security hides rows from this account, and Hive would lose rows that become "
-                "hidden: "
-                "give the account BYPASSRLS, or let the table's owner extract (without FORCE ROW LEVEL "
-                "SECURITY)"
+                "hidden. Give the account BYPASSRLS, or extract as the table's owner (without FORCE ROW "
+                "LEVEL SECURITY)"
             )
         elif any(kind.startswith("f") for kind in kinds):
-            reason = "one of its partitions is a foreign table, whose changes no trigger sees: detach it"
+            reason = "one of its partitions is a foreign table, whose changes fire no trigger. Detach it"
         elif any(kind.endswith("u") for kind in kinds):
-            reason = "it is UNLOGGED, so a crash of the server empties it unseen: ALTER TABLE … SET LOGGED"
+            reason = (
+                "it is UNLOGGED, so a crash of the server empties it without a trace. Use ALTER TABLE … SET "
+                "LOGGED"
+            )
         if reason:
             raise RecordLayoutError(f"source table {table.full_name}: {reason}")
 
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
-        """Numbers of catalog rows (oid, attnum), of files, and of the transactions that wrote catalog rows.
+        """Return numbers of catalog rows (oid, attnum), of files, and of transactions writing catalog rows.
 
-        A catalog row is written again by DISABLE TRIGGER and ENABLE TRIGGER, and by ATTACH PARTITION; the
-        file changes with TRUNCATE and with every ALTER that rewrites rows.
+        DISABLE TRIGGER, ENABLE TRIGGER and ATTACH PARTITION rewrite a catalog row. The file changes with
+        TRUNCATE and with every ALTER that rewrites rows.
         """
         ((_, filenode, _, _),) = self.rows(_TABLE, table.detail.oid)
         contents: dict[str, str] = {}
@@ -217,21 +218,21 @@ class PostgreSqlCapture(SqlDatabase):
             for oid, *_, version in self.rows(_FUNCTION, table.schema, names.capture):
                 capture[f"function {names.capture}"] = version
                 for relation, _, _, kind, _, written in self.rows(_TRIGGERS, oid):
-                    # By what fires it, since a trigger may be renamed while it is switched off.
+                    # By what fires it, because a trigger may be renamed while it is disabled.
                     name = f"trigger {kind} of {places.get(relation)}"
                     if relation in places:
                         capture[name] = f"{capture.get(name, '')} {written}".strip()
         return Fingerprint(str(table.detail.oid), columns, partitions, capture)
 
     def partition_rows(self, table: CapturedTable, partition: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return a partition's name for a statement; '' if all of its rows are logged."""
         names: dict[str, str] = {shown: quoted for _, quoted, shown, _ in table.detail.leaves}
         return names[partition]
 
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[SourceObject]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the log table and the objects that fill it, in order of creation."""
         columns = [table.column(name) for name in key]
         log = self.quoted(table.schema, names.log)
         function = self.quoted(table.schema, names.capture)
@@ -316,7 +317,7 @@ BEGIN
 END """
 
     def _assigned(self, variables: Sequence[str], word: str, columns: Sequence[SourceColumn]) -> str:
-        """Statements that set variables to the texts of a row's key; concat turns NULL into ''."""
+        """Return statements that set variables to the strings of a row's key; concat turns NULL into ''."""
         values = [f"{word}.{self.quoted(c.name)}" for c in columns]
         return " ".join(
             f"{variable} := CASE WHEN {value} IS NULL THEN NULL ELSE concat({value}) END;"
@@ -326,7 +327,7 @@ END """
     def flaws(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[str]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return how the objects in the source differ from :meth:`objects`; empty if they do not."""
         columns = [table.column(name) for name in key]
         function = self.rows(_FUNCTION, table.schema, names.capture)
         return [
@@ -340,11 +341,11 @@ END """
     ) -> Iterator[str]:
         found = {row[0]: row[1] for row in self.rows(_LOG, table.schema, names.log)}
         wanted = {c.name: "text" for c in columns}
-        # Without a log, the receipt is what is missing; it is looked for where positions are compared.
+        # If there is no log, its receipt is missing too; that is checked where positions are compared.
         if found and {name: kind for name, kind in found.items() if not name.startswith("hm_")} != wanted:
             yield (
-                f"table {names.log} has the columns {', '.join(found)}, expected the key "
-                f"{', '.join(wanted)} as text"
+                f"table {names.log} has the columns {', '.join(found)}, expected the key {', '.join(wanted)} "
+                "with type text"
             )
 
     def _flaws_of_function(
@@ -363,7 +364,7 @@ END """
         if body != self._body(self.quoted(table.schema, names.log), columns) or not (
             is_definer and has_settings
         ):
-            yield f"function {names.capture} is not the one that enable makes for this key"
+            yield f"function {names.capture} differs from the one that enable creates for this key"
 
     def _flaws_of_triggers(
         self,
@@ -383,17 +384,17 @@ END """
             wanted.append((table.detail.oid, table.full_name, _truncated(names), _TRUNCATE))
         for relation, shown, name, kind in wanted:
             here = found[relation]
-            # A partition's own trigger has the name of the table's, or one that the server made.
+            # A partition's own trigger has the same name as the table's, or one that the server chose.
             trigger = here.get(name) or next((v for v in here.values() if v[1] == kind), None)
             if trigger is None:
-                yield f"table {shown} has no trigger {name}"
+                yield f"table {shown} does not have the trigger {name}"
             elif trigger[1] != kind or not trigger[2]:
-                yield f"trigger {name} of {shown} is not the one that enable makes"
+                yield f"trigger {name} of {shown} differs from the one that enable creates"
             elif trigger[0] != "A":
                 yield f"trigger {name} of {shown} is not enabled for all changes (ENABLE ALWAYS)"
 
     def made(self, names: ObjectNames) -> list[SourceObject]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the objects with these names, in the order in which they can be removed."""
         found = []
         for schema, table, name in self.rows(_MADE_TRIGGERS, names.capture, _truncated(names), names.capture):
             drop = f"DROP TRIGGER IF EXISTS {self.quoted(name)} ON {self.quoted(schema, table)}"
@@ -404,18 +405,18 @@ END """
         return [*found, *self.made_logs(names)]
 
     def log_schemas(self, names: ObjectNames) -> list[str]:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the schemas that contain the log with this name: one or none."""
         return [schema for (schema,) in self.rows(_MADE_LOGS, names.log)]
 
     def of_log(self, column: SourceColumn, log: str) -> str:
-        """A key column of the log, as a value of the column's type."""
+        """Return the expression that reads a key column from the log as a value of its type."""
         return f"({self.name_of(column, log)}::{column.detail.base})"
 
     def same_key(self, column: SourceColumn, table: str, log: str) -> str:
-        """Equal by the type's operator, which an index serves, and in every character.
+        """Return the condition for equality by the type's operator (can use an index) and by characters.
 
-        Other keys of the source may be equal to one key by its operator alone (citext, numeric, char), and
-        are different keys in Hive.
+        With some types (citext, numeric, char), several keys of the source are equal by the operator alone,
+        but are different keys in Hive.
         """
         ours, theirs = self.name_of(column, table), self.name_of(column, log)
         exact = f'concat({ours}) COLLATE "C" = {theirs}'
@@ -432,7 +433,7 @@ def _truncated(names: ObjectNames) -> str:
 
 
 def _pinned(columns: Sequence[SourceColumn]) -> dict[str, str]:
-    """Settings of the trigger function as SQL; each costs time at each row, so only those that are needed."""
+    """Return the function's settings as SQL, but only the necessary ones, since each costs time per row."""
     path = {"search_path": "pg_catalog, pg_temp"}
     if all(column.detail.kind in _PLAIN for column in columns):
         return path

@@ -1,15 +1,15 @@
 """Privileges, quoting and monotonically increasing columns of PostgreSQL.
 
-The privileges that an account of PostgreSQL needs to log the changes of a table.
+The privileges that a PostgreSQL account needs to log the changes of a table.
 
-TRIGGER on the table suffices to make a trigger. Only the owner of the table, and members of its role, may
-drop the trigger, and make it fire for rows that logical replication applies (ENABLE ALWAYS).
+TRIGGER on the table is enough to create a trigger. Only the owner of the table and members of its role may
+drop the trigger, or make it fire for rows that logical replication applies (ENABLE ALWAYS).
 
-Texts in statements of PostgreSQL, whatever settings the session has.
+Strings in PostgreSQL statements, independent of the session's settings.
 
 Source: PostgreSQL's documentation, "String Constants with C-Style Escapes", "Dollar-Quoted String Constants".
 
-Growing columns of PostgreSQL.
+Monotonically increasing columns of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ SELECT quote_ident(current_user), quote_ident(pg_get_userbyid(c.relowner)), pg_h
 def check_log_privileges(
     table: CapturedTable, account: str, owner: str, *, is_owner: bool, may_create: bool
 ) -> None:
-    """Refuse an account that cannot make the log of a table and its triggers.
+    """Raise an error if an account cannot create the log of a table and its triggers.
 
     Args:
         table: the table.
         account: the account, quoted.
         owner: the owner of the table, quoted.
-        is_owner: whether the account has the rights of the owner.
-        may_create: whether it may make objects in the schema of the table.
+        is_owner: True if the account has the privileges of the owner.
+        may_create: True if the account may create objects in the schema of the table.
 
     Raises:
-        ConfigurationError: it cannot; names the missing grants.
+        ConfigurationError: If it cannot. The message contains the missing grants.
     """
     schema = '"' + table.schema.replace('"', '""') + '"'
     grants = [] if is_owner else [f"GRANT {owner} TO {account}"]
@@ -53,25 +53,25 @@ def check_log_privileges(
     if not grants:
         return
     raise ConfigurationError(
-        f"source table {table.full_name}: account {account} cannot log its changes: it needs the rights "
-        f"of the table's owner {owner}, and CREATE on the schema. Nothing was changed. Have these "
-        f"statements run: {'; '.join(grants)}. Or use the method row-version with the version "
-        "column xmin, for which SELECT suffices"
+        f"source table {table.full_name}: account {account} cannot log its changes: it needs the privileges "
+        f"of the table's owner {owner}, and CREATE on the schema. Nothing was changed. Run these statements: "
+        f"{'; '.join(grants)}. Or use the method row-version with the version column xmin, for which SELECT "
+        "is enough"
     )
 
 
 def literal_of(text: str) -> str:
-    """A text as a literal.
+    """Return a string as a literal.
 
-    A backslash is an escape in E'…' alone, or in all literals (``standard_conforming_strings``). So a text
-    with one becomes E'…', with the backslash doubled.
+    A backslash is an escape only in E'…', or in all literals, depending on ``standard_conforming_strings``. A
+    string with a backslash therefore becomes E'…' with two backslashes.
     """
     quoted = "'" + without_nul(text).replace("'", "''") + "'"
     return " E" + quoted.replace("\\", "\\\\") if "\\" in text else quoted
 
 
 def dollar_quoted(text: str) -> str:
-    """A text of several lines as it stands, between marks that it does not have."""
+    """Return a multi-line string unchanged between markers that do not occur in it."""
     mark = next(mark for number in itertools.count() if (mark := f"$hm{number or ''}$") not in text + "$")
     return f"{mark}{without_nul(text)}{mark}"
 
@@ -83,8 +83,8 @@ _TIME_TEXT = r"[0-9]{4,7}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{
 class _Kind:
     """A type.
 
-    ``regular``: the condition of its finite values. ``text``: a value as text in any session. ``form``: that
-    of such a text.
+    ``regular``: the condition for its finite values. ``text``: a value as a string, independent of the
+    session. ``form``: the pattern of such a string.
     """
 
     regular: Callable[[str], str] = lambda value: ""
@@ -95,7 +95,7 @@ class _Kind:
 
 
 _FLOAT = _Kind(lambda value: f"{value} < 'Infinity'", lambda value: f"{value} = '-Infinity'")
-# Before PostgreSQL 14 numeric has NaN and no infinities, and refuses the word.
+# Before PostgreSQL 14, numeric has NaN but no infinities, and rejects the word.
 _NUMERIC = _Kind(
     lambda value: f"{value}::text NOT IN ('NaN', 'Infinity', '-Infinity')",
     lambda value: f"{value}::text = '-Infinity'",
@@ -120,11 +120,11 @@ GROWING: dict[str, _Kind] = {
         is_time=True,
     ),
 }
-"""Types of version columns. A text is not one: no overlap can be subtracted from it."""
+"""Types of version columns; a string type is not one, because no overlap can be subtracted from it."""
 
 
 def growing_column(name: str, kind: str) -> GrowingColumn | None:
-    """Return the SQL of a column; None if its type is not one of GROWING."""
+    """Return the SQL of a column, or None if its type is not in GROWING."""
     found = GROWING.get(kind)
     if found is None:
         return None

@@ -1,24 +1,23 @@
 """Progress that is stored in a table's properties: marks, methods, fingerprints.
 
-Fingerprint: what the rows of a source table, and the capture of their changes, depend on. Pure.
+Fingerprint: the state that the rows of a source table and the capture of their changes depend on. Pure.
 
-Triggers log changes of rows. They do not see an ALTER that changes rows, a table that took the place of
-another, or the time in which they were switched off. Each of these leaves a trace in the catalog of the
-source. A fingerprint collects the traces. The position in Hive stores the fingerprint of the last extraction,
-and the next extraction compares it with the one of its own snapshot
+Triggers log changes of rows. They do not log an ALTER that changes rows, a table that replaced another one,
+or changes made while the triggers were disabled. Each of these leaves a trace in the catalog of the source,
+and a fingerprint collects these traces. The position in Hive stores the fingerprint of the last extraction.
+The next extraction compares it with the fingerprint of its own snapshot
 (:mod:`mutation_api.cdc.update.source_rows`).
 
-Readers of stored text: each makes a typed value of a text, or says what is allowed. Pure.
+Readers of stored strings: each returns a typed value, or an error that says what is expected. Pure.
 
-Properties of a table in Hive can be altered by others than those who run our commands, and a position is a
-row of a table. So no text of these is used as it stands: it is read here, whatever it is used for.
+Properties of a table in Hive can be altered by others than the users of this library, and a position is a row
+of a table. No such string is therefore used unchanged: all of them are read by this module.
 
-ProgressMark: how far a table was extracted, and what was extracted lately; the text of its watermark.
-Pure.
+ProgressMark: how far a table was extracted, and its recent extractions, as a watermark. Pure.
 
-It is written in the transaction that applies the rows, so it is true whatever crashes.
+It is written in the transaction that applies the rows, so it is correct even after a crash.
 
-Methods of capture: how changes of a table are noticed, and which kinds each of them sees. Pure.
+Methods of capture: how changes of a table are detected, and which operations each one captures. Pure.
 """
 
 from __future__ import annotations
@@ -67,12 +66,12 @@ __all__ = [
 class Fingerprint:
     """The state of a source table.
 
-    The values are texts that the database's module makes. They are compared; nothing else is read from them.
+    The values are strings created by the database's module. They are only compared, never interpreted.
 
     Attributes:
-        identity: the table itself; differs if another table has its name.
+        identity: the table itself; differs if another table now has its name.
         columns: by name, what the values of the column depend on.
-        partitions: by identifier, the storage of each partition; a table without partitions is one.
+        partitions: by identifier, the storage of each partition; a table without partitions counts as one.
         capture: by name, the version of each object that captures changes.
     """
 
@@ -82,21 +81,21 @@ class Fingerprint:
     capture: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in types of JSON."""
+        """Return the fingerprint as a JSON-serialisable dict."""
         return dict(vars(self))
 
     @classmethod
     def of(cls, values: Any) -> Fingerprint:
-        """Read what :meth:`to_dict` returned. Raises ValueError: it is none."""
+        """Read the result of :meth:`to_dict`. Raises ValueError if it is not one."""
         maps = ("columns", "partitions", "capture")
         if not isinstance(values, dict) or not {*values} <= {"identity", *maps}:
-            raise ValueError(f"a fingerprint has identity, {', '.join(maps)}")
+            raise ValueError(f"a fingerprint may only contain identity, {', '.join(maps)}")
         found = [values.get(name, {}) for name in maps]
         texts = [values.get("identity", "")]
         for each in found:
             texts += [*each, *each.values()] if isinstance(each, dict) else [None]
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError("a fingerprint has texts only")
+            raise ValueError("a fingerprint may only contain strings")
         return cls(texts[0], *found)
 
 
@@ -110,11 +109,11 @@ _LATEST = 253_402_300_799.0
 
 
 class StoredTextError(ValueError):
-    """A text is not of the form that is wanted; the message says what is allowed."""
+    """Raised when a string does not have the expected form; the message says what is expected."""
 
 
 def parsed_json(text: str) -> Any:
-    """Read JSON. Raises StoredTextError, whatever is wrong with it."""
+    """Read JSON. Raises StoredTextError for all errors in it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -122,7 +121,7 @@ def parsed_json(text: str) -> Any:
 
 
 def one_of(names: Sequence[str]) -> Callable[[str], str]:
-    """Return the reader of a word of a list."""
+    """Return a reader that accepts the words of a list."""
 
     def read(text: str) -> str:
         if text not in names:
@@ -140,7 +139,7 @@ def as_identifier(text: str) -> str:
 
 
 def as_name(text: Any) -> str:
-    """Read a name of the source; statements have it quoted, so it may have any character but NUL."""
+    """Read a name in the source; it may contain any character except NUL, since statements quote it."""
     is_text = isinstance(text, str) and 0 < len(text) <= _NAME_CHARACTERS
     if not is_text or _NOT_IN_NAMES.search(text):
         raise StoredTextError(f"a name of 1 to {_NAME_CHARACTERS} characters, without NUL")
@@ -148,7 +147,7 @@ def as_name(text: Any) -> str:
 
 
 def as_table_name(text: str) -> str:
-    """Read the name of a table, with its schema if it has one; neither is empty."""
+    """Read the name of a table, with its schema if it has one; neither may be empty."""
     found = as_name(text)
     if found.startswith(".") or found.endswith("."):
         raise StoredTextError("TABLE or SCHEMA.TABLE, neither of them empty")
@@ -156,7 +155,7 @@ def as_table_name(text: str) -> str:
 
 
 def as_optional_name(text: str) -> str:
-    """Read a name, or nothing."""
+    """Read a name, which may be empty."""
     return as_name(text) if text else ""
 
 
@@ -169,7 +168,7 @@ def as_names(text: str) -> tuple[str, ...]:
 
 
 def as_key(text: str) -> tuple[str, ...]:
-    """Read a list of the names of key columns, each once."""
+    """Read a list of key column names, each once."""
     found = as_names(text)
     if not found or len(set(found)) < len(found):
         raise StoredTextError("a JSON list of at least one name, each once")
@@ -182,19 +181,19 @@ def as_flag(text: str) -> bool:
 
 
 def as_overlap(text: str) -> Decimal | None:
-    """Read how far below its bound a growing column is read again; None for nothing.
+    """Read how far below its bound a version column is read again; return None if it is empty.
 
-    The unit is the column's: a number for a column of numbers, seconds for one of dates or times.
+    The unit is that of the column: a number for a column of numbers, seconds for one of dates or times.
     """
     if not text:
         return None
     if not _OVERLAP.fullmatch(text):
-        raise StoredTextError("a number of at least 0, such as 60 (of seconds, for a column of times)")
+        raise StoredTextError("a number of at least 0, such as 60 (seconds, for a column of times)")
     return Decimal(text)
 
 
 def as_time_zone(text: str) -> str:
-    """Read the name of a time zone that this machine's or Python's zone database has."""
+    """Read the name of a time zone from this machine's or Python's time zone database."""
     try:
         is_known = text == "UTC" or (bool(_ZONE.fullmatch(text)) and bool(zoneinfo.ZoneInfo(text)))
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
@@ -205,7 +204,7 @@ def as_time_zone(text: str) -> str:
 
 
 def as_time(text: str) -> str:
-    """Read a time in ISO 8601, or nothing."""
+    """Read a time in ISO 8601, which may be empty."""
     try:
         return datetime.fromisoformat(text).isoformat() if text else ""
     except ValueError as error:
@@ -213,7 +212,7 @@ def as_time(text: str) -> str:
 
 
 def as_fingerprint(text: str) -> Fingerprint | None:
-    """Read a fingerprint; None for nothing."""
+    """Read a fingerprint; return None if the string is empty."""
     if not text:
         return None
     try:
@@ -225,20 +224,21 @@ def as_fingerprint(text: str) -> Fingerprint | None:
 
 
 def seconds_of(value: Any) -> float:
-    """Read seconds since 1970, up to the year 9999. Raises ValueError."""
+    """Read seconds since 1970, up to the year 9999. Raises ValueError for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST:
         raise ValueError(f"{value!r} is not a time in seconds since 1970")
     return float(value)
 
 
 RECENT_KEPT = 200
-"""Extractions that a mark remembers one by one."""
+"""The number of extractions that a mark remembers individually."""
 DAYS_KEPT = 60
 _SHOWN_CHARACTERS = 500
 _UNPACKED_BYTES_MAX = 1 << 16
 PENDING_KEPT = 5000
-"""Ranges of log rows that a mark remembers. With more, a run after a crash reads the rows again, which
-changes nothing.
+"""The number of ranges of log rows that a mark remembers.
+
+With more, a run after a crash reads the rows again, which changes nothing.
 """
 
 
@@ -246,8 +246,8 @@ changes nothing.
 class Run:
     """One extraction that found something.
 
-    ``at``: seconds since 1970 at which the source was read. ``lag``: age of the oldest change then, in
-    seconds.
+    ``at``: time at which the source was read, in seconds since 1970. ``lag``: age of the oldest change at
+    that time, in seconds.
     """
 
     at: float
@@ -258,7 +258,7 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """Rows of all kinds."""
+        """The number of rows of all operations."""
         return self.inserted + self.updated + self.deleted
 
 
@@ -268,16 +268,16 @@ class ProgressMark:
 
     Attributes:
         extraction: its number, from 1.
-        position: the greatest change position that was extracted: a number in the log, or a row version.
-        as_of: seconds since 1970 in the source's clock, of the snapshot that was read.
-        pending: ranges of log rows that were applied, and may still be in the log.
+        position: the highest change position extracted: a number in the log, or a row version.
+        as_of: time of the snapshot that was read, by the source's clock, in seconds since 1970.
+        pending: ranges of log rows that were applied and may still be in the log.
         newest: time of the newest of these, in seconds since 1970; 0 if there are none.
-        fingerprint: what the rows of the source depended on then.
+        fingerprint: what the rows of the source depended on at that time.
         bound: row-version methods: all rows below it have been extracted.
         below: row-version methods: numbers of rows below the bound, by groups of versions.
         recent: the last runs, oldest first.
         days: rows of each of the last days (UTC): (day, runs, inserted, updated, deleted).
-        settings: what the position depends on of the table's settings, by name, as text.
+        settings: the table's settings that the position depends on, by name, as strings.
     """
 
     extraction: int
@@ -293,7 +293,7 @@ class ProgressMark:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def to_position(self) -> Position:
-        """The position for the watermark; a later extraction is greater."""
+        """Return the position for the watermark; a later extraction has a greater one."""
         values = {
             **vars(self),
             "fingerprint": self.fingerprint.to_dict(),
@@ -308,7 +308,7 @@ class ProgressMark:
 
     @classmethod
     def of(cls, text: str) -> ProgressMark:
-        """The mark of a watermark's text. Raises SourcePositionError: it is none."""
+        """Return the mark in a watermark's string. Raises SourcePositionError if it does not contain one."""
         try:
             values: dict[str, Any] = parsed_json(text)
             return cls(
@@ -327,15 +327,15 @@ class ProgressMark:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
             raise SourcePositionError(
-                f"the watermark {shown!r} is not one of an incremental update ({type(error).__name__}: "
-                f"{str(error)[:_SHOWN_CHARACTERS]}). Nothing was read. Disable incremental "
-                "update and discard (hive-mutate update disable --discard), then enable it anew: the first "
-                "extraction compares the two tables"
+                f"watermark {shown!r} was not written by incremental update ({type(error).__name__}: "
+                f"{str(error)[:_SHOWN_CHARACTERS]}). Nothing was read. Disable incremental update and "
+                "discard (hive-mutate update disable --discard), then enable it again: the first extraction "
+                "compares the two tables"
             ) from error
 
     @property
     def number(self) -> int:
-        """The position as a number, for methods with a log. Raises SourcePositionError: it is none."""
+        """The position as a number, for methods with a log. Raises SourcePositionError if it is not one."""
         if not re.fullmatch("[0-9]{1,19}", self.position):
             raise SourcePositionError(
                 f"the position {self.position[:_SHOWN_CHARACTERS]!r} is not the number of a row in a log"
@@ -343,7 +343,7 @@ class ProgressMark:
         return int(self.position)
 
     def followed_by(self, run: Run, **values: Any) -> ProgressMark:
-        """The mark after one more run."""
+        """Return the mark after one more run."""
         day = datetime.fromtimestamp(run.at, UTC).date().isoformat()
         last = self.days[-1] if self.days and self.days[-1][0] == day else (day, 0, 0, 0, 0)
         rest = self.days[:-1] if self.days and self.days[-1][0] == day else self.days
@@ -359,12 +359,12 @@ class ProgressMark:
 
 
 def _packed(numbers: Sequence[int]) -> str:
-    """Return hundreds of numbers as a short text."""
+    """Return hundreds of numbers as a short string."""
     return base64.b85encode(zlib.compress(json.dumps(list(numbers)).encode())).decode() if numbers else ""
 
 
 def _unpacked(text: str) -> tuple[int, ...]:
-    """Return the numbers of :func:`_packed`. Raises ValueError, TypeError: it is not a text of it."""
+    """Return the numbers of :func:`_packed`. Raises ValueError or TypeError if ``text`` is not from it."""
     if not text:
         return ()
     try:
@@ -375,7 +375,7 @@ def _unpacked(text: str) -> tuple[int, ...]:
 
 
 def _count(value: Any) -> int:
-    """A whole number of at least 0 that a database's bigint holds. Raises ValueError."""
+    """Return a whole number from 0 to the maximum of a bigint. Raises ValueError for other values."""
     if type(value) is not int or not 0 <= value < 2**63:
         raise ValueError(f"{value!r} is not a whole number of at least 0")
     return value
@@ -383,7 +383,7 @@ def _count(value: Any) -> int:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")
+        raise ValueError(f"{value!r} is not a string")
     return value
 
 
@@ -397,7 +397,7 @@ def _day(day: Any, *counts: Any) -> tuple[str, int, int, int, int]:
 
 
 def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Ranges, both ends included, that hold exactly these numbers, which ascend."""
+    """Return the ranges, both ends included, that contain exactly these ascending numbers."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
@@ -408,32 +408,32 @@ def ranges_of(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 class CaptureMethod(enum.Enum):
-    """How changes are captured; the value is its name in options and properties."""
+    """A method of capturing changes; its value is its name in options and properties."""
 
     CHANGELOG = "changelog"
     """Triggers log the keys of inserted, updated and deleted rows."""
     CHANGELOG_INSERT = "changelog-insert"
-    """A trigger logs the keys of inserted rows; other changes are asserted not to happen."""
+    """A trigger logs the keys of inserted rows; other changes must not happen."""
     ROW_VERSION = "row-version"
-    """A growing column tells inserted and updated rows; deletes by a comparison of keys, when asked."""
+    """A monotonically increasing column identifies new and changed rows; comparing keys finds deletes."""
     ROW_VERSION_INSERT = "row-version-insert"
-    """A growing column tells inserted rows; other changes are asserted not to happen."""
+    """A monotonically increasing column identifies inserted rows; other changes must not happen."""
     BINLOG = "binlog"
     """MySQL's and MariaDB's binary log."""
 
     @property
     def has_log(self) -> bool:
-        """Whether the source has a log table and triggers of ours."""
+        """True if the source has a log table and triggers of this library."""
         return self in (CaptureMethod.CHANGELOG, CaptureMethod.CHANGELOG_INSERT)
 
     @property
     def has_version(self) -> bool:
-        """Whether it needs a growing column."""
+        """True if the method needs a monotonically increasing column."""
         return self in (CaptureMethod.ROW_VERSION, CaptureMethod.ROW_VERSION_INSERT)
 
     @property
     def is_insert_only(self) -> bool:
-        """Whether it sees nothing but inserts."""
+        """True if the method captures only inserts."""
         return self in (CaptureMethod.CHANGELOG_INSERT, CaptureMethod.ROW_VERSION_INSERT)
 
     @property

@@ -1,12 +1,12 @@
 """Settings of an incremental update, and the tables that have them.
 
-UpdateSettings: what ``enable`` decided about a table, as properties of the table. Pure.
+UpdateSettings: the decisions of ``enable`` about a table, as properties of the table. Pure.
 
-The properties are the only place where this is kept, so any machine can go on. Whoever may ALTER the table
-can alter them, so they are read in one place, :meth:`UpdateSettings.of`, where each becomes a typed value or
-is refused. What they may lead to is decided elsewhere: :mod:`mutation_api.cdc.update.sources`.
+They are kept only in these properties, so any machine can continue. Anyone who may ALTER the table can alter
+them. They are therefore read only in :meth:`UpdateSettings.of`, where each becomes a typed value or is
+refused. Which source they may lead to is decided in :mod:`mutation_api.cdc.update.sources`.
 
-Settings of tables in the metastore: read, written, removed; names of what belongs to a table there.
+Settings of tables in the metastore (read, written, removed), and names of objects belonging to a table.
 """
 
 from __future__ import annotations
@@ -74,22 +74,22 @@ _OF_POSITION = (
     *("compares_keys", "verifies_version", "verifies_key"),
 )
 _WHERE_PASSWORDS_ARE = (
-    "since others can read it: remove it from the property (ALTER TABLE … SET TBLPROPERTIES), change the "
-    "password in the source, and give it in the environment variable HIVE_MUTATE_SOURCE_PASSWORD"
+    "since others can read it. Remove it from the property (ALTER TABLE … SET TBLPROPERTIES), change the "
+    "password in the source, and pass it in the environment variable HIVE_MUTATE_SOURCE_PASSWORD"
 )
 
 
 @dataclass(frozen=True)
 class ObjectNames:
-    """Names of the objects in the source, made of the table's name and the identifier of the update."""
+    """The names of the objects in the source, built from the table's name and the update's identifier."""
 
     log: str
     capture: str
-    """Trigger function, and beginning of the names of triggers."""
+    """The trigger function's name, and the prefix of trigger names."""
 
     @classmethod
     def of(cls, source_table: str, identifier: str) -> ObjectNames:
-        """Names that every database takes, at most 51 characters; ``identifier``: 8 hex digits."""
+        """Return names that every database accepts, up to 51 characters; ``identifier``: 8 hex digits."""
         table = _OTHERS.sub("_", source_table.rpartition(".")[2])[:_NAME_CHARACTERS]
         return cls(f"hm_{table}_{identifier}_log", f"hm_{table}_{identifier}")
 
@@ -99,26 +99,27 @@ class UpdateSettings:
     """The settings of one table.
 
     Attributes:
-        identifier: 8 hex digits, of which the names of our objects in the source are made.
+        identifier: 8 hex digits; part of the name of every object created in the source.
         state: one of STATES.
         source: the source's address.
         source_table: the source's name of the table, with its schema if it has one.
         key: columns that identify a row.
-        method: how changes are captured.
-        version_column: the growing column, for the methods that need one.
-        overlap: how far below its greatest value the column is read again: a number, for a column of dates
-            or times one of seconds; None: not at all.
-        compares_keys: whether deletes are found by a comparison of all keys (row-version).
-        verifies_version: row-version methods: whether each extraction looks for versions below the bound.
-        verifies_key: insert-only methods: whether the key must be the source's primary key, and an insert of
+        method: method of capturing changes.
+        version_column: monotonically increasing column, for the methods that need one.
+        overlap: how far below its greatest value the column is read again: a number, or seconds for a column
+            of dates or times. If None, nothing is read again.
+        compares_keys: row-version: True to find deletes by comparing all keys.
+        verifies_version: row-version methods: True to check in each extraction for versions below the bound.
+        verifies_key: insert-only methods: True if the key must be the source's primary key, and an insert of
             a key that the target has with other values is refused.
-        create_partitions: whether rows may create partitions of the target.
-        is_loaded: whether the target was loaded by other means, after ``enable``; no first copy then.
+        create_partitions: True if rows may create partitions of the target.
+        is_loaded: True if the target was loaded by other means after ``enable``, so that there is no first
+            copy.
         ignored_columns: columns of the source that the target lacks.
-        null_for: columns whose values become NULL if they are not a date or a finite number of Hive.
-        time_zone: the zone whose wall clock an instant becomes.
-        enabled_at: when, ISO 8601 in UTC.
-        fingerprint: that of the source when the table was enabled; None unless ``is_loaded``.
+        null_for: columns whose values become NULL if they are not a valid date or finite number in Hive.
+        time_zone: zone in which a timestamp with time zone becomes a local timestamp.
+        enabled_at: time of enabling, ISO 8601 in UTC.
+        fingerprint: fingerprint of the source when the table was enabled; None unless ``is_loaded``.
     """
 
     identifier: str
@@ -141,27 +142,27 @@ class UpdateSettings:
     fingerprint: Fingerprint | None = None
 
     def contradiction(self) -> str:
-        """Return why a method and its options do not go together; '' if they do."""
+        """Return why a method and its options contradict each other; '' if they do not."""
         method = self.method
         if method.has_version and not self.version_column:
-            return "needs the name of a growing column (version_column)"
+            return "needs the name of a monotonically increasing column (version_column)"
         if not method.has_version and self.version_column:
-            return "reads no version column"
+            return "does not use a version column"
         if self.compares_keys and method is not CaptureMethod.ROW_VERSION:
-            return "has no use for a comparison of keys, only row-version has"
+            return "cannot compare keys; only row-version can"
         if not self.verifies_version and not method.has_version:
-            return "has no version column that could be verified, only the row-version methods have"
+            return "has no version column to verify; only the row-version methods have one"
         if not self.verifies_key and not method.is_insert_only:
-            return "always needs its key; only the insert-only methods can go without its verification"
+            return "always verifies its key; only the insert-only methods can do without"
         if method is CaptureMethod.BINLOG and self.source.server_kind != "mysql":
-            return "is MySQL's and MariaDB's alone"
+            return "is only available for MySQL and MariaDB"
         return ""
 
     @property
     def source_id(self) -> str:
-        """Name of the source in watermarks: its address without user and options, and the identifier.
+        """The name of the source in watermarks: its address without user and options, and the identifier.
 
-        The binary log is the server's, so it has no identifier of ours.
+        For the binary log there is no identifier, because the log belongs to the server.
         """
         url = self.source
         if self.method is CaptureMethod.BINLOG:
@@ -171,40 +172,42 @@ class UpdateSettings:
 
     @property
     def names(self) -> ObjectNames:
-        """Names of the objects in the source."""
+        """The names of the objects in the source."""
         return ObjectNames.of(self.source_table, self.identifier)
 
     def ignored_among(self, names: Collection[str]) -> set[str]:
-        """Return which columns of the source are left out.
+        """Return the columns of the source that are left out.
 
-        An ignored name means the column that is spelled so, or, if there is none, the name in any case.
+        An ignored name refers to the column with exactly this spelling or, if there is none, to columns with
+        this name in any case.
         """
         others = {name.lower() for name in self.ignored_columns if name not in names}
         return {name for name in names if name in self.ignored_columns or name.lower() in others}
 
     @property
     def of_position(self) -> dict[str, str]:
-        """The texts of the settings on which a position depends; with others the next rows would be wrong."""
+        """The settings, as strings, on which a position depends; with others the next rows would be wrong."""
         return {name: _text(getattr(self, name)) for name in _OF_POSITION}
 
     def to_properties(self) -> dict[str, str | None]:
-        """The table's properties; None for those that are removed.
+        """Return the table's properties; the value None removes one.
 
-        No property is empty: Hive 2.3's compactor fails on a table with an empty one, which becomes null on
-        its way to the job.
+        No property is empty: Hive 2.3's compactor fails on a table with an empty property, because it becomes
+        null on its way to the job.
         """
         return {PREFIX + name: _text(value) or None for name, value in vars(self).items()}
 
     @classmethod
     def removed(cls) -> dict[str, str | None]:
-        """The change of properties that removes all of them."""
+        """Return the change that removes all properties."""
         return {PREFIX + field.name: None for field in dataclasses.fields(cls)}
 
     @classmethod
     def of(cls, table: str, properties: Mapping[str, str]) -> UpdateSettings | None:
-        """The settings that a table's properties hold; None if there are none.
+        """Return the settings in a table's properties, or None if there are none.
 
-        Raises ConfigurationError: one of the properties is missing, or has a value that is not allowed.
+        Raises:
+            ConfigurationError: If a property is missing, or has a value that is not allowed.
         """
         found = {n.removeprefix(PREFIX): v for n, v in properties.items() if n.startswith(PREFIX)}
         if not found:
@@ -222,7 +225,7 @@ class UpdateSettings:
 
 
 def as_method(text: str) -> CaptureMethod:
-    """Read the name of a method. Raises StoredTextError."""
+    """Read the name of a method. Raises StoredTextError if it is unknown."""
     return CaptureMethod(one_of([each.value for each in CaptureMethod])(text))
 
 
@@ -245,11 +248,11 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "enabled_at": as_time,
     "fingerprint": as_fingerprint,
 }
-"""What reads the property of each setting; the source has its own."""
+"""The readers of the properties; the source has its own."""
 
 
 def _read(table: str, name: str, text: str) -> Any:
-    """The value of a property. Raises ConfigurationError."""
+    """Return the typed value of a property. Raises ConfigurationError if it is invalid."""
     if name == "source":
         try:
             return SourceUrl.of(text, because=_WHERE_PASSWORDS_ARE)
@@ -259,15 +262,15 @@ def _read(table: str, name: str, text: str) -> Any:
         return _READERS[name](text)
     except StoredTextError as error:
         shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
-        raise _refused(table, name, f"is {shown!r}; allowed is {error}") from error
+        raise _refused(table, name, f"is {shown!r}, expected {error}") from error
 
 
 def _refused(table: str, name: str, what: str) -> ConfigurationError:
     return ConfigurationError(
-        f"table {table}: its property {PREFIX}{name} {what}. It is not what enable wrote: somebody altered "
-        f"it. Nothing was read. Put it right (ALTER TABLE {table} SET TBLPROPERTIES ('{PREFIX}{name}'='…')); "
-        f"or remove all properties {PREFIX}… (UNSET TBLPROPERTIES) and the objects in the source, which are "
-        "named hm_…, and enable anew"
+        f"table {table}: its property {PREFIX}{name} {what}. It differs from what enable wrote, so it was "
+        f"altered. Nothing was read. Correct it (ALTER TABLE {table} SET TBLPROPERTIES "
+        f"('{PREFIX}{name}'='…')); or remove all properties {PREFIX}… (UNSET TBLPROPERTIES) and the objects "
+        "in the source, which are named hm_…, and enable again"
     )
 
 
@@ -284,52 +287,62 @@ def _text(value: object) -> str:
 
 
 def watermark_table_of(table: str) -> str:
-    """The table with the watermark of ``table``; its own, so extractions do not wait for each other."""
+    """Return the watermark table of ``table``; it has its own so that extractions do not block each other."""
     database, name = split_full_name(table)
     return f"{database}.{WATERMARK_TABLE_NAME}_{name}"
 
 
 def get_table(metastore: MetastoreClient, table: str) -> TableInfo:
-    """The table as the metastore describes it. Raises ConfigurationError: there is none."""
-    with metastore_errors_as_ours(f"could not look for table {table}"):
+    """Return the table as the metastore describes it. Raises ConfigurationError if it does not exist."""
+    with metastore_errors_as_ours(f"cannot look up table {table}"):
         try:
             return metastore.get_table(*split_full_name(table))
         except NoSuchObjectError as error:
-            raise ConfigurationError(f"there is no table {table}") from error
+            raise ConfigurationError(f"table {table} does not exist") from error
 
 
 def find_settings(metastore: MetastoreClient, table: str) -> UpdateSettings | None:
-    """The settings of a table, None if incremental update is not enabled. Raises ConfigurationError."""
+    """Return the settings of a table, or None if incremental update is not enabled.
+
+    Raises:
+        ConfigurationError: If a property was altered.
+    """
     return UpdateSettings.of(table, get_table(metastore, table).parameters)
 
 
 def require_settings(metastore: MetastoreClient, table: str, *states: str) -> UpdateSettings:
-    """The settings of a table in one of these states, which it must have.
+    """Return the settings of a table, which must be in one of these states.
 
-    Raises ConfigurationError: incremental update is not enabled, or it is in another state.
+    Raises:
+        ConfigurationError: If incremental update is not enabled, or is in another state.
     """
     found = find_settings(metastore, table)
     if found is None:
         raise ConfigurationError(f"table {table}: incremental update is not enabled; enable it first")
     if found.state not in states:
-        advice = {"enabling": "enable it once more", "disabling": "disable it once more"}.get(found.state, "")
+        advice = {"enabling": "enable it again", "disabling": "disable it again"}.get(found.state, "")
         raise ConfigurationError(f"table {table}: incremental update is {found.state}: {advice}")
     return found
 
 
 def write_settings(metastore: MetastoreClient, table: str, settings: UpdateSettings | None) -> None:
-    """Store settings; None removes them. Raises ConnectionFailedError, TransactionError."""
+    """Store the settings of a table. If None, remove them.
+
+    Raises:
+        ConnectionFailedError: If the metastore cannot be reached.
+        TransactionError: If the metastore refuses the change.
+    """
     changes = UpdateSettings.removed() if settings is None else settings.to_properties()
-    with metastore_errors_as_ours(f"could not change the properties of table {table}"):
+    with metastore_errors_as_ours(f"cannot change the properties of table {table}"):
         metastore.set_table_parameters(*split_full_name(table), changes)
 
 
 def enabled_tables(
     metastore: MetastoreClient, databases: Sequence[str]
 ) -> Iterator[tuple[str, UpdateSettings]]:
-    """The tables of databases for which incremental update is enabled, or half so."""
+    """Yield the tables for which incremental update is enabled, including partly enabled ones."""
     for database in databases:
-        with metastore_errors_as_ours(f"could not list database {database}"):
+        with metastore_errors_as_ours(f"cannot list the tables of database {database}"):
             names = metastore.get_all_tables(database)
         for name in names:
             found = find_settings(metastore, f"{database}.{name}")
@@ -338,18 +351,18 @@ def enabled_tables(
 
 
 def find_watermarks_of(metastore: MetastoreClient, table: str) -> list[Watermark]:
-    """The watermarks of a table, whatever their text says; none before its first extraction."""
+    """Return the watermarks of a table without reading their content; none before its first extraction."""
     read = read_watermarks(metastore, watermark_table_of(table))
     return [] if read is None else read.of(target=table)
 
 
 def find_mark(metastore: MetastoreClient, table: str) -> tuple[Watermark, ProgressMark | None] | None:
-    """The watermark of a table and, unless another source defines its text, what it says."""
+    """Return a table's watermark, and its content unless another kind of source defines it."""
     return mark_of(read_watermarks(metastore, watermark_table_of(table)), table)
 
 
 def mark_of(read: Watermarks | None, table: str) -> tuple[Watermark, ProgressMark | None] | None:
-    """The same, of watermarks that were read."""
+    """Return the watermark and its content, from watermarks already read. See :func:`find_mark`."""
     marks = [] if read is None else read.of(target=table)
     if not marks:
         return None

@@ -1,22 +1,22 @@
 """Rows of a source table: snapshots, receipts, and differences of columns.
 
-ReadPlan: which column of the source fills which column of Hive, and the statements that read them.
+ReadPlan: the source's column for each Hive column, and the statements that read them.
 
 steady_snapshot: a snapshot of the source in which the table is known to be captured.
 
-Catalogs are not part of a snapshot everywhere, and a statement such as TRUNCATE or ALTER reaches into
-snapshots that are older than itself. So the catalog is read before the snapshot is opened, and again when the
-snapshot holds the table, from where on statements that alter it wait. If both agree, nothing was altered at
-the moment of the snapshot.
+In some databases, the catalog is not part of a snapshot, and a statement such as TRUNCATE or ALTER affects
+snapshots that are older than itself. The catalog is therefore read before the snapshot is opened. It is read
+again when the snapshot holds the table; from then on, statements that alter the table wait. If both agree,
+nothing was altered at the moment of the snapshot.
 
 Receipts: the number of the last extraction, kept in the log of the source. Pure.
 
-It is written with the removal of log rows, after Hive's commit. So the source has the number of Hive's
-position, or the one before it if the run was killed in between. Any other pair means that one side was
-restored from a backup: numbers of log rows would be given twice, and what lies between would be missing
-without a word.
+A receipt is written together with the deletion of log rows, after Hive's commit. The source therefore has the
+number of Hive's position, or the previous one if the run was killed in between. Any other pair means that one
+side was restored from a backup. Without this check, numbers of log rows would be reused, and changes in
+between would be lost silently.
 
-Differences between two fingerprints of a source table, and what an extraction does about them. Pure.
+Differences between two fingerprints of a source table, and how an extraction handles them. Pure.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """How rows of one table are read.
+    """A plan for reading the rows of one table.
 
-    ``columns``: (name in Hive, its type, the source's column), data columns, then partition columns.
+    ``columns``: (name in Hive, its type, the source's column), data columns first, then partition columns.
     """
 
     database: SourceDatabase
@@ -76,7 +76,7 @@ class ReadPlan:
     def of(
         cls, database: SourceDatabase, table: CapturedTable, target: AcidTable, settings: UpdateSettings
     ) -> ReadPlan:
-        """Match both sides. Raises RecordLayoutError: columns do not agree, or cannot hold the values."""
+        """Match both sides. Raises RecordLayoutError if columns do not match, or cannot hold the values."""
         sources = _sources(table, settings, target.full_name)
         targets = (*target.columns, *target.partition_keys)
         wanted = {column.name.lower() for column in targets}
@@ -87,8 +87,8 @@ class ReadPlan:
         if extra:
             options = " ".join(f"--ignore-column {name}" for name in extra)
             wrong.append(
-                f"Hive lacks {', '.join(extra)}: add them there, or ignore them (hive-mutate update enable … "
-                f"{options}, in Python ignored_columns={extra})"
+                f"Hive lacks {', '.join(extra)}: add them to the Hive table, or ignore them (hive-mutate "
+                f"update enable … {options}, in Python ignored_columns={extra})"
             )
         wrong += [f"both must have the key columns {', '.join(no_key)}"] if no_key and not wrong else []
         if wrong:
@@ -109,11 +109,11 @@ class ReadPlan:
 
     @property
     def table_name(self) -> str:
-        """The source's table in a statement."""
+        """The source's table as a name for a statement."""
         return self.database.quoted(self.table.schema, self.table.name)
 
     def selected(self, table: str, log: str) -> list[str]:
-        """The expressions of all columns: the key from the log, the others from the table."""
+        """Return the expressions of all columns: the key from the log, the others from the table."""
         keys = {column.name for column in self.key}
         return [
             self.database.selected_from_log(column, self.time_zone, log)
@@ -123,13 +123,13 @@ class ReadPlan:
         ]
 
     def select_all(self, condition: str = "") -> str:
-        """The statement that reads the table; ``condition``: which rows."""
+        """Return the statement that reads the table; ``condition``: which rows."""
         values = [self.database.selected(column, self.time_zone) for _, _, column in self.columns]
         where = f" WHERE {condition}" if condition else ""
         return f"SELECT {', '.join(values)} FROM {self.table_name}{where}"
 
     def select_unlogged(self, part: str, log: str) -> str:
-        """The statement that reads the rows of a partition whose keys are not in the log."""
+        """Return the statement that reads the rows of a partition whose keys are not in the log."""
         values = [self.database.selected(column, self.time_zone, "t") for _, _, column in self.columns]
         same = " AND ".join(self.database.same_key(column, "t", "l") for column in self.key)
         return (
@@ -137,7 +137,7 @@ class ReadPlan:
         )
 
     def columns_of(self, rows: Sequence[Sequence[Any]]) -> dict[str, pa.Array]:
-        """The values of rows, by column of Hive. Raises RecordValueError: a value does not fit."""
+        """Return the values of rows by Hive column. Raises RecordValueError if a value does not fit."""
         found = {}
         lists = zip(*rows, strict=True) if rows else [[] for _ in self.columns]
         for (name, kind, column), values in zip(self.columns, lists, strict=True):
@@ -148,7 +148,7 @@ class ReadPlan:
         return found
 
     def _misfit(self, rows: Sequence[Sequence[Any]], name: str, error: RecordValueError) -> RecordValueError:
-        """Return the error of the first row whose value does not fit, with table and key."""
+        """Return the error for the first row whose value does not fit, with table and key."""
         what = f"source table {self.table.full_name}"
         at = [column for column, _, _ in self.columns].index(name)
         _, kind, column = self.columns[at]
@@ -160,7 +160,7 @@ class ReadPlan:
         return RecordValueError(f"{what}: {error}")
 
     def _key_text(self, row: Sequence[Any]) -> str:
-        """Return the key of a row as the driver read it."""
+        """Return the key of a row as the driver returned it."""
         keys = {column.name for column in self.key}
         pairs = zip(self.columns, row, strict=True)
         return ", ".join(
@@ -173,16 +173,17 @@ def _shown(value: Any) -> str:
 
 
 def _marked(name: str, column: SourceColumn, settings: UpdateSettings) -> SourceColumn:
-    """Return the column of ``name`` in Hive, with what the settings say of it."""
+    """Return the source's column for ``name`` in Hive, with what the settings specify for it."""
     is_key = column.name.lower() in {each.lower() for each in settings.key}
     is_nulled = name.lower() in {each.lower() for each in settings.null_for}
     return replace(column, is_key=is_key, nulls_invalid=is_nulled)
 
 
 def _sources(table: CapturedTable, settings: UpdateSettings, target: str) -> dict[str, SourceColumn]:
-    """The columns that are not ignored, by name in lower case, as Hive has it.
+    """Return the columns that are not ignored, by their names in lower case, as in Hive.
 
-    Raises RecordLayoutError: names of two columns differ in case only.
+    Raises:
+        RecordLayoutError: If the names of two columns differ only in case.
     """
     ignored = settings.ignored_among([column.name for column in table.columns])
     found: dict[str, SourceColumn] = {}
@@ -192,20 +193,20 @@ def _sources(table: CapturedTable, settings: UpdateSettings, target: str) -> dic
         twin = found.setdefault(column.name.lower(), column)
         if twin is not column:
             raise RecordLayoutError(
-                f"source table {table.full_name} has the columns {twin.name!r} and {column.name!r}, and "
-                f"names in {target} do not differ in case: ignore one of them (hive-mutate update enable … "
-                f"--ignore-column {twin.name}, in Python ignored_columns=[{twin.name!r}])"
+                f"source table {table.full_name} has the columns {twin.name!r} and {column.name!r}, but "
+                f"names in {target} cannot differ only in case. Ignore one of them (hive-mutate update "
+                f"enable … --ignore-column {twin.name}, in Python ignored_columns=[{twin.name!r}])"
             )
     return found
 
 
 ATTEMPTS = 5
-"""Snapshots that are opened until the table is not altered meanwhile."""
+"""The number of attempts to open a snapshot during which the table is not altered."""
 
 
 @dataclass(frozen=True)
 class SourceState:
-    """A table of the source as its catalog describes it, with its fingerprint."""
+    """A table of the source as described by its catalog, with its fingerprint."""
 
     table: CapturedTable
     fingerprint: Fingerprint
@@ -220,10 +221,10 @@ class SteadySnapshot:
 
 
 def repair_advice(target: str) -> str:
-    """The way on if changes are not captured any more."""
+    """Return what to do if changes are no longer captured."""
     return (
-        f"Nothing was written. To go on: hive-mutate update repair --table {target} (--dry-run shows the "
-        "statements); the next extraction then compares the whole table"
+        f"Nothing was written. To continue, run hive-mutate update repair --table {target} (--dry-run shows "
+        "the statements); the next extraction then compares the whole table"
     )
 
 
@@ -232,19 +233,19 @@ def source_state(database: SourceDatabase, settings: UpdateSettings, target: str
 
     Args:
         database: the source.
-        settings: those of the table.
+        settings: settings of the table.
         target: the table in Hive, for messages.
 
     Raises:
-        CaptureError: the table is gone, or has no key any more.
-        RecordLayoutError: the table has become one that the method cannot follow.
-        ConnectionFailedError: the source cannot be reached.
+        CaptureError: If the table no longer exists, or no longer has the key.
+        RecordLayoutError: If the method can no longer follow the table.
+        ConnectionFailedError: If the source cannot be reached.
     """
     try:
         table = database.describe(settings.source_table)
     except RecordLayoutError as error:
         raise CaptureError(
-            f"{error}. Nothing was written. To go on: bring the table back, then run hive-mutate update "
+            f"{error}. Nothing was written. To continue, restore the table, then run hive-mutate update "
             f"repair --table {target}; or stop following it: hive-mutate update disable --table {target} "
             "--discard"
         ) from error
@@ -254,10 +255,10 @@ def source_state(database: SourceDatabase, settings: UpdateSettings, target: str
     missing = [name for name in settings.key if name not in names]
     if missing:
         raise CaptureError(
-            f"source {database.source_id}, table {settings.source_table}: the table has no key column "
-            f"{', '.join(missing)} any more. Nothing was written. To go on: name the column as before; or "
-            f"stop following the table, hive-mutate update disable --table {target} --discard, alter the "
-            "table in Hive, and enable again"
+            f"source {database.source_id}, table {settings.source_table}: the table no longer has the key "
+            f"column {', '.join(missing)}. Nothing was written. To continue, rename the column back; or stop "
+            f"following the table, hive-mutate update disable --table {target} --discard, alter the table in "
+            "Hive, and enable again"
         )
     made = settings.names if settings.method.has_log else None
     return SourceState(table, database.fingerprint(table, made))
@@ -266,9 +267,9 @@ def source_state(database: SourceDatabase, settings: UpdateSettings, target: str
 def check_objects(
     database: SourceDatabase, settings: UpdateSettings, target: str, table: CapturedTable
 ) -> None:
-    """Raise CaptureError if triggers or the log of an enabled table are missing, or not as they were made.
+    """Raise CaptureError if triggers or the log of an enabled table are missing, or were altered.
 
-    While the update is disabled, its triggers are removed before the last extraction.
+    When an update is being disabled, its triggers are removed before the last extraction.
     """
     if settings.state != "enabled" or not settings.method.has_log:
         return
@@ -287,13 +288,13 @@ def steady_snapshot(
     """Open a snapshot of the source in which the state of the table is known.
 
     Raises:
-        InputError: the table was altered at each attempt.
-        Others: as :func:`source_state` and :func:`check_objects`.
+        InputError: If the table was altered at each attempt.
+        Others: See :func:`source_state` and :func:`check_objects`.
     """
     for _ in range(ATTEMPTS):
         state = source_state(database, settings, target)
         with database.snapshot() as snapshot:
-            # A query of no rows takes the lock that holds back ALTER, DROP and TRUNCATE.
+            # A query without rows takes the lock that blocks ALTER, DROP and TRUNCATE.
             snapshot.value(
                 f"SELECT 1 FROM {database.quoted(state.table.schema, state.table.name)} WHERE 1 = 0"
             )
@@ -308,55 +309,57 @@ def steady_snapshot(
 
 
 def is_acknowledged(receipt: int | None, mark: ProgressMark, what: str, target: str) -> bool:
-    """Whether the source knows of Hive's last extraction; if not, that run was stopped after its commit.
+    """Return True if the source has recorded Hive's last extraction.
+
+    If it has not, that run was stopped after its commit.
 
     Args:
-        receipt: the number in the log, None if it has none.
+        receipt: number in the log; None if it has none.
         mark: Hive's position.
-        what: names source and table in messages.
+        what: source and table, for messages.
         target: the table in Hive, for messages.
 
     Raises:
-        SourcePositionError: neither is the case.
+        SourcePositionError: If the numbers contradict each other.
     """
     found = receipt or 0
     if found in (mark.extraction - 1, mark.extraction):
         return found == mark.extraction
     side = "The source" if found < mark.extraction else "The table in Hive"
     raise SourcePositionError(
-        f"{what}: Hive has applied extraction {mark.extraction}, and the last one that the log of the source "
-        f"knows is {receipt or '(none)'}. {side} seems to be restored from an older backup, so changes in "
-        f"between are missing. {repair_advice(target)}"
+        f"{what}: Hive has applied extraction {mark.extraction}, but the last one recorded in the source's "
+        f"log is {receipt or '(none)'}. {side} seems to have been restored from an older backup, so changes "
+        f"in between are missing. {repair_advice(target)}"
     )
 
 
 def log_is_gone(what: str, log: str, target: str) -> SourcePositionError:
-    """The error for a source that has lost its log."""
+    """Return the error for a source that has lost its log."""
     return SourcePositionError(
-        f"{what}: the source has no table {log} any more. It seems to be restored from a backup that is "
-        f"older than enable, or somebody dropped the log; changes since then are not known. "
+        f"{what}: the source no longer has the table {log}. It seems to have been restored from a backup "
+        "that is older than enable, or the log was dropped; changes since then are unknown. "
         f"{repair_advice(target)}"
     )
 
 
 def check_bound(mark: ProgressMark, bound: str, what: str) -> None:
-    """Raise SourcePositionError if a bound that only grows lies below Hive's position."""
+    """Raise SourcePositionError if a bound that only grows is below Hive's position."""
     is_number = mark.bound.isascii() and mark.bound.isdecimal()
     if not is_number or int(bound) < int(mark.bound):
         raise SourcePositionError(
-            f"source {what}: Hive's position is transaction {mark.bound[:40]}, and the source is at {bound}. "
-            f"The source seems to be restored from an older backup. Nothing was written. {_ADVICE}"
+            f"source {what}: Hive's position is transaction {mark.bound[:40]}, but the source is at {bound}. "
+            f"The source seems to have been restored from an older backup. Nothing was written. {_ADVICE}"
         )
 
 
 _ADVICE = (
-    "To go on, disable incremental update and discard (hive-mutate update disable --discard), then enable it "
-    "anew: the first extraction compares the two tables, and makes Hive's equal to the source"
+    "To continue, disable incremental update and discard (hive-mutate update disable --discard), then "
+    "enable it again: the first extraction compares the two tables and makes Hive's equal to the source"
 )
 
 
 class Effect(enum.Enum):
-    """What an extraction does about a difference."""
+    """The way in which an extraction handles a difference."""
 
     NONE = "nothing changes in Hive"
     NEW_PARTITION = "the rows of the partition are read"
@@ -365,13 +368,13 @@ class Effect(enum.Enum):
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference between two fingerprints: what was found, and what is done about it."""
+    """A difference between two fingerprints: what was found, and how it is handled."""
 
     text: str
     effect: Effect
 
     def __str__(self) -> str:
-        """Both in a line."""
+        """Return both on one line."""
         return f"{self.text}: {self.effect.value}"
 
 
@@ -379,9 +382,9 @@ def differences(before: Fingerprint, now: Fingerprint, settings: UpdateSettings)
     """Compare two fingerprints of a table.
 
     Args:
-        before: the one of the last extraction.
-        now: the one of this extraction.
-        settings: those of the table; they say which columns matter.
+        before: fingerprint of the last extraction.
+        now: fingerprint of this extraction.
+        settings: settings of the table, which determine the columns that matter.
 
     Returns:
         The differences; empty if nothing happened that triggers do not log.
@@ -395,10 +398,10 @@ def _of_table(before: Fingerprint, now: Fingerprint) -> Iterator[Difference]:
             f"the table was altered, rebuilt or replaced by another one ({before.identity} -> {now.identity})"
         )
         yield Difference(text, Effect.COMPARE)
-    # An object that is missing now is refused before, or belonged to a partition that is gone.
+    # A missing object has already been refused, or belonged to a removed partition.
     changed = [name for name, version in now.capture.items() if before.capture.get(name, version) != version]
     if changed:
-        yield Difference(f"{_shown_names(changed)}: made again, or switched off for a time", Effect.COMPARE)
+        yield Difference(f"{_shown_names(changed)}: created again, or disabled for a time", Effect.COMPARE)
 
 
 def _of_columns(before: Fingerprint, now: Fingerprint, settings: UpdateSettings) -> Iterator[Difference]:
@@ -429,6 +432,6 @@ def _of_partitions(before: Fingerprint, now: Fingerprint) -> Iterator[Difference
 
 
 def _shown_names(names: list[str]) -> str:
-    """Up to five of the names."""
+    """Return up to five of the names."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more

@@ -1,19 +1,21 @@
 """Change sources of incremental update, and access to the source database.
 
-BinlogOptions: the options of one extraction by the binary log. Pure.
+BinlogOptions: the options of one extraction from the binary log. Pure.
 
-They stand apart from the source, so that no package of MySQL is needed to name them.
+They are separate from the source, so that importing them needs no MySQL package.
 
-BinlogSource: the binary log of MySQL or MariaDB as a method of incremental update, by the source of
-``ingest mysql``.
+BinlogSource: the binary log of MySQL or MariaDB as a method of incremental update.
 
-SourceAccess: which database the person who runs a command allows, and the password for it.
+It uses the source of ``ingest mysql``.
 
-The address of the source is a property of the table in Hive, which others may alter. A password must not go
-wherever a property says, in clear text if the other side asks for it. So what is given with the password, by
-whoever runs the command, says where it may go: the source's URL, which must be that of the property.
+SourceAccess: the database that the user of a command allows, and the password for it.
 
-The change source that a table's settings describe.
+The address of the source is a property of the table in Hive, which others may alter. A password must not be
+sent to an arbitrary address in a property, possibly in clear text if the other side asks for it. The user
+who supplies the password therefore also names the source's URL to which it may be sent, and this URL must
+match the property.
+
+The change source described by a table's settings.
 """
 
 from __future__ import annotations
@@ -57,13 +59,13 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class BinlogOptions:
-    """What an extraction does about the log.
+    """The options for reading the log in an extraction.
 
     Attributes:
-        seen_to: positions of statements that were carried out in Hive by hand.
-        recopy: whether the table is read whole again, and its rows in Hive are replaced.
+        seen_to: positions of statements that have been carried out in Hive by hand.
+        recopy: True to read the whole table again and replace its rows in Hive.
         zero_dates: handling of dates with a zero month or day: ``error`` or ``null``.
-        ignored_columns: columns that only one side has, besides those of the settings.
+        ignored_columns: columns that only one side has, in addition to those of the settings.
     """
 
     seen_to: tuple[str, ...] = ()
@@ -76,12 +78,12 @@ NO_OPTIONS = BinlogOptions()
 
 
 class BinlogSource:
-    """The changes that the log has since the last extraction; nothing is removed from it.
+    """The changes in the log since the last extraction; nothing is removed from the log.
 
     Args:
-        settings: those of the table.
-        password: of the account; '' without one.
-        options: of this extraction.
+        settings: settings of the table.
+        password: password of the account; '' if it has none.
+        options: options of this extraction.
     """
 
     def __init__(self, settings: UpdateSettings, password: str, options: BinlogOptions = NO_OPTIONS) -> None:
@@ -112,67 +114,66 @@ class BinlogSource:
 
     @property
     def source_id(self) -> str:
-        """See ``MySqlSource``."""
+        """The name of the source in watermarks; see ``MySqlSource``."""
         return self._source.source_id
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See ``MySqlSource``."""
+        """Read the changes with Spark; see ``MySqlSource``."""
         return self._source.read(spark, tables, after)
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """See ``MySqlSource``."""
+        """Read the changes without Spark; see ``MySqlSource``."""
         return self._source.read_local(tables, after)
 
     def has_news(self, mark: ProgressMark) -> bool:
-        """Only an extraction tells."""
+        """Return True, since only an extraction can find out."""
         return True
 
     def acknowledge(self) -> int:
-        """The log is the server's."""
+        """Return 0: nothing is deleted, because the log belongs to the server."""
         return 0
 
     def close(self) -> None:
-        """Remove what was kept, and disconnect."""
+        """Remove the files of rows and disconnect."""
         self._source.close()
 
 
 SOURCE_VARIABLE = "HIVE_MUTATE_SOURCE"
-"""Environment variable with the URL of the source that commands may connect to; several with blanks between.
-"""
+"""The environment variable with the URLs of sources that commands may connect to, separated by blanks."""
 _OF_LIBPQ = ("PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE")
-"""Variables by which libpq finds a password, which it may send to any host."""
+"""The variables in which libpq finds a password, which it may send to any host."""
 _PASSWORD_FILE = ".pgpass"
-"""libpq's own, in the home folder; a line of it may hold for all hosts."""
+"""libpq's password file in the home directory; a line of it may apply to all hosts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAccess:
-    """What the person who runs a command says of the source.
+    """The source that the user of a command allows.
 
     Attributes:
-        password: None: that of the environment variable PASSWORD_VARIABLE, if it is set.
-        source: the URL of the database that may be connected to; None: those of SOURCE_VARIABLE.
+        password: password of the account. If None, the environment variable PASSWORD_VARIABLE is used.
+        source: URL of the database that may be connected to. If None, SOURCE_VARIABLE is used.
     """
 
     password: str | None = field(default=None, repr=False)
     source: str | None = None
 
     def connected(self, table: str, settings: UpdateSettings) -> SourceDatabase:
-        """The database of a table's settings, connected when it is first asked.
+        """Return the database of a table's settings; it is connected on first use.
 
         Raises:
-            ConfigurationError: it is not allowed; or its driver is not installed.
+            ConfigurationError: If the database is not allowed, or its driver is not installed.
         """
         return connect_database(settings.source, self.password_for(table, settings.source))
 
     def password_for(self, table: str, source: SourceUrl) -> str:
-        """The password for the source of a table; '' without one.
+        """Return the password for the source of a table; '' if there is none.
 
         Raises:
-            ConfigurationError: there is a password, and nobody has said that it may go there; or the source
-                is not the one that was named.
+            ConfigurationError: If there is a password but no source was named to which it may be sent, or if
+                the source is not the one that was named.
         """
         given = os.environ.get(PASSWORD_VARIABLE, "") if self.password is None else self.password
         named = os.environ.get(SOURCE_VARIABLE, "") if self.source is None else self.source
@@ -182,17 +183,17 @@ class SourceAccess:
         if allowed:
             if not any(map(source.is_same, allowed)):
                 names = " or ".join(map(str, allowed))
-                raise ConfigurationError(_refusal(table, source, f"allowed is {names}"))
+                raise ConfigurationError(_refusal(table, source, f"only {names} may be connected to"))
         elif is_secret:
             place = "password=…" if self.password else ", ".join([PASSWORD_VARIABLE] * bool(given) + others)
             raise ConfigurationError(
-                _refusal(table, source, f"nobody has said that the password ({place}) may go there")
+                _refusal(table, source, f"no source was named to which the password ({place}) may be sent")
             )
         return given
 
 
 def _others(source: SourceUrl) -> list[str]:
-    """The places from which the driver itself may take a password."""
+    """Return the places from which the driver itself may read a password."""
     if source.kind != "postgresql":
         return []
     found = [name for name in _OF_LIBPQ if os.environ.get(name)]
@@ -204,65 +205,67 @@ def _others(source: SourceUrl) -> list[str]:
 
 def _refusal(table: str, source: SourceUrl, why: str) -> str:
     return (
-        f"table {table}: its property {PREFIX}source is {source}, and {why}. Nothing was connected. If this "
-        f"is the database that the table shall follow, set {SOURCE_VARIABLE}='{source}' (in Python "
-        f"source=…; several with blanks between). If it is not, somebody altered the property: put it right "
-        f"(ALTER TABLE {table} SET TBLPROPERTIES ('{PREFIX}source'='…'))"
+        f"table {table}: its property {PREFIX}source is {source}, but {why}. No connection was made. If the "
+        f"table should follow this database, set {SOURCE_VARIABLE}='{source}' (in Python source=…; separate "
+        f"several with blanks). If not, the property was altered: correct it (ALTER TABLE {table} SET "
+        f"TBLPROPERTIES ('{PREFIX}source'='…'))"
     )
 
 
 def _urls(text: str) -> list[SourceUrl]:
-    """The URLs of a list. Raises ConfigurationError: one is none."""
+    """Return the URLs in a list. Raises ConfigurationError if one is invalid."""
     what = f"the URL of the source in {SOURCE_VARIABLE}, in Python source=…"
-    if text.startswith("sqlite:") and text.count("://") == 1:  # the path of a file may have blanks
+    if text.startswith("sqlite:") and text.count("://") == 1:  # the path of a file may contain blanks
         return [SourceUrl.of(text, what=what)]
     return [SourceUrl.of(each, what=what) for each in text.split()]
 
 
 def check_same_source(table: str, marks: Iterable[Watermark], settings: UpdateSettings) -> None:
-    """Refuse a source that is not the one of the last extraction.
+    """Raise an error if the source is not that of the last extraction.
 
     Args:
         table: the table in Hive.
         marks: its watermarks; none before the first extraction.
-        settings: those of the table.
+        settings: settings of the table.
 
     Raises:
-        ConfigurationError: the properties were altered since the last extraction.
+        ConfigurationError: If the properties were altered since the last extraction.
     """
     known = {(mark.source_id, mark.source_table) for mark in marks}
     if known and (settings.source_id, settings.source_table) not in known:
         (before, before_table) = min(known)
         raise ConfigurationError(
-            f"table {table}: its properties {PREFIX}source, …source_table and …identifier mean table "
-            f"{settings.source_table} of {settings.source_id}, and the last extraction was of table "
-            f"{before_table} of {before}. Somebody altered them. Nothing was connected. Put them right "
-            f"(ALTER TABLE {table} SET TBLPROPERTIES …). If the database has moved: put them right, then "
-            f"hive-mutate update disable --table {table} --discard, which needs no answer of the old "
-            "database, then enable with the new one"
+            f"table {table}: its properties {PREFIX}source, …source_table and …identifier refer to table "
+            f"{settings.source_table} of {settings.source_id}, but the last extraction was of table "
+            f"{before_table} of {before}, so they were altered. No connection was made. Correct them (ALTER "
+            f"TABLE {table} SET TBLPROPERTIES …). If the database has moved: correct them, then run "
+            f"hive-mutate update disable --table {table} --discard, which does not need the old database to "
+            "answer, then enable with the new one"
         )
 
 
 def check_same_settings(table: str, mark: ProgressMark | None, settings: UpdateSettings) -> None:
-    """Refuse settings with which the last extraction was not made: rows would be missed, or come twice.
+    """Raise an error if the settings differ from those of the last extraction.
+
+    Otherwise rows would be missed or applied twice.
 
     Raises:
-        ConfigurationError: a property was altered since the last extraction.
+        ConfigurationError: If a property was altered since the last extraction.
     """
     now = settings.of_position
     altered = {} if mark is None else {n: v for n, v in mark.settings.items() if now.get(n, v) != v}
     if altered:
         name, before = min(altered.items())
         raise ConfigurationError(
-            f"table {table}: its property {PREFIX}{name} is {now[name]!r}, and the last extraction was made "
-            f"with {before!r}. Somebody altered it. Nothing was connected. Put it right (ALTER TABLE {table} "
-            f"SET TBLPROPERTIES ('{PREFIX}{name}'='{before}')). To follow the table otherwise: put it right, "
-            f"then hive-mutate update disable --table {table}, then enable with other options"
+            f"table {table}: its property {PREFIX}{name} is {now[name]!r}, but the last extraction was made "
+            f"with {before!r}, so it was altered. No connection was made. Correct it (ALTER TABLE {table} "
+            f"SET TBLPROPERTIES ('{PREFIX}{name}'='{before}')). To follow the table differently: correct it, "
+            f"then run hive-mutate update disable --table {table}, then enable with other options"
         )
 
 
 class AnyCapture(LocalChangeSource, Protocol):
-    """A change source whose captured changes are removed when they are applied.
+    """A change source that deletes captured changes once they are applied.
 
     ``differences``: what the last read found at the source that the method does not capture.
     """
@@ -270,13 +273,13 @@ class AnyCapture(LocalChangeSource, Protocol):
     differences: tuple[Difference, ...]
 
     def has_news(self, mark: ProgressMark) -> bool:
-        """Whether there may be something to extract after this position."""
+        """Return True if there may be something to extract after this position."""
 
     def acknowledge(self) -> int:
-        """Remove what was applied from the source's log; returns how many rows."""
+        """Delete what was applied from the source's log; return the number of rows."""
 
     def close(self) -> None:
-        """Remove what was kept, and disconnect."""
+        """Remove the buffered rows and disconnect."""
 
 
 def capture_of(
@@ -287,27 +290,28 @@ def capture_of(
     replaces: bool,
     binlog: BinlogOptions = NO_OPTIONS,
 ) -> AnyCapture:
-    """The source; nothing is connected yet.
-
-    Raises ConfigurationError: the source is not allowed, its driver is missing, or options are of another
-    method.
+    """Return the change source; it is not connected yet.
 
     Args:
-        settings: those of the table.
+        settings: settings of the table.
         table: the table in Hive.
-        access: which source may be connected to, and the password for it.
-        replaces: whether a first copy also deletes rows of the target that the source lacks.
+        access: the source that may be connected to, and the password for it.
+        replaces: True if a first copy also deletes rows of the target that the source lacks.
         binlog: options of method binlog.
+
+    Raises:
+        ConfigurationError: If the source is not allowed, its driver is missing, or there are options of
+            another method.
     """
     if settings.method is CaptureMethod.BINLOG:
-        # needs the packages of MySQL's log
+        # needs the packages for MySQL's log
 
         return BinlogSource(settings, access.password_for(table, settings.source), binlog)
     if binlog != NO_OPTIONS:
         raise ConfigurationError(
-            f"source table {settings.source_table} is captured by {settings.method.value}: --seen-to, "
-            "--recopy, "
-            "--zero-dates and --ignore-column are options of method binlog. Leave them out"
+            f"source table {settings.source_table} is captured by method {settings.method.value}, but "
+            "--seen-to, --recopy, --zero-dates and --ignore-column are options of method binlog. Leave them "
+            "out"
         )
     database = access.connected(table, settings)
     if settings.method.has_version:

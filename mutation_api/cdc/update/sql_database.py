@@ -1,4 +1,4 @@
-"""SqlDatabase: what databases behind SQLAlchemy have in common; a subclass knows the statements of one."""
+"""SqlDatabase: code shared by all databases behind SQLAlchemy; a subclass adds the statements of one."""
 
 from __future__ import annotations
 
@@ -39,29 +39,28 @@ __all__ = [
 ]
 
 SEQUENCE_COLUMN, OPERATION_COLUMN, TIME_COLUMN = "hm_sequence", "hm_operation", "hm_at"
-"""Columns of a log table, before the key's."""
+"""The columns of a log table, before those of the key."""
 RECEIPT = "'E'"
-"""Operation of the row that has the number of the last extraction, as SQL."""
+"""The operation, as SQL, of the row with the number of the last extraction."""
 
 UNKNOWN = "'X'"
-"""Operation of a row that says that any row may have changed, as SQL."""
+"""The operation, as SQL, of a row that means that any row may have changed."""
 
 _ABOUT_PASSWORD = re.compile("password|authentication failed", re.IGNORECASE)
 _NOT_UTF8 = re.compile("could not decode to utf-8|invalid byte sequence for encoding", re.IGNORECASE)
-"""What SQLite and PostgreSQL say of it."""
+"""The error messages of SQLite and PostgreSQL for invalid UTF-8."""
 
 ROWS_PER_CHUNK = 10_000
 RANGES_PER_STATEMENT = 200
-"""Ranges of log rows that one statement deletes."""
+"""The number of ranges of log rows that one statement deletes."""
 NUMBERS_PER_STATEMENT = 100_000
-"""Log rows that one statement deletes, at most: a short transaction."""
+"""The maximum number of log rows that one statement deletes, which keeps transactions short."""
 DDL_WAIT_SECONDS = 20
-"""Longest wait of our statements for a lock on a table that applications use; they queue behind us meanwhile.
-"""
+"""The maximum wait for a lock on a table that applications use, because they queue behind the request."""
 
 
 class CursorSnapshot:
-    """A :class:`~mutation_api.cdc.update.database.SourceSnapshot` on a connection of the DB-API."""
+    """A :class:`~mutation_api.cdc.update.database.SourceSnapshot` on a DB-API connection."""
 
     def __init__(self, connection: Any, database: SqlDatabase) -> None:
         self._connection = connection
@@ -69,14 +68,14 @@ class CursorSnapshot:
         self._reading: list[Any] = []
 
     def value(self, statement: str) -> Any:
-        """See :class:`~mutation_api.cdc.update.database.SourceSnapshot`."""
+        """Return the only value of a query, or None if it returns no rows."""
         with self._database.errors(), closing(self._connection.cursor()) as cursor:
             cursor.execute(statement)
             row = cursor.fetchone()
         return None if row is None else row[0]
 
     def chunks(self, statement: str) -> Iterator[list[Sequence[Any]]]:
-        """See :class:`~mutation_api.cdc.update.database.SourceSnapshot`."""
+        """Yield the rows of a query in chunks of limited size."""
         with self._database.errors():
             cursor = self._database.streaming_cursor(self._connection)
             self._reading.append(cursor)
@@ -94,16 +93,16 @@ class CursorSnapshot:
 
 
 class SqlDatabase(abc.ABC):
-    """A :class:`~mutation_api.cdc.update.database.SourceDatabase` that SQLAlchemy reaches."""
+    """A :class:`~mutation_api.cdc.update.database.SourceDatabase` that uses SQLAlchemy."""
 
     kind: ClassVar[str]
     connection_options: ClassVar[Mapping[str, str]] = {}
-    """Options of the driver's connections."""
+    """The options of the driver's connections."""
     knows_bound: ClassVar[bool] = False
-    """Whether no value of a growing column appears below the greatest one that a snapshot has."""
+    """True if no version below the greatest one in a snapshot can still appear."""
 
     def __init__(self, url: URL) -> None:
-        """Name the database; nothing is connected yet."""
+        """Set the URL without connecting."""
         self.url = url
         self._engine: Engine = sqlalchemy.create_engine(
             url, poolclass=sqlalchemy.pool.NullPool, connect_args=dict(self.connection_options)
@@ -112,31 +111,31 @@ class SqlDatabase(abc.ABC):
 
     @property
     def source_id(self) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """The name of the database in watermarks, without user and password."""
         port = f":{self.url.port}" if self.url.port else ""
         return f"{self.kind}:{self.url.host or ''}{port}/{self.url.database}"
 
     def close(self) -> None:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Disconnect. May be called twice."""
         self._forget_catalog()
         self._engine.dispose()
 
     @property
     def driver_error(self) -> type[Exception]:
-        """The class of the driver's errors."""
+        """The base class of the driver's errors."""
         found: type[Exception] = self._engine.dialect.loaded_dbapi.Error
         return found
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Errors of the driver as ours."""
+        """Convert errors of the driver to the library's errors."""
         try:
             yield
         except (self.driver_error, sqlalchemy.exc.SQLAlchemyError) as error:
             line = _first_line(error)
             if _NOT_UTF8.search(line):
                 raise RecordValueError(
-                    f"source {self.source_id}: a text is not valid UTF-8: {line}. Correct it in the "
+                    f"source {self.source_id}: a string is not valid UTF-8: {line}. Correct it in the "
                     "source, or leave the column out (hive-mutate update enable … --ignore-column)"
                 ) from error
             raise ConnectionFailedError(
@@ -144,7 +143,7 @@ class SqlDatabase(abc.ABC):
             ) from error
 
     def _about_password(self, line: str) -> str:
-        """Where the password comes from, if a driver's error is about it; else nothing."""
+        """Return where the password comes from, if a driver's error is about it; otherwise ''."""
         if not _ABOUT_PASSWORD.search(line):
             return ""
         what = (
@@ -156,7 +155,7 @@ class SqlDatabase(abc.ABC):
 
     @contextmanager
     def connected(self) -> Iterator[Any]:
-        """A connection of the driver, rolled back and closed after the block."""
+        """Yield a connection of the driver, which is rolled back and closed after the block."""
         with self.errors():
             pooled = self._connected()
         try:
@@ -165,9 +164,9 @@ class SqlDatabase(abc.ABC):
             pooled.close()
 
     def _connected(self) -> sqlalchemy.pool.PoolProxiedConnection:
-        """A connection.
+        """Open a connection.
 
-        Raises ConnectionFailedError: a file that an option names is missing, or the driver lacks a module.
+        Raises ConnectionFailedError if a file named by an option is missing, or the driver lacks a module.
         """
         try:
             return self._engine.raw_connection()
@@ -175,7 +174,7 @@ class SqlDatabase(abc.ABC):
             raise ConnectionFailedError(f"source {self.source_id}: {_first_line(error)}") from error
 
     def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
-        """The rows of a query of the catalog, in a transaction of its own."""
+        """Return the rows of a catalog query, which runs in a transaction of its own."""
         with self.errors():
             if self._catalog is None:
                 self._catalog = self._connected()
@@ -199,7 +198,7 @@ class SqlDatabase(abc.ABC):
 
     @contextmanager
     def snapshot(self) -> Iterator[SourceSnapshot]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Open a repeatable-read view."""
         with self.connected() as connection:
             with self.errors():
                 self.begin_snapshot(connection)
@@ -212,14 +211,14 @@ class SqlDatabase(abc.ABC):
     def delete_from_log(
         self, schema: str, log: str, sequences: Sequence[tuple[int, int]], extraction: int
     ) -> int:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Record the extraction in the log, and delete log rows; return how many were deleted."""
         table = self.quoted(schema, log)
         deleted = 0
         with self.connected() as connection, self.errors():
             self.begin_deletion(connection)
             cursor = connection.cursor()
             cursor.execute(self.receipt_statement(table, -extraction))
-            # By its number: a range would wait for the log row of an open transaction behind it (InnoDB).
+            # By its number: a range would wait for a later log row of an open transaction (InnoDB).
             cursor.execute(f"DELETE FROM {table} WHERE {SEQUENCE_COLUMN} = {1 - extraction}")
             cursor.close()
             connection.commit()
@@ -234,10 +233,10 @@ class SqlDatabase(abc.ABC):
 
     @abc.abstractmethod
     def log_schemas(self, names: ObjectNames) -> list[str]:
-        """Return the schemas that have the log of these names: one, or none."""
+        """Return the schemas that contain the log with this name: one or none."""
 
     def log_name(self, names: ObjectNames) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the name of the log for a statement; '' if there is none."""
         return next((self.quoted(schema, names.log) for schema in self.log_schemas(names)), "")
 
     def made_logs(self, names: ObjectNames) -> list[SourceObject]:
@@ -253,7 +252,7 @@ class SqlDatabase(abc.ABC):
         ]
 
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return statements that record an extraction, and that any row may have changed."""
         table = self.quoted(schema, log)
         receipt = [self.receipt_statement(table, -extraction)] if extraction else []
         return [
@@ -264,14 +263,14 @@ class SqlDatabase(abc.ABC):
 
     @abc.abstractmethod
     def receipt_statement(self, table: str, number: int) -> str:
-        """The statement that adds a row of operation RECEIPT with a number to a log, unless it is there."""
+        """Return the statement that adds a receipt with a number to a log unless it is already there."""
 
     def only_grows(self, settings: UpdateSettings) -> bool:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return True if only a restored backup can lower the bound; False by default."""
         return False
 
     def run(self, statements: Sequence[str]) -> None:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Run statements that change objects, in one transaction if the database supports it."""
         with self.connected() as connection, self.errors():
             self.begin_ddl(connection)
             for statement in statements:
@@ -281,74 +280,73 @@ class SqlDatabase(abc.ABC):
             connection.commit()
 
     def quoted(self, *names: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return a quoted name for a statement, without empty parts."""
         return ".".join('"' + without_nul(name).replace('"', '""') + '"' for name in names if name)
 
     def partition_rows(self, table: CapturedTable, partition: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return a partition's name for a statement; '' if all of its rows are logged."""
         return ""
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression that reads a column; ``table``: its alias."""
         return self.name_of(column, table)
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression that reads a key column from the log."""
         return self.selected(column, time_zone, table)
 
     def name_of(self, column: SourceColumn, table: str = "") -> str:
-        """The quoted name of a column; ``table``: an alias, or a word such as NEW."""
+        """Return the quoted name of a column; ``table``: an alias, or a word such as NEW."""
         prefix = f"{table}." if table else ""
         return prefix + self.quoted(column.name)
 
     def streaming_cursor(self, connection: Any) -> Any:
-        """A cursor that does not hold all rows of its query."""
+        """Return a cursor that does not hold all rows of its query."""
         return connection.cursor()
 
     def begin_catalog(self, connection: Any) -> None:  # noqa: B027
-        """Prepare the connection that reads the catalog; nothing to do for most."""
+        """Prepare the connection that reads the catalog; most databases need nothing."""
 
     def begin_deletion(self, connection: Any) -> None:  # noqa: B027
-        """Prepare a connection that deletes log rows; nothing to do for most."""
+        """Prepare a connection that deletes log rows; most databases need nothing."""
 
     def check_key(self, table: CapturedTable, column: SourceColumn, target: HiveType, time_zone: str) -> None:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Raise RecordLayoutError if two keys of the source may be equal in the Hive column."""
         check_key(table, column, target, self.key_kind(column), time_zone)
 
     def check_time_zone(self, table: CapturedTable, time_zone: str) -> None:  # noqa: B027
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`; instants come in UTC from most."""
+        """Accept any zone, because most databases return UTC; see ``SourceDatabase``."""
 
     def key_kind(self, column: SourceColumn) -> KeyKind:
-        """Return what a key column distinguishes."""
+        """Return the distinctions that a key column makes."""
         return KeyKind()
 
     def check_privileges(self, table: CapturedTable, method: CaptureMethod) -> None:  # noqa: B027
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`; the server refuses in time."""
+        """Check nothing, because most servers refuse soon enough; see ``SourceDatabase``."""
 
     def check_version(self, table: CapturedTable, column: str, overlap: Decimal | None) -> None:
-        """Without a bound of the database's own, the user answers for an overlap."""
+        """Check the column; a database that cannot determine a bound needs an overlap from the user."""
         growing = self._growing(table, column)
         if overlap is not None:
-            growing.lowered(growing.name, overlap)  # refuses what is too long
+            growing.lowered(growing.name, overlap)  # raises if the overlap is too long
         if overlap is None and not self.knows_bound:
             raise ConfigurationError(
-                f"{self.kind} does not tell which values of {column} may still appear, since a value may "
-                "be given long "
-                "before its transaction commits. Use the method changelog, or give an overlap: how far "
-                "below its greatest "
-                "value the column is read again, which must be longer than any transaction takes"
+                f"{self.kind} cannot determine which values of {column} may still appear, because a value "
+                "may be assigned long before its transaction commits. Use the method changelog, or pass an "
+                "overlap: how far below its greatest value the column is read again. It must be longer than "
+                "the longest transaction"
             )
 
     def version_bound(
         self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, before: str
     ) -> tuple[str, bool]:
-        """Return the greatest value that the snapshot has; rows that have the same are read again."""
+        """Return the greatest value in the snapshot; rows with the same value are read again."""
         statement = self._growing(table, settings.version_column).greatest(self._table_name(table), before)
         ((greatest, is_below),) = [row for rows in snapshot.chunks(statement) for row in rows]
         return "" if greatest is None else _text(greatest), bool(int(is_below))
 
     def from_version(self, table: CapturedTable, settings: UpdateSettings, bound: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the condition that a row's version is not below a bound."""
         if not bound:
             return ""
         return self._growing(table, settings.version_column).from_bound(bound, settings.overlap)
@@ -356,7 +354,7 @@ class SqlDatabase(abc.ABC):
     def counts_below(
         self, snapshot: SourceSnapshot, table: CapturedTable, settings: UpdateSettings, bounds: Sequence[str]
     ) -> list[tuple[int, ...]]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the numbers of rows below each bound, in groups of rows."""
         column = self._growing(table, settings.version_column)
         keys = [self.name_of(table.column(name)) for name in settings.key]
         statement = column.counts_below(self._table_name(table), keys, bounds, settings.overlap)
@@ -368,15 +366,15 @@ class SqlDatabase(abc.ABC):
         return [tuple(count) for count in counts]
 
     def is_verifiable(self, settings: UpdateSettings) -> bool:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return True if the application sets the versions, so that they must be verified."""
         return not self.only_grows(settings)
 
     def _growing(self, table: CapturedTable, column: str) -> GrowingColumn:
         names = {each.name.lower() for each in table.columns}
         if column.lower() not in names:
             raise ConfigurationError(
-                f"source table {table.full_name} has no column {column}, by which its rows are read. If it "
-                "was renamed, disable incremental update (--discard) and enable it with the new name"
+                f"source table {table.full_name} does not have the version column {column}. If it was "
+                "renamed, disable incremental update (--discard) and enable it with the new name"
             )
         return self.growing_column(table, table.column(column))
 
@@ -385,13 +383,13 @@ class SqlDatabase(abc.ABC):
 
     @abc.abstractmethod
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
-        """Return the SQL of a growing column. Raises ConfigurationError: its type has no order to grow in."""
+        """Return the SQL of a version column. Raises ConfigurationError if its type is unsuitable."""
 
     def refuse_growing(self, table: CapturedTable, column: SourceColumn, allowed: str) -> ConfigurationError:
         """Return the error for a column that cannot be a version column."""
         return ConfigurationError(
             f"source table {table.full_name}: column {column.name} ({column.type_text}) cannot be the "
-            f"version column: only {allowed} can. Use another column, or the method changelog"
+            f"version column, only {allowed} can. Use another column, or the method changelog"
         )
 
     @abc.abstractmethod
@@ -400,20 +398,20 @@ class SqlDatabase(abc.ABC):
 
     @abc.abstractmethod
     def begin_ddl(self, connection: Any) -> None:
-        """Prepare a connection that changes objects: bound its waits."""
+        """Prepare a connection that changes objects by limiting its waits."""
 
 
 def without_nul(text: str) -> str:
-    """Return a text that a statement may hold. Raises ConfigurationError: it has a NUL or a surrogate."""
+    """Return a string for a statement. Raises ConfigurationError if it contains NUL or a surrogate."""
     if "\x00" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ConfigurationError(
-            f"{text!r} cannot be a name or a text of the source: it has a NUL or a surrogate"
+            f"{text!r} cannot be a name or a string in the source: it contains NUL or a surrogate"
         )
     return text
 
 
 def _portions(ranges: Sequence[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """The ranges, cut so that a statement deletes a bounded number of rows."""
+    """Yield the ranges, split so that each statement deletes a limited number of rows."""
     portion: list[tuple[int, int]] = []
     count = 0
     for first, last in ranges:

@@ -1,10 +1,10 @@
 """SQLite, 3.37 and later, through Python's own module.
 
-A column may hold values of any kind, whatever its declared type; each value must fit the column of Hive,
-where dates and times are texts in ISO 8601 and booleans are 0 and 1.
+A column may hold values of any kind, regardless of its declared type. Each value must fit the Hive column,
+where dates and times are strings in ISO 8601 and booleans are 0 and 1.
 
-INSERT OR REPLACE removes the row that is in its way without firing a trigger, so a trigger before inserts and
-updates also logs the keys of rows that may be in the way of other unique keys. TRUNCATE does not exist;
+INSERT OR REPLACE removes conflicting rows without firing a trigger. A trigger before inserts and updates
+therefore also logs the keys of rows that may conflict through other unique keys. TRUNCATE does not exist, and
 cascades fire triggers.
 """
 
@@ -49,16 +49,19 @@ _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _EXPRESSION = -2
 _BINARY = "BINARY"
 _NUMERIC_WORDS = ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC")
-"""Parts of the types that make a text that is a number a number."""
+"""Parts of type names with which SQLite converts a numeric string to a number."""
 _LITERAL = rf"{NUMBER}|'([^'\x00]|'')*'|X'([0-9A-F]{{2}})*'"
-"""Form of what SQLite's quote() makes of a value."""
+"""The pattern of the output of SQLite's quote()."""
 _BUCKET = "hm_bucket"
-"""Name of the SQL function :func:`_bucket`."""
+"""The name of the SQL function :func:`_bucket`."""
 
 
 @dataclass(frozen=True)
 class _UniqueIndex:
-    """``columns``: '' for an expression, and in a partial index. ``collations``: which decide equality."""
+    """A unique index.
+
+    ``columns``: '' for an expression, and in a partial index. ``collations``: those that determine equality.
+    """
 
     columns: tuple[str, ...]
     collations: tuple[str, ...]
@@ -69,10 +72,10 @@ class Sqlite(SqlDatabase):
 
     kind = "sqlite"
     knows_bound = True
-    """There is one writer at a time, and its values are greater than those of the one before."""
+    """True, because there is one writer at a time, whose values are greater than those before."""
 
     def describe(self, table: str) -> CapturedTable:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return a table by its name. Raises RecordLayoutError if it does not exist, or is not a table."""
         name = table.removeprefix("main.")
         kinds = self.rows("SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE", name)
         if not kinds or kinds[0][0] != "table":
@@ -100,32 +103,32 @@ class Sqlite(SqlDatabase):
         return found
 
     def log_schemas(self, names: ObjectNames) -> list[str]:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`; there is one, without a name."""
+        """Return the schemas that contain the log: one without a name, or none."""
         return [""] * len(
             self.rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", names.log)
         )
 
     def check_capture(self, table: CapturedTable, key: Sequence[str], method: CaptureMethod) -> None:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Raise RecordLayoutError if the method would miss changes of the table."""
         if method is CaptureMethod.CHANGELOG and any("" in each.columns for each in table.detail):
             raise RecordLayoutError(
-                f"source table {table.name} has a unique index on an expression or on some rows only; a "
-                "row that INSERT "
-                "OR REPLACE removes because of it is seen by no trigger: make it an index that is not unique"
+                f"source table {table.name} has a unique index on an expression or on some rows only. If "
+                "INSERT OR REPLACE removes a row because of this index, no trigger fires. Make the index "
+                "not unique"
             )
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
-        """Nothing is known before the values are read; of nested types there are none."""
+        """Raise RecordLayoutError for nested types; others can only be checked when values are read."""
         if target.children:
             raise RecordLayoutError(
-                f"source table {table.name}, column {column.name!r} cannot go into a column of type "
+                f"source table {table.name}, column {column.name!r} cannot be stored in a column of type "
                 f"{target.text}"
             )
 
     def objects(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[SourceObject]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the log table and the objects that fill it, in order of creation."""
         columns = [table.column(name) for name in key]
         log = self.quoted(names.log)
         keys = ", ".join(self.quoted(c.name) for c in columns)
@@ -151,10 +154,10 @@ class Sqlite(SqlDatabase):
         return made + [self._trigger(table, names, event, body) for event, body in bodies.items()]
 
     def _in_the_way(self, table: CapturedTable, key: Sequence[str], insert: str) -> str:
-        """Statements that log rows which a REPLACE of NEW would remove.
+        """Return statements that log rows which a REPLACE with NEW would remove.
 
-        They are equal to NEW in a unique index: by another key than the followed one, or by a collation in
-        which other keys are equal ('a' and 'A' by NOCASE).
+        These rows are equal to NEW in a unique index: either in another key than the followed one, or under a
+        collation in which different keys are equal ('a' and 'A' under NOCASE).
         """
         source = self.quoted(table.name)
         statements = []
@@ -172,9 +175,10 @@ class Sqlite(SqlDatabase):
         return " ".join(statements)
 
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
-        """The number of the schema, which each CREATE, ALTER and DROP in the file changes, and VACUUM, too.
+        """Return the schema's number, which each CREATE, ALTER and DROP in the file changes, as does VACUUM.
 
-        SQLite has no finer sign: a trigger that is dropped and made again is the same entry in the catalog.
+        SQLite has nothing more specific: a trigger that was dropped and created again has the same catalog
+        entry.
         """
         ((number,),) = self.rows("PRAGMA schema_version")
         columns = {column.name: column.type_text for column in table.columns}
@@ -184,31 +188,33 @@ class Sqlite(SqlDatabase):
         try:
             return Path(self.url.database or "").stat().st_ino
         except OSError:
-            return 0  # of a URI, which only SQLite can read
+            return 0  # a URI that only SQLite can read
 
     def flaws(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[str]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return how the objects in the source differ from :meth:`objects`; empty if they do not."""
         rows = self.rows("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'")
         found = {row[0]: row[1] for row in rows}
         flaws = []
         log, *triggers = self.objects(table, key, names, method)
         columns = [row[0] for row in self.rows("SELECT name FROM pragma_table_info(?)", names.log)]
-        # Without a log, the receipt is what is missing; it is looked for where positions are compared.
+        # If there is no log, its receipt is missing too; that is checked where positions are compared.
         if columns and [name for name in columns if not name.startswith("hm_")] != list(key):
             flaws.append(
                 f"table {log.name} has the columns {', '.join(columns)}, expected the key {', '.join(key)}"
             )
         for trigger in triggers:
             if trigger.name not in found:
-                flaws.append(f"table {table.name} has no trigger {trigger.name}")
+                flaws.append(f"table {table.name} does not have the trigger {trigger.name}")
             elif found[trigger.name] != trigger.create[-1]:
-                flaws.append(f"trigger {trigger.name} is not the one that enable makes for this table")
+                flaws.append(
+                    f"trigger {trigger.name} differs from the one that enable creates for this table"
+                )
         return flaws
 
     def made(self, names: ObjectNames) -> list[SourceObject]:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the objects with these names, in the order in which they can be removed."""
         rows = self.rows("SELECT name FROM sqlite_master WHERE type = 'trigger'")
         triggers = [
             SourceObject("trigger", name, (), (f"DROP TRIGGER IF EXISTS {self.quoted(name)}",))
@@ -225,14 +231,14 @@ class Sqlite(SqlDatabase):
         return SourceObject("trigger", short, (drop, create), (drop,))
 
     def key_kind(self, column: SourceColumn) -> KeyKind:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the distinctions that a key column makes."""
         is_number = any(word in column.type_text.upper() for word in _NUMERIC_WORDS)
         return KeyKind(is_text=not is_number)
 
     def growing_column(self, table: CapturedTable, column: SourceColumn) -> GrowingColumn:
-        """Return the SQL of any column: what a value is shows in the value.
+        """Return the SQL of any column, since values have their own types.
 
-        Numbers are below all texts, and texts below all blobs.
+        Numbers are below all strings, and strings below all blobs.
         """
         return GrowingColumn(
             self.name_of(column),
@@ -246,33 +252,33 @@ class Sqlite(SqlDatabase):
         )
 
     def same_key(self, column: SourceColumn, table: str, log: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the condition that a table row has exactly the key of a log row."""
         ours, theirs = self.name_of(column, table), self.name_of(column, log)
         return f"{ours} = {theirs} AND {ours} = {theirs} COLLATE BINARY"
 
     def seconds(self, expression: str) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression of a log row's time as seconds since 1970."""
         return expression
 
     def now(self) -> str:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Return the expression of the current time as seconds since 1970."""
         return _NOW
 
     def to_column(
         self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
     ) -> pa.Array:
-        """See :class:`~mutation_api.cdc.update.database.SourceDatabase`."""
+        """Convert values read by :meth:`selected` to the target's type. Raises RecordValueError."""
         return to_hive_column(
             column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
         )
 
     def receipt_statement(self, table: str, number: int) -> str:
-        """See :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`."""
+        """Return the statement that adds a receipt to a log unless it is already there."""
         into = f"{table} ({SEQUENCE_COLUMN}, {OPERATION_COLUMN})"
         return f"INSERT OR IGNORE INTO {into} VALUES ({number:d}, {RECEIPT})"
 
     def begin_snapshot(self, connection: sqlite3.Connection) -> None:
-        """The first query takes the snapshot."""
+        """Begin a read-only transaction; the first query takes the snapshot."""
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout = {DDL_WAIT_SECONDS * 1000}")
         connection.create_function(_BUCKET, -1, _bucket, deterministic=True)
@@ -280,7 +286,7 @@ class Sqlite(SqlDatabase):
         connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
 
     def begin_ddl(self, connection: sqlite3.Connection) -> None:
-        """Statements that make objects are one transaction."""
+        """Prepare a connection for DDL; all statements are one transaction."""
         connection.isolation_level = None
         connection.execute(f"PRAGMA busy_timeout = {DDL_WAIT_SECONDS * 1000}")
         connection.execute("BEGIN IMMEDIATE")
@@ -296,13 +302,13 @@ def _bucket(*values: object) -> int:
 
 
 def _of_other_kinds(literal: str, column: str) -> str:
-    """Return the condition of values of a kind that is below that of the bound."""
+    """Return the condition for values of a type that is below the bound's type."""
     name = {"'": "text", "X": "blob"}.get(literal[:1])
     return "" if name is None else f"typeof({column}) <> '{name}'"
 
 
 def _lowered(literal: str, overlap: Decimal) -> str:
-    """Return the SQL of a number, or of a time in ISO 8601, minus an overlap; '' if a text is not a time."""
+    """Return the SQL of a number or an ISO 8601 time, minus an overlap; '' if a string is not a time."""
     if literal[:1] not in ("'", "X"):
         return minus(literal, overlap)
     return f"coalesce(strftime('%Y-%m-%d %H:%M:%f', {literal}, '-{overlap:f} seconds'), '')"

@@ -1,10 +1,10 @@
 """The status of incremental updates, as data and as a string.
 
-waiting_changes: what the source has captured and no extraction has applied yet.
+waiting_changes: changes that the source has captured and no extraction has applied yet.
 
-update_status: everything that is known about a table that follows a source, asked of both sides.
+update_status: everything known about a table that follows a source, from both sides.
 
-The status of a table as text, with the sections of the document, and as JSON.
+The status of a table in plain text, with the documented sections, and as JSON.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Waiting:
-    """``count``: changes that wait. ``age_seconds``: age of the oldest; this is the lag of the target."""
+    """The changes that wait in the source.
+
+    ``count``: their number. ``age_seconds``: the age of the oldest one, which is the lag of the target.
+    """
 
     count: int
     age_seconds: float
@@ -61,19 +64,18 @@ class Waiting:
 def waiting_changes(
     metastore: MetastoreClient, database: SourceDatabase, table: str, settings: UpdateSettings
 ) -> Waiting:
-    """Ask the source.
+    """Count the changes waiting in the source.
 
-    Log rows that were applied by an extraction which was killed before it removed them do not count.
+    Log rows that an extraction applied before it was killed, and could not delete, are not counted.
 
     Raises:
-        ConfigurationError: the method has no log.
-        ConnectionFailedError: the source cannot be reached.
-        SourcePositionError: the source has no log any more.
+        ConfigurationError: If the method has no log.
+        ConnectionFailedError: If the source cannot be reached.
+        SourcePositionError: If the source no longer has a log.
     """
     if not settings.method.has_log:
         raise ConfigurationError(
-            f"method {settings.method.value} has no log that could be counted; a dry run of an extraction "
-            "tells"
+            f"method {settings.method.value} has no log to count; use a dry run of an extraction instead"
         )
     found = find_mark(metastore, table)
     applied = () if found is None or found[1] is None else found[1].pending
@@ -81,7 +83,7 @@ def waiting_changes(
 
 
 LOCK_SECONDS = 2.0
-"""How long the status waits for who has the table for himself."""
+"""The maximum time that the status waits for an exclusive lock of another transaction to end."""
 
 
 @dataclass(frozen=True)
@@ -91,19 +93,20 @@ class UpdateStatus:
     Attributes:
         table: ``database.table``.
         location: its directory.
-        settings: what ``enable`` decided.
-        watermark: the last commit of an extraction, None before the first.
-        mark: what it says, None for the binary log.
-        waiting: what waits in the source; None if the source could not be asked.
-        source_error: why it could not, or why it does not capture changes.
-        differences: what happened at the source that is not captured, and what the next extraction does.
-        objects: (kind, name) of what was made in the source, and of the watermark table.
+        settings: the decisions of ``enable``.
+        watermark: the last commit of an extraction; None before the first.
+        mark: the content of the watermark; None if the method is binlog.
+        waiting: the changes waiting in the source; None if the source could not be queried.
+        source_error: why the source could not be queried, or why it does not capture changes.
+        differences: what happened at the source that is not captured, and what the next extraction does about
+            it.
+        objects: (kind, name) of the objects created in the source, and of the watermark table.
         sizes: deltas and bases by partition; empty if they could not be read.
-        sizes_error: why not: somebody has the table for himself.
-        compactions: those of the table that the server remembers, newest first.
-        waiting_locks: locks on the table that others hold up.
-        dead_txns: transactions without a sign of life for longer than the server's limit.
-        at: seconds since 1970.
+        sizes_error: why they could not be read: another transaction holds an exclusive lock on the table.
+        compactions: the table's compactions that the server remembers, newest first.
+        waiting_locks: locks on the table that wait for others.
+        dead_txns: transactions without a heartbeat for longer than the server's limit.
+        at: time of the status, in seconds since 1970.
     """
 
     table: str
@@ -124,7 +127,7 @@ class UpdateStatus:
 
     @property
     def active_compactions(self) -> list[CompactionInfo]:
-        """Those that are queued or run."""
+        """The compactions that are queued or running."""
         return [each for each in self.compactions if each.state in ("initiated", "working")]
 
     @property
@@ -137,18 +140,21 @@ class UpdateStatus:
 def update_status(
     metastore: MetastoreClient, table: str, *, password: str | None = None, source: str | None = None
 ) -> UpdateStatus:
-    """Look at both sides; a source that does not answer is reported, not raised, and so is a table that
-    somebody has locked for himself: its status is asked for just then.
+    """Return the status of a table, from both sides.
+
+    A source that does not answer is reported in the status and not raised. The same applies to a table on
+    which another transaction holds an exclusive lock, because this is when a status is needed.
 
     Args:
-        metastore: where the table is; stays open.
+        metastore: metastore of the table; stays open.
         table: ``database.table``.
-        password: of the source; by default that of the environment.
+        password: password of the source. Default: that of the environment.
         source: see ``extract_update``.
 
     Raises:
-        ConfigurationError: incremental update is not enabled.
-        ConnectionFailedError, TransactionError: the metastore could not be asked.
+        ConfigurationError: If incremental update is not enabled.
+        ConnectionFailedError: If the metastore cannot be reached.
+        TransactionError: If the metastore cannot be queried.
     """
     table = ".".join(split_full_name(table))
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
@@ -158,11 +164,11 @@ def update_status(
     objects = answer.objects
     if found is not None:
         objects = (*objects, ("watermark table", watermark_table_of(table)))
-    with metastore_errors_as_ours(f"could not ask for the state of table {table}"):
+    with metastore_errors_as_ours(f"cannot query the state of table {table}"):
         compactions = _compactions(metastore, table)
         locks = metastore.show_locks(*split_full_name(table))
         dead = _dead(metastore, time.time())
-    sizes, sizes_error = _sizes(metastore, table)  # last, since it asks for a lock of its own
+    sizes, sizes_error = _sizes(metastore, table)  # last, because it requests a lock of its own
     return UpdateStatus(
         table,
         get_table(metastore, table).location,
@@ -184,7 +190,7 @@ def update_status(
 
 @dataclass
 class _SourceAnswer:
-    """What the source says, as far as it could be asked."""
+    """The answer of the source, as far as it could be queried."""
 
     waiting: Waiting | None = None
     objects: tuple[tuple[str, str], ...] = ()
@@ -223,7 +229,7 @@ def _ask_source(
 
 
 def _sizes(metastore: MetastoreClient, table: str) -> tuple[tuple[DeltaSizes, ...], str]:
-    """What the files tell, and why they do not."""
+    """Return the sizes of the files, or why they cannot be read."""
     try:
         return tuple(read_sizes(metastore, table, lock_timeout_seconds=LOCK_SECONDS)), ""
     except LockNotAcquiredError as error:
@@ -251,14 +257,14 @@ _NONE_YET = "(none so far)"
 
 
 def shown_time(seconds: float | None) -> str:
-    """A time in UTC; a dash for None."""
+    """Return a time in UTC, or a dash for None."""
     if seconds is None:
         return "-"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def status_text(status: UpdateStatus) -> str:
-    """All sections, times in UTC."""
+    """Return all sections, with times in UTC."""
     return "\n\n".join(
         "\n".join([_heading(title), *_aligned(lines)]) for title, lines in _sections(status).items()
     )
@@ -269,7 +275,7 @@ def _sections(status: UpdateStatus) -> dict[str, list[tuple[str, str]]]:
     position = mark.position if mark is not None else None if watermark is None else watermark.text
     applied = None if watermark is None else watermark.applied_at.replace(tzinfo=UTC).timestamp()
     waiting = status.waiting
-    outstanding = f"(not known: {status.source_error})" if waiting is None else f"{waiting.count:,}"
+    outstanding = f"(unknown: {status.source_error})" if waiting is None else f"{waiting.count:,}"
     capture = [("Capture", status.source_error)] if waiting is not None and status.source_error else []
     return {
         f"{status.table} ({settings.state})": [],
@@ -294,7 +300,7 @@ def _sections(status: UpdateStatus) -> dict[str, list[tuple[str, str]]]:
             ("Sees", ", ".join(settings.method.sees)),
             ("Enabled", settings.enabled_at),
             *[(kind.capitalize(), name) for kind, name in status.objects],
-            *[("Lock that waits", _lock(each)) for each in status.waiting_locks],
+            *[("Waiting lock", _lock(each)) for each in status.waiting_locks],
             *[("Dead transaction", f"{each.id} of {each.user}@{each.hostname}") for each in status.dead_txns],
         ],
         "OFFLOAD INFORMATION": [
@@ -326,7 +332,7 @@ def _compaction(status: UpdateStatus) -> list[tuple[str, str]]:
         ("Ongoing", "; ".join(active) or "(there is currently no ongoing compaction)"),
         ("Last completed", completed + (f", {shown_time(ended / 1000)}" if ended else "")),
         *(
-            [("Deltas and base", f"(not known: {status.sizes_error})")]
+            [("Deltas and base", f"(unknown: {status.sizes_error})")]
             if status.sizes_error
             else [("Deltas", _size(deltas)), ("Base", _size(base))]
         ),
@@ -338,7 +344,7 @@ def _size(sizes: FileSizes) -> str:
 
 
 def _lock(lock: Any) -> str:
-    by = f", held up by lock {lock.blocked_by}" if lock.blocked_by else ""
+    by = f", waits for lock {lock.blocked_by}" if lock.blocked_by else ""
     return f"{lock.lock_id} of {lock.user}@{lock.hostname}{by}"
 
 
@@ -353,7 +359,7 @@ def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def status_dict(status: UpdateStatus) -> dict[str, Any]:
-    """The same for programs, in JSON's types; times are seconds since 1970."""
+    """Return the status as a JSON-serialisable dict; times are seconds since 1970."""
     settings, mark, watermark = status.settings, status.mark, status.watermark
     return {
         "table": status.table,

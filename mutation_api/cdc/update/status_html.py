@@ -1,11 +1,10 @@
 """The status as an HTML page.
 
-Charts of the status page as SVG, and tables as HTML. Pure; a text that is not :class:`Html` is escaped.
+Charts of the status page as SVG, and tables as HTML. Pure; all strings but :class:`Html` are escaped.
 
-The style of the status page: light and dark as the reader's system has it, no fonts from elsewhere.
+The style of the status page: light or dark as the reader's system prefers, with no external fonts.
 
-The status of tables as one HTML page that needs nothing else: no scripts, no fonts, no images from
-elsewhere.
+The status of tables as one self-contained HTML page, without scripts, fonts or images from elsewhere.
 """
 
 from __future__ import annotations
@@ -42,20 +41,20 @@ _NICE = (1, 2, 2.5, 5, 10)
 
 
 class Html(str):
-    """HTML that was made here; any other text comes from outside."""
+    """HTML created by this module; any other string comes from outside."""
 
     __slots__ = ()
 
 
 def element(tag: str, *content: str, css: str = "") -> Html:
-    """An element of the page, with a class for its style."""
+    """Return an element of the page, with a CSS class for its style."""
     inner = "".join(each if isinstance(each, Html) else escape(each) for each in content)
     style = f' class="{escape(css)}"' if css else ""
     return Html(f"<{tag}{style}>{inner}</{tag}>")
 
 
 def rows_chart(runs: Sequence[Run]) -> Html:
-    """Rows of each extraction by kind, as stacked bars."""
+    """Return a chart of the rows of each extraction by operation, as stacked bars."""
     top = _nice_top(max((run.rows for run in runs), default=0), whole=True)
     step = _PLOT_WIDTH / max(1, len(runs))
     width = min(_BAR_WIDTH_MAX, max(1.0, 0.78 * step))
@@ -81,7 +80,7 @@ def rows_chart(runs: Sequence[Run]) -> Html:
 
 
 def lag_chart(runs: Sequence[Run]) -> Html:
-    """How old the oldest change was when each extraction read it."""
+    """Return a chart of the age of the oldest change at each extraction."""
     top = _nice_top(max((run.lag for run in runs), default=0.0), whole=False)
     step = _PLOT_WIDTH / max(1, len(runs))
     points = [
@@ -106,7 +105,7 @@ def lag_chart(runs: Sequence[Run]) -> Html:
 
 
 def stacked_bar(parts: Sequence[tuple[float, str]]) -> Html:
-    """A small bar of parts, each a share of 0 to 1 and a class that colours it."""
+    """Return a small bar of parts, each with a share from 0 to 1 and a class that colours it."""
     shown, left = [], 0.0
     for share, color in parts:
         shown.append(f'<rect class="{color}" x="{left:.2f}" width="{100 * share:.2f}" height="6"/>')
@@ -115,7 +114,7 @@ def stacked_bar(parts: Sequence[tuple[float, str]]) -> Html:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
-    """A table; a column whose heading begins with # is of numbers."""
+    """Return a table; a column whose heading begins with # contains numbers."""
     kinds = ["n" if name.startswith("#") else "" for name in header]
     heads = [element("th", name.lstrip("#"), css=kind) for kind, name in zip(kinds, header, strict=True)]
     body = [
@@ -127,7 +126,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
 
 
 def shown_seconds(seconds: float) -> str:
-    """``4.2 s``, ``3.5 min``, ``2.0 h``."""
+    """Return a duration such as ``4.2 s``, ``3.5 min`` or ``2.0 h``."""
     if seconds >= 7200:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.1f} min" if seconds >= 120 else f"{seconds:.1f} s"
@@ -138,7 +137,7 @@ def _svg(*parts: str) -> Html:
 
 
 def _grid(top: float, form: str) -> str:
-    """Horizontal lines with their values."""
+    """Return horizontal lines with their values."""
     lines = []
     for tick in range(_TICKS + 1):
         y = _TOP + _PLOT_HEIGHT * (1 - tick / _TICKS)
@@ -151,7 +150,7 @@ def _grid(top: float, form: str) -> str:
 
 
 def _times(runs: Sequence[Run], centers: Sequence[float]) -> Iterator[str]:
-    """Times of some of the extractions, below them."""
+    """Yield the times of some of the extractions, as labels below them."""
     if not runs:
         return
     count = min(_TIMES, len(runs))
@@ -168,7 +167,7 @@ def _times(runs: Sequence[Run], centers: Sequence[float]) -> Iterator[str]:
 
 
 def _nice_top(value: float, *, whole: bool) -> float:
-    """The least round number that is not below a value; four steps of it are round, too."""
+    """Return the smallest round number that is not below a value, and whose quarter is round too."""
     if value <= 0:
         return float(_TICKS)
     least = max(value, _TICKS) if whole else value
@@ -178,7 +177,7 @@ def _nice_top(value: float, *, whole: bool) -> float:
 
 
 def _digits(top: float) -> int:
-    """Digits after the point that a quarter of a number needs."""
+    """Return the number of digits after the decimal point that a quarter of a number needs."""
     step = top / _TICKS
     return next((digits for digits in range(4) if abs(round(step, digits) - step) < step * 1e-6), 4)
 
@@ -250,11 +249,11 @@ _SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def status_page(statuses: Sequence[UpdateStatus], at: float) -> str:
-    """The page.
+    """Return the page.
 
     Args:
-        statuses: of each table.
-        at: seconds since 1970 that the page shows as its time.
+        statuses: status of each table.
+        at: time shown on the page, in seconds since 1970.
     """
     body = (
         "".join(_table(each) for each in statuses)
@@ -315,7 +314,7 @@ def _cards(status: UpdateStatus) -> Html:
 
 
 def _runs(status: UpdateStatus) -> Sequence[Run]:
-    """The last extractions without the first copy, beside which nothing else could be seen."""
+    """Return the last extractions without the first copy, which would dwarf all others."""
     if status.mark is None:
         return ()
     has_copy = status.mark.extraction == len(status.mark.recent) and not status.settings.is_loaded
@@ -390,10 +389,10 @@ def _troubles(status: UpdateStatus) -> Iterator[Html]:
     yield element("h3", "Locks and transactions")
     locks = [
         [
-            "lock that waits",
+            "waiting lock",
             str(each.lock_id),
             f"{each.user}@{each.hostname}",
-            f"behind {each.blocked_by or '?'}",
+            f"waits for lock {each.blocked_by or '?'}",
         ]
         for each in status.waiting_locks
     ]
@@ -404,7 +403,7 @@ def _troubles(status: UpdateStatus) -> Iterator[Html]:
     if locks or txns:
         yield table(["what", "id", "who", ""], [*locks, *txns])
     else:
-        yield element("div", "no lock waits, no transaction is dead", css="note ok")
+        yield element("div", "no waiting locks, no dead transactions", css="note ok")
 
 
 def _objects(status: UpdateStatus) -> Iterator[Html]:
@@ -413,7 +412,7 @@ def _objects(status: UpdateStatus) -> Iterator[Html]:
 
 
 def _bytes(count: int) -> str:
-    """A size with a decimal unit."""
+    """Return a size with a decimal unit."""
     for size, unit in _SIZES:
         if count >= size:
             return f"{count / size:,.1f} {unit}"

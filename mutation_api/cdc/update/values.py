@@ -1,19 +1,20 @@
 """Values of source columns, and monotonically increasing columns.
 
-Values that a driver gives, as the type of a column of Hive: exactly, or not at all.
+Values from a driver as the type of a Hive column, either exactly or not at all.
 
-GrowingColumn: the SQL that reads rows by a growing column.
+GrowingColumn: the SQL that reads rows by a monotonically increasing column.
 
-An extraction reads the rows whose value is not below a bound. A row falls out of that condition in two ways:
+An extraction reads the rows whose value is not below a bound. A row can miss this condition in two ways:
 
-* its value is not a point of the order: NULL, NaN, an infinity, a zero date. Such rows are read each time.
-  Their values are never the bound, since nothing would ever lie above NaN;
-* its value is below the bound, since the application or a clock gave a smaller one. The numbers of rows
-  below the bound show that: they may only fall, as rows are deleted or get greater values. They are counted
-  in BUCKETS groups by key and value, so that a row that came rarely makes up for another one that went.
+* Its value cannot be ordered: NULL, NaN, an infinity, a zero date. Such rows are read each time. Their values
+  are never the bound, because no value would ever be above NaN.
+* Its value is below the bound, because the application or a clock gave a smaller one. The numbers of rows
+  below the bound show this: they may only fall, as rows are deleted or get greater values. They are counted
+  in BUCKETS groups by key and value, so that a row that appeared is rarely offset by another one that
+  disappeared.
 
-A bound is text of a position in Hive. It is part of a statement only as the literal that the module of the
-database makes of it, which refuses what is no value of the column.
+A bound is a string from a position in Hive. It becomes part of a statement only as a literal. The module of
+the database creates the literal and rejects a string that is not a value of the column.
 """
 
 from __future__ import annotations
@@ -52,28 +53,28 @@ __all__ = [
 _WIDEST = 70
 _NANOSECONDS = re.compile(r"[.,]\d{6}0*[1-9]")
 _FIRST = {"date": pa.scalar(date.min), "timestamp": pa.scalar(datetime.min, pa.timestamp("us"))}
-"""The first value of a type; the text of an earlier one need not be refused by Arrow."""
+"""The first value of a type; Arrow may accept the string of an earlier one."""
 
 
 def to_hive_column(
     name: str, target: HiveType, values: Sequence[Any], *, nulls_invalid: bool = False, advice: str = ""
 ) -> pa.Array:
-    """Convert Python values to the type of a column of Hive.
+    """Convert Python values to the type of a Hive column.
 
-    Texts are taken for dates, timestamps and decimals where the column is one (ISO 8601), since SQLite has no
-    such types; 0 and 1 for booleans. A decimal is never rounded, and no digit of a second is cut.
+    ISO 8601 strings are accepted for dates, timestamps and decimals, because SQLite does not have such types.
+    0 and 1 are accepted for booleans. A decimal is never rounded, and no digit of a second is cut.
 
     Args:
         name: the column's name, for messages.
         target: its type in Hive.
-        values: None, or numbers, texts, bytes, dates and timestamps without zone.
-        nulls_invalid: whether invalid values become NULL: a text that is not a date of the years 1 to 9999,
-            and a number that is not finite where the column holds finite numbers only.
-        advice: the way on if such a value is refused.
+        values: None, numbers, strings, bytes, dates, or timestamps without time zone.
+        nulls_invalid: True to convert invalid values to NULL: a string that is not a date in the years 1 to
+            9999, or a number that is not finite if the column holds only finite numbers.
+        advice: what to do if such a value is refused.
 
     Raises:
-        RecordValueError: a value does not fit; names it.
-        RecordLayoutError: values of this kind can never be stored in the column.
+        RecordValueError: If a value does not fit. The message contains the value.
+        RecordLayoutError: If values of this type can never be stored in the column.
     """
     try:
         array = _array(values, target)
@@ -94,18 +95,18 @@ def _array(values: Sequence[Any], target: HiveType) -> pa.Array:
 
 
 def null_advice(column: SourceColumn) -> str:
-    """Return the way on for a value that no date or finite number of Hive is, to be put behind it."""
-    string = f". Correct the value, or follow the table by one that has {column.name} as a string"
+    """Return what to do about a value that is not a valid date or finite number, to append to a message."""
+    string = f". Correct the value, or use a Hive table in which {column.name} is a string"
     if column.is_key:
         return string
     return (
-        f"{string}; or let such values become NULL (hive-mutate update enable … --null-for {column.name}, in "
+        f"{string}; or convert such values to NULL (hive-mutate update enable … --null-for {column.name}, in "
         f"Python null_for=[{column.name!r}], with the other options as before)"
     )
 
 
 def _is_invalid(value: Any, target: HiveType) -> bool:
-    """Return whether a value is one that may become NULL."""
+    """Return True if a value is one that may become NULL."""
     convert = _PREPARED.get(target.kind)
     if value is None or convert is None:
         return False
@@ -119,15 +120,15 @@ def _is_invalid(value: Any, target: HiveType) -> bool:
 
 
 class _MisfitError(Exception):
-    """A value does not fit; the message says why."""
+    """Raised when a value does not fit; the message says why."""
 
 
 class InvalidError(_MisfitError):
-    """A value is not a date, or not a finite number, whatever the size of the column."""
+    """Raised when a value is not a valid date or finite number, regardless of the column's size."""
 
 
 def _plain(values: Sequence[Any], target: HiveType) -> pa.Array:
-    """Values as an array; those that are of the expected type alone need no look at each."""
+    """Return values as an array; if all have the expected type, they are not checked individually."""
     convert = _PREPARED.get(target.kind)
     if target.kind in _FIRST and (found := _times_of_texts(values, target.kind)) is not None:
         return found
@@ -137,7 +138,7 @@ def _plain(values: Sequence[Any], target: HiveType) -> pa.Array:
 
 
 def _times_of_texts(values: Sequence[Any], kind: str) -> pa.Array | None:
-    """Convert texts in ISO 8601 at once; None if there are others, each of which needs a look."""
+    """Convert ISO 8601 strings at once; return None if others need individual checks."""
     if not set(map(type, values)) <= {str, type(None)}:
         return None
     try:
@@ -161,7 +162,7 @@ def _decimals(values: Sequence[Any], target: HiveType) -> pa.Array:
         if wrong is None:
             ready = [None if value is None else value.normalize() for value in values]
             return pa.array(ready, pa.decimal256(_WIDEST, target.scale))
-        raise _MisfitError(f"{wrong} has more than {target.scale} digits after the point") from error
+        raise _MisfitError(f"{wrong} has more than {target.scale} digits after the decimal point") from error
 
 
 def _digits(value: Decimal) -> int:
@@ -175,7 +176,7 @@ def _decimal(value: Any) -> Decimal:
     try:
         return Decimal(str(value))
     except InvalidOperation as error:
-        raise _MisfitError(f"{value!r} is no number") from error
+        raise _MisfitError(f"{value!r} is not a number") from error
 
 
 def _integer(value: Any) -> Any:
@@ -184,19 +185,19 @@ def _integer(value: Any) -> Any:
     if isinstance(value, Decimal | float) and value == int(value):
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _MisfitError(f"{value!r} is no whole number")
+        raise _MisfitError(f"{value!r} is not a whole number")
     return value
 
 
 def _boolean(value: Any) -> bool:
     if value in (0, 1):
         return bool(value)
-    raise _MisfitError(f"{value!r} is neither 0 nor 1, so it is not a boolean")
+    raise _MisfitError(f"{value!r} is not a boolean: expected 0 or 1")
 
 
 def _float(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise _MisfitError(f"{value!r} is no number")
+        raise _MisfitError(f"{value!r} is not a number")
     return float(value)
 
 
@@ -204,14 +205,14 @@ def _text(value: Any) -> str:
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, bytes | memoryview | float):
-        raise _MisfitError(f"{value!r} is no text")
+        raise _MisfitError(f"{value!r} is not a string")
     return str(value)
 
 
 def _bytes(value: Any) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise _MisfitError(f"{value!r} are no bytes")
+    raise _MisfitError(f"{value!r} is not bytes")
 
 
 def _date(value: Any) -> date:
@@ -220,26 +221,26 @@ def _date(value: Any) -> date:
             return date.fromisoformat(value)
         except ValueError as error:
             raise InvalidError(
-                f"{value!r} is not a date of the years 1 to 9999, such as 2024-05-31"
+                f"{value!r} is not a date in the years 1 to 9999, such as 2024-05-31"
             ) from error
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
-    raise _MisfitError(f"{value!r} is no date")
+    raise _MisfitError(f"{value!r} is not a date")
 
 
 def _timestamp(value: Any) -> datetime:
     found = value
     if isinstance(value, str):
         if _NANOSECONDS.search(value):
-            raise _MisfitError(f"{value!r} has more than 6 digits of a second")
+            raise _MisfitError(f"{value!r} has more than 6 fractional digits of a second")
         try:
             found = datetime.fromisoformat(value)
         except ValueError as error:
             raise InvalidError(
-                f"{value!r} is not a time of the years 1 to 9999, such as 2024-05-31 12:00:00"
+                f"{value!r} is not a time in the years 1 to 9999, such as 2024-05-31 12:00:00"
             ) from error
     if not isinstance(found, datetime) or found.tzinfo is not None:
-        raise _MisfitError(f"{value!r} is no time without zone")
+        raise _MisfitError(f"{value!r} is not a time without time zone")
     return found
 
 
@@ -273,34 +274,35 @@ _HINTS: dict[str, pa.DataType] = {
 
 
 BUCKETS = 512
-"""Groups in which the rows below the bound are counted; a power of two."""
+"""The number of groups in which the rows below the bound are counted; a power of two."""
 
 OVERLAP_SECONDS_MAX = 10 * 366 * 86_400
 NUMBER = r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?"
-"""Form of a number, as all databases write it."""
+"""The pattern of a number, as all databases write it."""
 
 
 def matching(form: str, text: str) -> str:
-    """Return a text that has a form, a regular expression. Raises ValueError: it has not."""
+    """Return a string that matches a regular expression. Raises ValueError if it does not."""
     if not re.fullmatch(form, text, re.DOTALL):
         raise ValueError(text)
     return text
 
 
 def plain_number(text: str) -> str:
-    """Return the literal of a number. Raises ValueError: the text is none."""
+    """Return the literal of a number. Raises ValueError if the string is not a number."""
     return matching(NUMBER, text)
 
 
 def seconds_of(overlap: Decimal) -> str:
-    """Return an overlap of a column of times as SQL.
+    """Return the overlap of a column of times as SQL.
 
-    Raises ConfigurationError: it is so long that the result may not be a time of the database. MySQL would
-    take NULL for it, and read nothing.
+    Raises:
+        ConfigurationError: If the overlap is so long that the result may not be a valid time in the database.
+            MySQL would use NULL instead and read nothing.
     """
     if overlap > OVERLAP_SECONDS_MAX:
         raise ConfigurationError(
-            f"overlap={overlap}: for a column of dates or times it is a number of seconds, of at most "
+            f"overlap={overlap}: expected a number of seconds for a column of dates or times, of at most "
             f"{OVERLAP_SECONDS_MAX:,} (ten years)"
         )
     return f"{overlap:f}"
@@ -321,19 +323,20 @@ def _none(value: str) -> str:
 
 @dataclass(frozen=True)
 class GrowingColumn:
-    """A growing column in the SQL of its database.
+    """A monotonically increasing column in the SQL of its database.
 
     Attributes:
         name: the column, quoted.
-        bucket: makes the group of a row, from 0 to BUCKETS - 1, of the SQL of its key columns and the column.
-        shown: makes, of a value, the text from which ``literal`` makes the same value again.
-        literal: makes the value of such a text. Raises ValueError: the text is not of a value.
-        regular: makes the condition of values that can be the bound; empty if all can.
-        lowest: makes the condition of values below all others, which are read each time; empty if there are
-            none.
-        others: makes, of the bound's literal and the column, the condition of rows that are read each time
-            because of the kind of the literal; empty if there are none.
-        lowered: makes a literal minus an overlap.
+        bucket: returns the group of a row, from 0 to BUCKETS - 1, from the SQL of its key columns and the
+            column.
+        shown: returns a value as a string from which ``literal`` creates the same value again.
+        literal: returns the value of such a string. Raises ValueError if the string is not a value.
+        regular: returns the condition for values that can be the bound; empty if all can.
+        lowest: returns the condition for values below all others, which are read each time; empty if there
+            are none.
+        others: returns, from the bound's literal and the column, the condition for rows that are read each
+            time because of the literal's kind; empty if there are none.
+        lowered: returns a literal minus an overlap.
     """
 
     name: str
@@ -346,14 +349,14 @@ class GrowingColumn:
     lowered: Callable[[str, Decimal], str] = minus
 
     def greatest(self, table: str, before: str) -> str:
-        """Return the query of the greatest value as text, and whether it is below the bound ``before``."""
+        """Return the query for the greatest value as a string and for whether it is below ``before``."""
         regular = self.regular(self.name)
         where = f" WHERE {regular}" if regular else ""
         is_below = f"CASE WHEN MAX({self.name}) < {self._value(before)} THEN 1 ELSE 0 END" if before else "0"
         return f"SELECT {self.shown(f'MAX({self.name})')}, {is_below} FROM {table}{where}"
 
     def from_bound(self, bound: str, overlap: Decimal | None) -> str:
-        """Return the condition of the rows that an extraction reads."""
+        """Return the condition for the rows that an extraction reads."""
         start = self._start(bound, overlap)
         always = [f"{self.name} IS NULL", self.lowest(self.name), self._others(bound)]
         return " OR ".join([f"{self.name} >= {start}", *filter(None, always)])
@@ -361,7 +364,7 @@ class GrowingColumn:
     def counts_below(
         self, table: str, keys: Sequence[str], bounds: Sequence[str], overlap: Decimal | None
     ) -> str:
-        """Return the query of groups, and how many rows of each lie below each of the bounds."""
+        """Return the query for groups, with the number of rows of each below each of the bounds."""
         counted = [
             f"COUNT(CASE WHEN {self._below(bound, overlap)} THEN 1 END)" if bound else "0" for bound in bounds
         ]
@@ -387,9 +390,9 @@ class GrowingColumn:
         except ValueError as error:
             raise SourcePositionError(
                 f"column {self.name}: the position in Hive has the bound {bound[:200]!r}, which is not a "
-                "value of the column. Either the column got another type, or somebody altered the position. "
+                "value of the column. Either the column's type was changed, or the position was altered. "
                 "Nothing was read. Disable incremental update and discard (hive-mutate update disable "
-                "--discard), then enable it anew: the first extraction compares the two tables"
+                "--discard), then enable it again: the first extraction compares the two tables"
             ) from error
 
 

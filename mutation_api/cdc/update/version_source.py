@@ -1,18 +1,18 @@
 """Tables that are read by a monotonically increasing column, and captured rows.
 
-Rows that an extraction has read, in a Parquet file until they are applied; memory holds some chunks.
+Rows read by an extraction, in a Parquet file until they are applied; only some chunks are in memory.
 
-The source's transaction ends when all rows are in the file, so it does not last as long as the merge.
+The source's transaction ends when all rows are in the file, so it is shorter than the merge.
 
-VersionSource: rows whose growing column lies above the bound of the last extraction, in one snapshot of
-the source.
+VersionSource: rows whose version is above the bound of the last extraction, in one snapshot.
 
-A value of the column may be given long before its transaction commits, so "greater than the greatest value
-seen" loses rows. The database tells a bound: what is not visible below it will never appear. Rows from there
-on are read again by the next extraction; those that have not changed are not written.
+A value of the monotonically increasing column may be assigned long before its transaction commits, so reading
+only values "greater than the greatest value seen" loses rows. The database reports a bound: a row that is not
+visible below it will never appear. The next extraction reads the rows from the bound on again. Those that
+have not changed are not written.
 
-A column that the application fills is verified, since nothing keeps a program from writing NULL, or a
-smaller value: see :mod:`mutation_api.cdc.update.values`. If a row appeared below the bound, the
+A column that the application fills is verified, because nothing prevents a program from writing NULL or a
+smaller value; see :mod:`mutation_api.cdc.update.values`. If a row appeared below the bound, the
 whole table is compared.
 """
 
@@ -64,21 +64,21 @@ __all__ = ["POSITION_FIELDS", "RowSpool", "VersionSource"]
 
 
 PART_ROWS, PART_BYTES = 100_000, 16 << 20
-"""Chunks are joined up to one of these to a part, a row group of the file."""
+"""Chunks are joined into a part (a row group of the file) until it reaches one of these sizes."""
 
 POSITION_FIELDS = ("sequence",)
-"""Parts of an operation's position: the last number of its key in the log, or the row's number in a copy."""
+"""The fields of a position: the last number of an operation's key in the log, or a row's number in a copy."""
 
 
 class RowSpool:
-    """The file of one extraction, in this machine's folder for temporary files; removed by :meth:`close`."""
+    """The file of one extraction, in this machine's temporary directory; :meth:`close` removes it."""
 
     def __init__(self) -> None:
-        """Make the folder. Raises InputError."""
+        """Create the directory. Raises InputError if this fails."""
         try:
             self._folder = Path(tempfile.mkdtemp(prefix="hive-mutate-"))
         except OSError as error:
-            raise InputError(f"rows cannot be kept until they are applied: {error}") from error
+            raise InputError(f"cannot buffer rows on disk: {error}") from error
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
@@ -86,17 +86,17 @@ class RowSpool:
         self.row_count = 0
 
     def __enter__(self) -> Self:
-        """Return itself."""
+        """Return the spool itself."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Close."""
+        """Close the spool."""
         self.close()
 
     def add(
         self, operations: Sequence[str], sequences: Sequence[int], columns: Mapping[str, pa.Array]
     ) -> None:
-        """Add operations, one for each row of the columns. Raises InputError: the file cannot be written."""
+        """Add operations, one per row of the columns. Raises InputError if the file cannot be written."""
         if not operations:
             return
         position = pa.StructArray.from_arrays([pa.array(sequences, pa.int64())], POSITION_FIELDS)
@@ -110,7 +110,7 @@ class RowSpool:
             self._write_waiting()
 
     def written(self) -> KeptRows:
-        """All operations; none can be added after it. Raises InputError."""
+        """Return all operations; no more can be added. Raises InputError if the file cannot be written."""
         self._write_waiting()
         if self._writer is not None:
             with self._named_errors():
@@ -133,7 +133,7 @@ class RowSpool:
         try:
             yield
         except OSError as error:
-            raise InputError(f"{self._path}: rows cannot be kept until they are applied: {error}") from error
+            raise InputError(f"{self._path}: cannot buffer rows on disk: {error}") from error
 
     def close(self) -> None:
         """Remove the file. May be called twice."""
@@ -146,12 +146,12 @@ class RowSpool:
 
 @dataclass(frozen=True)
 class _Versions:
-    """The versions that a snapshot has.
+    """The versions in a snapshot.
 
     Attributes:
         bound: the new bound.
         below: numbers of rows below it, by groups.
-        is_far: whether the bound before cannot be compared with it.
+        is_far: True if the previous bound cannot be compared with it.
         differences: what happened since the last extraction besides rows with greater versions.
     """
 
@@ -162,22 +162,22 @@ class _Versions:
 
     @property
     def are_missed(self) -> bool:
-        """Whether rows may be missed by reading from the old bound on."""
+        """True if reading from the old bound on may miss rows."""
         return any(map(_misses_rows, self.differences))
 
 
 class VersionSource:
-    """The rows of one table that are new, or newer, since the last extraction.
+    """The rows of one table that are new or changed since the last extraction.
 
-    Deletes are not seen, unless the settings ask for a comparison of keys: then each extraction reads the
-    whole table, and rows of the target that it lacks are deleted.
+    Deletes are not detected unless the settings request a comparison of keys. In that case each extraction
+    reads the whole table, and rows of the target that it lacks are deleted.
 
     Args:
-        database: the source; it tells the bound of the version column.
-        settings: those of the table. ``overlap``: how far below the bound the column is read again, for a
-            database that knows no bound; the user answers for it.
+        database: the source, which reports the bound of the version column.
+        settings: settings of the table. ``overlap``: how far below the bound the column is read again, for a
+            database that cannot determine a bound; the user is responsible for it.
         target: the table in Hive.
-        replaces: whether a first copy also deletes rows of the target that the source lacks.
+        replaces: True if a first copy also deletes rows of the target that the source lacks.
     """
 
     def __init__(
@@ -198,31 +198,37 @@ class VersionSource:
 
     @property
     def source_id(self) -> str:
-        """Name in the watermarks: the database, and the identifier of the update."""
+        """The name in watermarks: the database, and the identifier of the update."""
         return self._settings.source_id
 
     def close(self) -> None:
-        """Remove the rows that were kept, and disconnect. May be called twice."""
+        """Remove the buffered rows and disconnect. May be called twice."""
         if self._spool is not None:
             self._spool.close()
         self._database.close()
 
     def has_news(self, mark: ProgressMark) -> bool:
-        """Only an extraction tells."""
+        """Return True, since only an extraction can find out."""
         return True
 
     def acknowledge(self) -> int:
-        """There is no log."""
+        """Return 0, since there is no log."""
         return 0
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
     ) -> Batch:
-        """See :class:`~mutation_api.cdc.source.ChangeSource`; tasks read the rows that were kept."""
+        """Read with Spark, whose tasks read the buffered rows.
+
+        See :class:`~mutation_api.cdc.source.ChangeSource`.
+        """
         return in_tasks(spark, self.read_local(tables, after))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """See :class:`~mutation_api.cdc.source.LocalChangeSource`; raises as ``LogSource.read_local``."""
+        """Read new and changed rows without Spark. Raises the errors of ``LogSource.read_local``.
+
+        See :class:`~mutation_api.cdc.source.LocalChangeSource`.
+        """
         (table,) = tables
         position = after.get(table.name)
         mark = None if position is None else ProgressMark.of(position.text)
@@ -259,9 +265,10 @@ class VersionSource:
         return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
 
     def _versions(self, view: SteadySnapshot, mark: ProgressMark | None) -> _Versions:
-        """Read the bound, and find out whether rows may have fallen below the one before.
+        """Return the versions, and whether rows may have got versions below the previous bound.
 
-        Raises SourcePositionError: the bound fell although it only grows.
+        Raises:
+            SourcePositionError: If a bound that only grows has fallen.
         """
         database, settings, captured = self._database, self._settings, view.state.table
         database.check_version(captured, settings.version_column, settings.overlap)
@@ -278,7 +285,7 @@ class VersionSource:
             if appeared:
                 text = f"{appeared:,} rows got a {settings.version_column} below {before}"
         elif is_far and not settings.compares_keys:
-            text = f"{settings.version_column} is at {bound}, and was at {before}"
+            text = f"{settings.version_column} is at {bound}, but was at {before}"
         found += [Difference(text, Effect.COMPARE)] if text else []
         return _Versions(bound, below, is_far, tuple(found))
 
@@ -293,12 +300,12 @@ class VersionSource:
         operation = "insert" if self._settings.method is CaptureMethod.ROW_VERSION_INSERT else "update"
         count = 0
         for rows in snapshot.chunks(plan.select_all(condition)):
-            # All have one position: two rows of a key have no order, and are refused.
+            # All have the same position: two rows with one key have no order, and are refused.
             self._spool.add([operation] * len(rows), [0] * len(rows), plan.columns_of(rows))
             count += len(rows)
         return count
 
 
 def _misses_rows(difference: Difference) -> bool:
-    """Return whether rows may have come below the bound; those of an attached partition may be old."""
+    """Return True if rows may have appeared below the bound; those of an attached partition may be old."""
     return difference.effect in (Effect.COMPARE, Effect.NEW_PARTITION)

@@ -1,4 +1,4 @@
-"""``hive-mutate ingest``: a module for each kind of change source, and the command itself."""
+"""``hive-mutate ingest``: one module per kind of change source, and the command itself."""
 
 from mutation_api.cli.ingest.command import add_arguments, run
 

@@ -1,15 +1,15 @@
-"""``hive-mutate ingest canal``: flat JSON messages of Canal, or of TiCDC.
+"""``hive-mutate ingest canal``: flat JSON messages of Canal or TiCDC.
 
-Files hold one message a line, as a Kafka consumer prints them. Tables are named database.table:
+Files contain one message per line, as a Kafka consumer prints them. Tables are named database.table:
 
   hive-mutate ingest canal --files /data/canal --table shop.orders=sales.orders
 
-or they are read from Kafka:
+Messages can also be read from Kafka:
 
   hive-mutate ingest canal --kafka broker:9092 --topic canal --table shop.orders=sales.orders
 
-Operations are ordered by the numbers in the names of files, then by line. Keys are those that the messages
-name. --positions message orders by the messages' id, which restarts when Canal's server is started.
+Operations are ordered by the numbers in the file names, then by line. The keys are those that the messages
+name. --positions message orders by the messages' id, which starts again when Canal's server is restarted.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def source_from(arguments: argparse.Namespace) -> CanalSource:
-    """The log that the arguments describe."""
+    """Return the log that the arguments describe."""
     return log_from(arguments, CanalSource)

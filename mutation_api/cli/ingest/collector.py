@@ -1,16 +1,16 @@
 """``hive-mutate ingest collector``: raw files of a binlog collector.
 
-A raw file has a line for each operation on one table: INSERT, UPDATE or DELETE, the md5 of the key, and the
-columns. Texts are in quotes, NULL is not:
+A raw file has one line for each operation on one table: INSERT, UPDATE or DELETE, the md5 of the key, and the
+columns. Strings are in quotes, NULL is not:
 
   hive-mutate ingest collector --files raw/ --table sales.orders --key id
 
---files names a file, or a folder of files, on a disk that all of Spark's machines have mounted, on HDFS
+--files names a file or a directory of files, on a disk that all Spark machines have mounted, on HDFS
 (hdfs://namenode/raw) or in an object store (s3a://bucket/raw). The last digits of a file's name are its
-number; files are applied in the order of their numbers. New operations are appended to the last file, or are
-in files with greater numbers. A file that was replaced by another one of the same name is refused.
+number, and files are applied in the order of these numbers. New operations are appended to the last file, or
+are in files with higher numbers. A file that was replaced by another one with the same name is refused.
 
-The watermark belongs to the table that follows; give --name if several collections are applied to it.
+The watermark belongs to the Hive table. Pass --name if several collections are applied to that table.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=location_from,
         metavar="PATH",
-        help="raw file, or a folder of them; may be repeated",
+        help="raw file, or directory of raw files (repeatable)",
     )
-    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table that follows")
+    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="Hive table to apply the files to")
     parser.add_argument(
-        "--key", required=True, metavar="A,B", help="columns of which the uid is the md5, in this order"
+        "--key", required=True, metavar="A,B", help="columns whose md5 is the uid of a row, in this order"
     )
     parser.add_argument(
-        "--columns", metavar="A,B,…", help="columns in the files' order (default: the table's)"
+        "--columns", metavar="A,B,…", help="columns in the order of the files (default: the table's columns)"
     )
     parser.add_argument("--name", help="name of the collection in the watermarks (default: the table)")
     parser.add_argument(
         "--binary",
         choices=[form.value for form in BinaryText],
-        help="how the files write binary columns; needed if there are any",
+        help="encoding of binary columns in the files; required if there are any",
     )
 
 
 def source_from(arguments: argparse.Namespace) -> CollectorSource:
-    """The source."""
+    """Return the source that the arguments describe."""
     return CollectorSource(
         tuple(arguments.files),
         _name(arguments),
@@ -60,7 +60,7 @@ def source_from(arguments: argparse.Namespace) -> CollectorSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The one table of the source: name in the source, DB.TABLE and key."""
+    """Return the source's only table: name in the source, DB.TABLE and key."""
     return [(_name(arguments), arguments.table, listed_names(arguments.key))]
 
 

@@ -1,10 +1,12 @@
-"""``hive-mutate ingest``: apply the operations of a change source to tables that follow it, exactly once.
+"""``hive-mutate ingest``: apply the operations of a change source to Hive tables, exactly once.
 
-The operations become visible in all tables in one transaction, together with the watermark: the position up
-to which the source is applied. The next run goes on from there, so a run that is repeated, or was killed
-anywhere, neither loses an operation nor applies one twice. "hive-mutate watermarks" shows the watermarks.
+The operations become visible in all tables in one transaction, together with the watermark, which is the
+position up to which the source has been applied. The next run continues from there. A run that is repeated,
+or was killed at any point, therefore neither loses an operation nor applies one twice. "hive-mutate
+watermarks" shows the watermarks.
 
-If little is new (--engine), this process does the work without Java, else Spark, with the same result.
+If there is little new data (--engine), this process does the work without Java. Otherwise Spark does it, with
+the same result.
 
 KIND is the kind of source; "hive-mutate ingest KIND --help" explains its arguments.
 """
@@ -50,17 +52,17 @@ KINDS = {
     "mysql": "tables of a MySQL or MariaDB server: first all rows, then its binary log",
     "tungsten": "staging files of Tungsten Replicator's Hadoop applier",
 }
-"""Name and help of each kind of source.
+"""The name and help of each kind of source.
 
 Its module, ``mutation_api.cli.ingest.…``, has ``add_arguments(parser)``, ``source_from(arguments)`` and
-``tables_from(arguments)``: (the source's name of a table, DB.TABLE, key columns) of each. It is imported
-only when it runs, so that the packages of the other kinds are not needed.
+``tables_from(arguments)``, which returns the source's name, DB.TABLE and key columns of each table. It is
+imported only when it runs, so that the packages of the other kinds are not needed.
 """
 
 _ENDING = """
-The tables must exist. Operations on one key are reduced to the last, then merged: the row is deleted,
-updated or inserted. Operations that cannot follow one another, or do not fit the rows of the table, are
-normal if a part of a log is applied again. They are counted, and refused with --strict.
+The tables must exist. Only the last operation on each key is kept and merged: the row is deleted, updated or
+inserted. Operations that contradict each other or the rows of the table are normal if a part of a log is
+applied again. They are counted, or refused with --strict.
 """
 
 
@@ -79,12 +81,12 @@ def _module(name: str) -> ModuleType:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ingest and print the report; 0 when all new operations are committed, or there are none."""
+    """Ingest and print the report; return 0 if all new operations are committed, or if there are none."""
     if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
-        arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
+        arguments.refuse_usage("--follow requires seconds above 0 and cannot be combined with --dry-run")
     module = _module(arguments.kind)
     is_by_spark = chosen_engine(arguments.engine, ()) == SPARK
-    # Before any array is made, since it keeps pandas out.
+    # Do this before creating any array, since it prevents the import of pandas.
     here: LocalEngine | None = None if is_by_spark else engine_module(LOCAL).ENGINE
     source: AnySource = module.source_from(arguments)
     with ExitStack() as stack:
@@ -111,9 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _opened_engine(given: str, here: LocalEngine | None, stack: ExitStack) -> Engine:
-    """The engine; Spark starts when it is first needed, and stays for the runs that follow.
+    """Return the engine; Spark starts when it is first needed, and stays for the runs that follow.
 
-    ``here`` is that of this process, None if Spark was asked for.
+    ``here`` is the engine of this process, or None if Spark was requested.
     """
 
     @functools.cache
@@ -129,40 +131,42 @@ def _opened_engine(given: str, here: LocalEngine | None, stack: ExitStack) -> En
 
 
 def _tables(module: ModuleType, arguments: argparse.Namespace, engine: Engine) -> list[Following]:
-    """The tables; a source may list its files for them."""
+    """Return the tables; for this, a source may list its files."""
     look = functools.partial(module.tables_from, arguments)
     found = engine.reaching(look) if isinstance(engine, EngineBySize) else look()
     return [Following(*each) for each in found]
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how it is applied")
+    group = parser.add_argument_group("how operations are applied")
     group.add_argument(
         "--watermark-table",
         metavar="DB.TABLE",
-        help="the table of watermarks; created if missing (default: mutation_watermarks in the "
-        "database of the tables); runs that share it wait for each other",
+        help="table that stores the watermarks; created if missing (default: mutation_watermarks in the "
+        "database of the tables). Runs that share it wait for each other",
     )
     group.add_argument(
         "--strict",
         action="store_true",
-        help="refuse inserts of keys that are present, and updates and deletes of keys that are absent",
+        help="refuse inserts of existing keys, and updates and deletes of missing keys",
     )
     group.add_argument(
         "--create-partitions",
         action="store_true",
         help="create partitions that do not exist (default: refuse)",
     )
-    add_lock_timeout_argument(group, "another run, or another writer of the tables")
+    add_lock_timeout_argument(group, "another run or another writer of the tables")
     group.add_argument(
         "--follow",
         type=float,
         metavar="SECONDS",
-        help="when done, wait this long and look for new operations, until interrupted",
+        help="after each run, wait SECONDS and look for new operations, until interrupted",
     )
     engine_arguments.add_engine_argument(group, "if at most {} MiB of the log are new")
-    group.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
-    group.add_argument("--json", action="store_true", help="print the report as one JSON object a run")
+    group.add_argument(
+        "--dry-run", action="store_true", help="report what would be done without writing anything"
+    )
+    group.add_argument("--json", action="store_true", help="print the report of each run as one JSON object")
     group.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
     add_cluster_arguments(parser)
     add_metastore_arguments(parser)

@@ -1,25 +1,26 @@
 """``hive-mutate ingest debezium``: the messages of Debezium's connectors.
 
-Files hold one message a line, as a Kafka consumer prints them, best with their keys (print.key=true, or
-kcat -J). Tables are named database.table; schema.table for PostgreSQL and others that have schemas:
+Files contain one message per line, as a Kafka consumer prints them, preferably with their keys
+(print.key=true, or kcat -J). Tables are named database.table, or schema.table for PostgreSQL and others that
+have schemas:
 
   hive-mutate ingest debezium --files /data/orders --table shop.orders=sales.orders
 
-or they are read from Kafka, a topic for each table or one for all:
+Messages can also be read from Kafka, with one topic per table or one for all:
 
   hive-mutate ingest debezium --kafka broker:9092 --topic erp.shop.orders --table shop.orders=sales.orders
 
-Messages of topics may be in Avro, if their schemas are in a registry (Confluent's, or one of its interface):
+Messages of topics may be in Avro if their schemas are in a registry (Confluent's, or one with its interface):
 
   --schema-registry https://reader@registry.example:8081
 
-Messages in Avro, or with a schema (schemas.enable=true), say how values are written. Without a schema,
-describe decimals, bytes, and times that are numbers: by the settings of the connector, or column by column:
+Messages in Avro, or with a schema (schemas.enable=true), state how values are written. Without a schema,
+describe decimals, bytes, and times that are numbers, either with the settings of the connector or per column:
 
   --decimals string --column-type shop.orders.placed=io.debezium.time.MicroTimestamp
 
-Messages that ExtractNewRecordState has flattened (after.state.only in Confluent Cloud) are read with
---flattened; deletes need __deleted (delete.tombstone.handling.mode=rewrite), or the messages' keys.
+Messages flattened by ExtractNewRecordState (after.state.only in Confluent Cloud) are read with --flattened.
+Deletes require __deleted (delete.tombstone.handling.mode=rewrite), or the messages' keys.
 """
 
 from __future__ import annotations
@@ -49,14 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     values.add_argument(
         "--decimals",
         choices=DECIMAL_MODES,
-        help="the connector's decimal.handling.mode; numeric if it is precise, and its converter has "
+        help="value of the connector's decimal.handling.mode; numeric if it is precise and its converter has "
         "decimal.format=NUMERIC",
     )
-    values.add_argument("--binary", choices=BINARY_MODES, help="the connector's binary.handling.mode")
+    values.add_argument(
+        "--binary", choices=BINARY_MODES, help="value of the connector's binary.handling.mode"
+    )
     values.add_argument(
         "--times",
         choices=tuple(TIME_MODES),
-        help="the connector's time.precision.mode, unless it is an adaptive one",
+        help="value of the connector's time.precision.mode, unless it is an adaptive one",
     )
     values.add_argument(
         "--column-type",
@@ -64,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_column_type,
         metavar="NAME.COLUMN=TYPE",
-        help="semantic type of a column, which overrides the other options: "
-        f"{', '.join(SEMANTIC_TYPES)}; may be repeated",
+        help=f"semantic type of a column, which overrides the other options: {', '.join(SEMANTIC_TYPES)} "
+        "(repeatable)",
     )
     flat = parser.add_argument_group("flattened messages, as ExtractNewRecordState writes them")
     flat.add_argument(
@@ -73,25 +76,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="NAME",
-        help="messages are rows, of the table that __table and __schema or __db name, or their schema, or "
-        "their topic, or of the only --table; with NAME those without __table are rows of this table "
-        "(default: they are whole envelopes)",
+        help="read messages as rows of the table that __table and __schema or __db name, or their schema, or "
+        "their topic, or of the only --table; with NAME, messages without __table are rows of this "
+        "table (default: read messages as whole envelopes)",
     )
     flat.add_argument(
         "--add-fields-prefix",
         metavar="TEXT",
-        help=f"the transformation's add.fields.prefix (default: {FlattenedMessages.prefix})",
+        help=f"value of the transformation's add.fields.prefix (default: {FlattenedMessages.prefix})",
     )
     values.add_argument(
         "--unavailable-value",
         default=DebeziumValues.placeholder,
         metavar="TEXT",
-        help="the connector's unavailable.value.placeholder (default: %(default)s)",
+        help="value of the connector's unavailable.value.placeholder (default: %(default)s)",
     )
 
 
 def source_from(arguments: argparse.Namespace) -> DebeziumSource:
-    """The log that the arguments describe."""
+    """Return the log that the arguments describe."""
     values = DebeziumValues(
         decimals=arguments.decimals,
         binary=arguments.binary,
@@ -106,7 +109,7 @@ def source_from(arguments: argparse.Namespace) -> DebeziumSource:
 def _flattened_from(arguments: argparse.Namespace) -> FlattenedMessages | None:
     if arguments.flattened is None:
         if arguments.add_fields_prefix is not None:
-            raise ConfigurationError("--add-fields-prefix goes with --flattened")
+            raise ConfigurationError("--add-fields-prefix requires --flattened")
         return None
     given = {} if arguments.add_fields_prefix is None else {"prefix": arguments.add_fields_prefix}
     return FlattenedMessages(table=arguments.flattened or None, **given)
@@ -115,5 +118,5 @@ def _flattened_from(arguments: argparse.Namespace) -> FlattenedMessages | None:
 def _column_type(text: str) -> tuple[str, str]:
     name, separator, semantic = text.partition("=")
     if not separator or "." not in name or not semantic:
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME.COLUMN=TYPE")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME.COLUMN=TYPE")
     return name, semantic

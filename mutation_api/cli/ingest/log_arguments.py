@@ -1,10 +1,10 @@
 """Arguments for logs of messages in files and in Kafka.
 
-The argument that maps a table of a source to the table that follows it.
+The argument that maps a source table to a Hive table.
 
-Arguments that name topics of Kafka as the place of a log of messages.
+Arguments for reading a log of messages from Kafka topics.
 
-Arguments of the commands that ingest logs of JSON messages; only the formats differ.
+Arguments of the commands that ingest logs of JSON messages; the commands differ only in the format.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _FORM = re.compile(r"(?P<source>[^=]+)=(?P<target>[^=:]+)(?::(?P<key>[^=:]+))?")
 
 
 def table_map(text: str) -> tuple[str, str, tuple[str, ...]]:
-    """Type of an argument of TABLE_MAP_FORM: the source's name, the table that follows, and its key columns.
+    """Parse an argument in TABLE_MAP_FORM into the source's name, the Hive table, and its key columns.
 
     Raises:
-        argparse.ArgumentTypeError: the text has another form.
+        argparse.ArgumentTypeError: If the string has another form.
     """
     found = _FORM.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {TABLE_MAP_FORM}")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected {TABLE_MAP_FORM}")
     return found["source"], found["target"], listed_names(found["key"] or "")
 
 
@@ -67,7 +67,7 @@ _SECRETS = (
     *("password", "passwd", "passphrase", "pass", "secret", "token", "key.pem", "jaas.config"),
     *("sasl.oauthbearer.config", "basic.auth.user.info"),
 )
-"""Settings whose names end so, in any case, have secrets in them."""
+"""Settings whose names end with one of these, in any case, contain secrets."""
 
 _DEFAULTS: dict[str, Any] = {
     "topic": [],
@@ -78,13 +78,13 @@ _DEFAULTS: dict[str, Any] = {
     "spill": None,
     "schema_registry": None,
 }
-"""The arguments that only go with ``--kafka``, and their defaults."""
+"""The arguments that require ``--kafka``, and their defaults."""
 
 
 def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = False) -> None:
-    """Declare the arguments that go with ``--kafka``; ``may_be_avro``: whether messages may be in Avro."""
+    """Declare the arguments that require ``--kafka``; ``may_be_avro``: True if messages may be in Avro."""
     group = parser.add_argument_group(
-        "topics of Kafka",
+        "Kafka topics",
         "A run reads each partition from the watermark to the end that it had when the run began; the "
         "offsets are committed with the rows. Messages about one key must be in one partition.",
     )
@@ -93,7 +93,7 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         action="append",
         default=[],
         metavar="TOPIC",
-        help="a topic that is read; may be repeated, then give --name too",
+        help="topic to read (repeatable; then also give --name)",
     )
     group.add_argument(
         "--from",
@@ -101,8 +101,8 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         default=BEGINNING,
         type=_start,
         metavar=f"{BEGINNING}|{END}|TIME",
-        help="where a table begins that was never read; TIME is that of the first message, such as "
-        "2026-11-25T08:00:00Z (default: %(default)s)",
+        help="where to start reading for a table without a watermark: beginning, end, or the TIME of the "
+        "first message, such as 2026-11-25T08:00:00Z (default: %(default)s)",
     )
     group.add_argument(
         "--kafka-conf",
@@ -110,52 +110,53 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         default=[],
         type=_setting,
         metavar="NAME=VALUE",
-        help="a setting of librdkafka, such as security.protocol=SASL_SSL; may be repeated",
+        help="librdkafka setting, such as security.protocol=SASL_SSL (repeatable)",
     )
     group.add_argument(
         "--kafka-conf-file",
         type=Path,
         metavar="FILE",
-        help="file of such settings, one a line, for passwords too; # begins a comment",
+        help="file with librdkafka settings, one per line, including passwords; # begins a comment",
     )
     group.add_argument(
         "--kafka-timeout",
         type=float,
         default=TIMEOUT_SECONDS_DEFAULT,
         metavar="SECONDS",
-        help="how long brokers may stay silent (default: %(default)g)",
+        help="timeout for responses from brokers (default: %(default)g)",
     )
     group.add_argument(
         "--spill",
         type=location_from,
         metavar="DIR",
-        help="directory of messages until they are applied, such as hdfs:///tmp; all of Spark's machines "
-        "must read it (default: the folder for temporary files, for Spark on one machine)",
+        help="directory for messages until they are applied, such as hdfs:///tmp; all Spark machines must be "
+        "able to read it (default: the directory for temporary files, for Spark on one machine)",
     )
     if may_be_avro:
         group.add_argument(
             "--schema-registry",
             metavar="URL",
-            help="registry that has the schemas of messages in Avro, https://[USER@]HOST[:PORT]; the "
-            f"password comes from the environment variable {REGISTRY_PASSWORD_VARIABLE}. Settings in "
-            f"--kafka-conf that begin with {REGISTRY_SETTING} are its client's, such as "
+            help="schema registry for messages in Avro, https://[USER@]HOST[:PORT]; the password is read "
+            f"from the environment variable {REGISTRY_PASSWORD_VARIABLE}. Settings in --kafka-conf that "
+            f"begin with {REGISTRY_SETTING} configure its client, such as "
             f"{REGISTRY_SETTING}ssl.ca.location=FILE",
         )
 
 
 def kafka_topics_from(arguments: argparse.Namespace) -> KafkaTopics | None:
-    """The topics that the arguments name; None if they name files.
+    """Return the topics that the arguments name, or None if they name files.
 
-    Raises ConfigurationError: arguments contradict each other, or are not valid.
+    Raises:
+        ConfigurationError: If arguments contradict each other, or are invalid.
     """
     if arguments.kafka is None:
         given = [name for name, default in _DEFAULTS.items() if getattr(arguments, name, default) != default]
         if given:
             option = "from" if given[0] == "start" else given[0].replace("_", "-")
-            raise ConfigurationError(f"--{option} goes with --kafka, not with --files")
+            raise ConfigurationError(f"--{option} requires --kafka and cannot be used with --files")
         return None
     if not arguments.topic:
-        raise ConfigurationError("--kafka: name what is read with --topic")
+        raise ConfigurationError("--kafka requires --topic, which names the topics to read")
     settings = {**_settings_in(arguments.kafka_conf_file), **dict(arguments.kafka_conf)}
     registry, login = _registry(getattr(arguments, "schema_registry", None))
     return KafkaTopics(
@@ -170,10 +171,10 @@ def kafka_topics_from(arguments: argparse.Namespace) -> KafkaTopics | None:
 
 
 def only_topic(topics: KafkaTopics) -> str:
-    """The topic, as the name of the log. Raises ConfigurationError: there are several."""
+    """Return the topic, which is the name of the log. Raises ConfigurationError if there are several."""
     if len(topics.topics) > 1:
         raise ConfigurationError(
-            "several topics need a --name, by which their watermarks are found also if topics are added"
+            "several topics require --name, so that their watermarks are found even if topics are added"
         )
     return topics.topics[0]
 
@@ -184,16 +185,19 @@ def _start(text: str) -> str | datetime:
     try:
         found = datetime.fromisoformat(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is not {BEGINNING}, {END} or a time: {error}") from error
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected {BEGINNING}, {END} or a time: {error}"
+        ) from error
     if found.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} has no time zone: write {text}Z, or {text}+02:00")
+        raise argparse.ArgumentTypeError(f"{text!r} has no time zone; write {text}Z or {text}+02:00")
     return found
 
 
 def _registry(text: str | None) -> tuple[str | None, dict[str, str]]:
-    """The registry's address without the user, and the setting of user and password.
+    """Return the registry's address without the user, and the setting with user and password.
 
-    Raises ConfigurationError: it has a password, or a user without a password.
+    Raises:
+        ConfigurationError: If the address contains a password, or a user but no password was given.
     """
     if text is None:
         return None, {}
@@ -201,7 +205,7 @@ def _registry(text: str | None) -> tuple[str | None, dict[str, str]]:
         check_no_secret(
             each,
             what="--schema-registry",
-            because="since other users can see a program's arguments: give it in the environment variable "
+            because="since other users can see a program's arguments. Pass it in the environment variable "
             f"{REGISTRY_PASSWORD_VARIABLE}",
         )
     parts = urlsplit(text)
@@ -210,7 +214,7 @@ def _registry(text: str | None) -> tuple[str | None, dict[str, str]]:
     password = os.environ.get(REGISTRY_PASSWORD_VARIABLE)
     if password is None:
         raise ConfigurationError(
-            f"--schema-registry has a user: give the password in {REGISTRY_PASSWORD_VARIABLE}"
+            f"--schema-registry contains a user: pass the password in {REGISTRY_PASSWORD_VARIABLE}"
         )
     address = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     login = f"{unquote(parts.username)}:{password}"
@@ -220,10 +224,12 @@ def _registry(text: str | None) -> tuple[str | None, dict[str, str]]:
 def _setting(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not (separator and name):
-        raise argparse.ArgumentTypeError("it is not NAME=VALUE (it is not shown, since it may be a secret)")
+        raise argparse.ArgumentTypeError(
+            "expected NAME=VALUE (the argument is not shown, since it may be a secret)"
+        )
     if _is_secret(name):
         raise argparse.ArgumentTypeError(
-            f"{name.strip()} is a secret, and other users can see a program's arguments: give it in "
+            f"{name.strip()} is a secret, and other users can see a program's arguments. Pass it in "
             "--kafka-conf-file"
         )
     return name, value
@@ -234,13 +240,13 @@ def _is_secret(name: str) -> bool:
 
 
 def _settings_in(path: Path | None) -> dict[str, str]:
-    """The settings in a file of properties. Raises ConfigurationError."""
+    """Return the settings in a properties file. Raises ConfigurationError if it is invalid."""
     if path is None:
         return {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--kafka-conf-file {path}: it cannot be read: {error}") from error
+        raise ConfigurationError(f"--kafka-conf-file {path}: cannot read the file: {error}") from error
     settings = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -248,7 +254,7 @@ def _settings_in(path: Path | None) -> dict[str, str]:
             continue
         name, separator, value = text.partition("=")
         if not (separator and name.strip()):
-            raise ConfigurationError(f"--kafka-conf-file {path}, line {number}: it is not NAME=VALUE")
+            raise ConfigurationError(f"--kafka-conf-file {path}, line {number}: expected NAME=VALUE")
         settings[name.strip()] = value.strip()
     return settings
 
@@ -257,9 +263,9 @@ Log = TypeVar("Log", bound=MessageSource)
 
 
 def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = False) -> None:
-    """Declare the arguments for the log's location, its tables, and how it is read.
+    """Declare the arguments for the log's location, its tables, and how to read it.
 
-    ``may_be_avro``: whether messages of topics may be in Avro.
+    ``may_be_avro``: True if messages of topics may be in Avro.
     """
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument(
@@ -267,13 +273,13 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         action="append",
         type=location_from,
         metavar="PATH",
-        help="file, or folder of files, with one message a line, compressed if its name ends in .gz or .zst: "
-        "a path that all of Spark's machines can read, or hdfs://…, s3a://…; may be repeated",
+        help="file, or directory of files, with one message per line, compressed if its name ends in .gz or "
+        ".zst: a path that all Spark machines can read, or hdfs://…, s3a://… (repeatable)",
     )
     place.add_argument(
         "--kafka",
         metavar="HOST:PORT,…",
-        help="brokers of Kafka to ask first; --topic names what is read (see below)",
+        help="Kafka brokers to contact first; --topic names the topics (see below)",
     )
     parser.add_argument(
         "--table",
@@ -281,44 +287,45 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         action="append",
         type=table_map,
         metavar=TABLE_MAP_FORM,
-        help="table of the source, the table that follows it, and its key columns (default: those that the "
-        "messages name); may be repeated",
+        help="source table, Hive table to apply its changes to, and key columns (default: the key that the "
+        "messages name; repeatable)",
     )
     parser.add_argument(
         "--name",
-        help="name of the log in the watermarks (default: the first of --files, as an absolute path or "
-        "as its location; or the --topic, if there is only one)",
+        help="name of the log in the watermarks (default: the first of --files, as an absolute path or as "
+        "its location; or the --topic, if there is only one)",
     )
     parser.add_argument(
         "--positions",
         choices=[each.value for each in Positions],
         default=Positions.AUTO.value,
-        help="order of operations: by their positions in the source's log, given in the messages; by the "
-        "numbers in the names of files, and lines; or by the first if messages have it (default: auto). "
-        "Messages of Kafka are in the order of their partition unless you say message",
+        help="order of operations: by the positions in the source's log that messages contain (message), by "
+        "the numbers in file names and then by line (line), or by the former if messages have positions and "
+        "by the latter if not (default: auto). Messages from Kafka are in the order of their partition "
+        "unless you choose message",
     )
     parser.add_argument(
         "--ignore-column",
         action="append",
         default=[],
         metavar="NAME.COLUMN",
-        help="a column of the source's table that the Hive table does not have; may be repeated",
+        help="source column that the Hive table does not have (repeatable)",
     )
     parser.add_argument(
         "--null-if-missing",
         action="append",
         default=[],
         metavar="NAME.COLUMN",
-        help="a column that is NULL in messages that lack it, such as those from before it was added; may be "
-        "repeated",
+        help="column that is NULL in messages that lack it, such as those from before it was added "
+        "(repeatable)",
     )
     parser.add_argument(
         "--default-if-missing",
         action="append",
         default=[],
         metavar="NAME.COLUMN",
-        help="a column that has the value of its DEFAULT constraint in messages that lack it, also in rows "
-        "that they update; may be repeated",
+        help="column that gets the value of its DEFAULT constraint in messages that lack it, including in "
+        "rows that they update (repeatable)",
     )
     parser.add_argument(
         "--trust-key",
@@ -326,13 +333,13 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         default=[],
         metavar="NAME",
         help="table whose source logs the key columns of --table with each change of them, because they are "
-        "its primary key or replica identity, though messages do not show it; may be repeated (default: such "
-        "updates and deletes are refused)",
+        "its primary key or replica identity, although messages do not show this (repeatable; default: "
+        "refuse such updates and deletes)",
     )
     parser.add_argument(
         "--accept-schema-changes",
         action="store_true",
-        help="skip messages that report a changed table; the Hive table has been changed accordingly",
+        help="skip messages that report a changed table, after you have changed the Hive table accordingly",
     )
     parser.add_argument(
         "--apply-truncates",
@@ -344,22 +351,27 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         "--new-snapshot",
         choices=[each.value for each in NewSnapshot],
         default=NewSnapshot.REFUSE.value,
-        help="what a snapshot of a table means that comes after changes of it, as one of a new connector: "
-        "all its rows, so that others are deleted (replace); rows among others (merge) (default: refuse)",
+        help="meaning of a table's snapshot that follows changes of the table, such as that of a new "
+        "connector: all its rows, so that others are deleted (replace), or some rows among others "
+        "(merge) (default: refuse)",
     )
     parser.add_argument(
         "--shard-column",
         metavar="COLUMN",
-        help="column of the Hive table that holds the source's name of the table, if NAME has * or ?, as in "
-        "'shop_*.orders', and fits several tables; it belongs to the key (default: refuse such a NAME)",
+        help="column of the Hive table that stores the source's name of the table, if NAME has * or ?, as in "
+        "'shop_*.orders', and matches several tables; it is part of the key (default: refuse such a "
+        "NAME)",
     )
     add_kafka_arguments(parser, may_be_avro=may_be_avro)
 
 
 def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
-    """The log that the arguments describe; ``source`` makes it from files or topics, name and options.
+    """Return the log that the arguments describe.
 
-    Raises ConfigurationError: arguments contradict each other, or are not valid.
+    ``source`` creates it from files or topics, a name, and options.
+
+    Raises:
+        ConfigurationError: If arguments contradict each other, or are invalid.
     """
     options = LogOptions(
         positions=Positions(arguments.positions),
@@ -380,5 +392,5 @@ def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """The source's name of each table, the table that follows it, and its key columns if given."""
+    """Return the source's name of each table, the Hive table, and its key columns if given."""
     return list(arguments.table)

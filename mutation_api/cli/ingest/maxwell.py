@@ -1,16 +1,16 @@
 """``hive-mutate ingest maxwell``: the messages of Maxwell's daemon.
 
-Files hold one message a line, as Maxwell's file producer writes them or a Kafka consumer prints them. Tables
-are named database.table:
+Files contain one message per line, as Maxwell's file producer writes them or a Kafka consumer prints them.
+Tables are named database.table:
 
   hive-mutate ingest maxwell --files /data/maxwell --table shop.orders=sales.orders:id
 
-or they are read from Kafka:
+Messages can also be read from Kafka:
 
   hive-mutate ingest maxwell --kafka broker:9092 --topic maxwell --table shop.orders=sales.orders:id
 
-Let Maxwell write output_binlog_position and output_xoffset, which give the order, and
-output_primary_key_columns, which gives the key. Rows of a bootstrap have no position: give --positions line.
+Configure Maxwell to write output_binlog_position and output_xoffset, which give the order, and
+output_primary_key_columns, which gives the key. Rows of a bootstrap have no position: use --positions line.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def source_from(arguments: argparse.Namespace) -> MaxwellSource:
-    """The log that the arguments describe."""
+    """Return the log that the arguments describe."""
     return log_from(arguments, MaxwellSource)

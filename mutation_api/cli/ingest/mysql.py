@@ -1,27 +1,28 @@
 """``hive-mutate ingest mysql``: tables of a MySQL or MariaDB server.
 
-A new table is first read completely, with SELECT; from then on its changes come from the server's binary log:
+A new table is first read completely with SELECT. From then on its changes are read from the server's binary
+log:
 
   hive-mutate ingest mysql --source mysql://reader@db.example/shop --tables orders,customers --database sales
 
-reads shop.orders and shop.customers into sales.orders and sales.customers. The password comes from the
+This reads shop.orders and shop.customers into sales.orders and sales.customers. The password is read from the
 environment variable HIVE_MUTATE_MYSQL_PASSWORD, or from an option file of MySQL's programs.
 
 The server must log rows: log_bin, binlog_format=ROW, binlog_row_image=FULL and binlog_row_metadata=FULL. The
 account needs SELECT on the tables, REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG MONITOR). Each
 table needs a primary key, or a unique key without NULL. The documentation of
-mutation_api.cdc.mysql.column_types says what each type becomes.
+mutation_api.cdc.mysql.column_types describes the conversion of each type.
 
-A column that was added at the source (ALTER TABLE … ADD COLUMN), and is NULL in the rows of before: add it
-to the Hive table, or name it with --ignore-column. Until then each run is refused; the next one then goes on,
-and needs no --seen-to.
+If a column was added at the source (ALTER TABLE … ADD COLUMN) and is NULL in the existing rows, add it to the
+Hive table, or name it with --ignore-column. Until then each run is refused; the next run continues without
+--seen-to.
 
-Any other statement that changes rows or columns without row events stops the run at the statement: TRUNCATE,
-DROP TABLE, RENAME, an ALTER TABLE that changes or drops a column, or adds one that has a value in the rows of
-before (NOT NULL, DEFAULT, …), and a statement that a session logged in place of rows. Everything before it is
-applied and committed, nothing behind it, and the command fails with the statement and its position. Do the
-same to the Hive table, then pass the position to --seen-to; or read the table whole again with --recopy.
-Indexes, comments, views and the like stop nothing.
+Any other statement that changes rows or columns without row events stops the run at the statement. These are
+TRUNCATE, DROP TABLE, RENAME, an ALTER TABLE that changes or drops a column or adds one with a value in the
+existing rows (NOT NULL, DEFAULT, …), and a statement that a session logged instead of rows. Everything before
+it is applied and committed, but nothing after it. The command fails with the statement and its position. Make
+the same change to the Hive table, then pass the position to --seen-to; or read the whole table again with
+--recopy. Indexes, comments, views and similar objects stop nothing.
 """
 
 from __future__ import annotations
@@ -44,19 +45,22 @@ __all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
     parser.add_argument(
-        "--source", required=True, metavar="mysql://USER@HOST[:PORT]/DATABASE", help="the server's database"
+        "--source",
+        required=True,
+        metavar="mysql://USER@HOST[:PORT]/DATABASE",
+        help="server and database to read from",
     )
-    tables = parser.add_argument_group("tables, at least one")
+    tables = parser.add_argument_group("tables (at least one is required)")
     tables.add_argument(
         "--tables",
         default="",
         metavar="A,B",
-        help="tables of the source; tables of the same names in --database follow them",
+        help="source tables to apply to the Hive tables with the same names in --database",
     )
     tables.add_argument(
         "--database",
         metavar="DB",
-        help="the Hive database of --tables (default: the name of the source's database)",
+        help="Hive database for --tables (default: the name of the source's database)",
     )
     tables.add_argument(
         "--table",
@@ -64,16 +68,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=table_map,
         metavar=TABLE_MAP_FORM,
-        help="table of the source, the table that follows it, and its key columns (default: the primary key, "
-        "or a unique one); may be repeated",
+        help="source table, Hive table to apply its changes to, and key columns (default: the primary key, "
+        "or a unique one; repeatable)",
     )
     tables.add_argument(
         "--ignore-column",
         action="append",
         default=[],
         metavar="NAME.COLUMN",
-        help="a column that only one side has: one of the source is left out, one of Hive becomes NULL in "
-        "rows that change (repeatable)",
+        help="column that only one side has: a column of the source is left out, and one of Hive becomes "
+        "NULL in rows that change (repeatable)",
     )
     parser.add_argument(
         "--option-file", type=Path, metavar="FILE", help="option file with the password, under [client]"
@@ -88,42 +92,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-zone",
         default=TIME_ZONE_DEFAULT,
         metavar="ZONE",
-        help="zone in which a TIMESTAMP of the source becomes a wall clock time (default: %(default)s)",
+        help="time zone used to convert TIMESTAMP columns to Hive timestamps (default: %(default)s)",
     )
     parser.add_argument(
         "--zero-dates",
         choices=ZERO_DATES,
         default=ZERO_DATES_DEFAULT,
-        help="how 0000-00-00 and similar dates are read: refused, or as NULL (default: %(default)s)",
+        help="handling of dates such as 0000-00-00: refuse them, or store NULL (default: %(default)s)",
     )
     parser.add_argument(
         "--seen-to",
         action="append",
         default=[],
         metavar="FILE:OFFSET",
-        help="position, from the message, of a statement that changed rows or columns and was carried out in "
-        "Hive by hand (repeatable)",
+        help="position, from the error message, of a statement that changed rows or columns and has been "
+        "carried out in Hive by hand (repeatable)",
     )
     parser.add_argument(
         "--recopy",
         default="",
         metavar="A,B",
-        help="tables of the source that are read whole again; their rows replace those in Hive, whatever "
-        "the log or the watermarks say",
+        help="source tables to read whole again, regardless of the log and the watermarks; their rows "
+        "replace those in Hive",
     )
     parser.add_argument(
         "--spill",
         type=location_from,
         metavar="DIR",
-        help="directory of rows until they are applied, such as hdfs:///tmp; all of Spark's machines must "
-        "read it (default: the folder for temporary files, for Spark on one machine)",
+        help="directory for rows until they are applied, such as hdfs:///tmp; all Spark machines must be "
+        "able to read it (default: the directory for temporary files, for Spark on one machine)",
     )
 
 
 def source_from(arguments: argparse.Namespace) -> MySqlSource:
-    """The server that the arguments name. Raises ConfigurationError."""
+    """Return the server that the arguments name. Raises ConfigurationError if they are invalid."""
     if arguments.recopy and arguments.follow is not None:
-        arguments.refuse_usage("--recopy reads a table whole in each run, so it does not go with --follow")
+        arguments.refuse_usage(
+            "--recopy reads whole tables in each run, so it cannot be combined with --follow"
+        )
     address, database = _address(arguments)
     return MySqlSource(
         address,
@@ -138,12 +144,12 @@ def source_from(arguments: argparse.Namespace) -> MySqlSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Each table: (table of the source, DB.TABLE that follows it, key columns). Raises ConfigurationError."""
+    """Return (source table, DB.TABLE, key columns) per table. Raises ConfigurationError if there are none."""
     database = arguments.database or _address(arguments)[1]
     names = listed_names(arguments.tables)
     tables = [*[(name, f"{database}.{name.lower()}", ()) for name in names], *arguments.table]
     if not tables:
-        raise ConfigurationError("name at least one table, with --tables or --table")
+        raise ConfigurationError("no table given: name at least one table with --tables or --table")
     return tables
 
 
@@ -152,7 +158,7 @@ def _address(arguments: argparse.Namespace) -> tuple[MySqlAddress, str]:
     url = SourceUrl.of(
         arguments.source,
         what=f"--source, expected {form},",
-        because="since other users can see a program's arguments: give it in the environment variable "
+        because="since other users can see a program's arguments. Pass it in the environment variable "
         f"{PASSWORD_VARIABLE}, or with --option-file",
         kinds=("mysql", "mariadb"),
     )
@@ -170,5 +176,5 @@ def _address(arguments: argparse.Namespace) -> tuple[MySqlAddress, str]:
 
 def _existing(path: Path, option: str) -> Path:
     if not path.is_file():
-        raise ConfigurationError(f"{option}: there is no file {path.absolute()}")
+        raise ConfigurationError(f"{option}: the file {path.absolute()} does not exist")
     return path

@@ -1,23 +1,23 @@
 r"""``hive-mutate ingest tungsten``: the staging files that Tungsten Replicator writes for Hadoop.
 
-Files are STAGING/SERVICE/database/table/table-<number>.csv. Tables are named database.table, or table if only
-one database has it:
+Files are STAGING/SERVICE/database/table/table-<number>.csv. Tables are named database.table, or just table if
+only one database has it:
 
   hive-mutate ingest tungsten --staging /user/tungsten/staging --service alpha \
       --table hadoop.chicago=sales.chicago:id
 
-A record is: operation (I or D), sequence number, row id, commit timestamp, primary key, then the table's
-columns, separated by 0x01, with \N for NULL and backslashes before 0x01 and backslashes. Options describe
-other settings of the replicator. Columns are those of --columns, else of --metadata, else of the Hive table,
-in that order.
+A record consists of operation (I or D), sequence number, row id, commit timestamp, primary key, and the
+table's columns. They are separated by 0x01, NULL is written as \N, and 0x01 and backslashes are escaped with
+a backslash. Options describe other settings of the replicator. The columns are those of --columns, otherwise
+those of --metadata, otherwise those of the Hive table in its order.
 
 A file with an incomplete last record, or with a name that is not a staging file's, stops the run before
 anything is applied. Names that begin with "." or "_", or end with "._COPYING_", are ignored.
 
-STAGING is on a disk that all of Spark's machines have mounted, on HDFS
-(hdfs://namenode/user/tungsten/staging) or in an object store (s3a://bucket/staging).
+STAGING is on a disk that all Spark machines have mounted, on HDFS (hdfs://namenode/user/tungsten/staging) or
+in an object store (s3a://bucket/staging).
 
-To check a table against a dump of the source afterwards:
+To compare a table with a dump of the source afterwards:
 
   hive-mutate diff --table sales.chicago --key id --against dump.csv --summary
 """
@@ -43,23 +43,29 @@ _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[nrt])")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
     parser.add_argument(
-        "--staging", required=True, type=location_from, metavar="DIR", help="folder of all services"
+        "--staging",
+        required=True,
+        type=location_from,
+        metavar="DIR",
+        help="directory of all replication services",
     )
-    parser.add_argument("--service", required=True, help="the replication service, a folder in it")
+    parser.add_argument(
+        "--service", required=True, help="replication service, which is a directory in STAGING"
+    )
     parser.add_argument(
         "--table",
         required=True,
         action="append",
         type=table_map,
         metavar=TABLE_MAP_FORM,
-        help="table of the source, the table that follows it, and the primary key (default: that of "
-        "--metadata); may be repeated",
+        help="source table, Hive table to apply its changes to, and primary key (default: that of "
+        "--metadata; repeatable)",
     )
     parser.add_argument(
         "--metadata",
         type=location_from,
         metavar="FILE",
-        help="JSON of Tungsten's Hadoop tools: columns and keys",
+        help="JSON file of Tungsten's Hadoop tools with columns and keys",
     )
     parser.add_argument(
         "--columns",
@@ -67,48 +73,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=_pair,
         metavar="NAME=A,B,…",
-        help="a table's columns in the order of its files; may be repeated",
+        help="columns of a table in the order of its files (repeatable)",
     )
     parser.add_argument(
         "--commit-column",
         action="append",
         default=[],
         metavar="COLUMN[=FORMAT]",
-        help="a column of the Hive tables that comes from the commit timestamp, and its strftime format, "
-        "such as ds=%%Y-%%m-%%d; may be repeated",
+        help="column of the Hive tables that is filled from the commit timestamp, with its strftime format, "
+        "such as ds=%%Y-%%m-%%d (repeatable)",
     )
     parser.add_argument(
         "--binary",
         choices=[form.value for form in BinaryText],
-        help="how the files write binary columns; needed if there are any",
+        help="encoding of binary columns in the files; required if there are any",
     )
     _add_text_arguments(parser)
 
 
 def _add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how records are written (\\x01, \\n and the like are understood)")
+    group = parser.add_argument_group("how records are written (\\x01, \\n and similar escapes are accepted)")
     header = ",".join(each.value for each in HEADER_DEFAULT)
     known = ", ".join(each.value for each in HeaderField)
     group.add_argument(
         "--header",
         default=header,
         metavar="FIELD,…",
-        help=f"fields before the columns, of {known} (default: {header})",
+        help=f"fields before the columns: {known} (default: {header})",
     )
     defaults = {
-        "field-separator": TEXT_DEFAULT.field_separator,
-        "record-end": TEXT_DEFAULT.record_end,
-        "null": TEXT_DEFAULT.null,
-        "escape": TEXT_DEFAULT.escape or "",
+        "field-separator": (TEXT_DEFAULT.field_separator, "character between fields"),
+        "record-end": (TEXT_DEFAULT.record_end, "character after each record"),
+        "null": (TEXT_DEFAULT.null, "string that represents NULL"),
+        "escape": (TEXT_DEFAULT.escape or "", "character before an escaped character"),
     }
-    for name, default in defaults.items():
+    for name, (default, what) in defaults.items():
         shown = ascii(default)[1:-1].replace("\\\\", "\\")
-        group.add_argument(f"--{name}", default=default, type=_characters, help=f"default: {shown}")
-    group.add_argument("--quote", type=_characters, default="", help="encloses values (default: none)")
+        group.add_argument(f"--{name}", default=default, type=_characters, help=f"{what} (default: {shown})")
+    group.add_argument(
+        "--quote", type=_characters, default="", help="character that encloses values (default: none)"
+    )
 
 
 def source_from(arguments: argparse.Namespace) -> TungstenSource:
-    """The source. Raises ConfigurationError if arguments are invalid."""
+    """Return the source. Raises ConfigurationError if arguments are invalid."""
     text = SeparatedText(
         arguments.field_separator,
         arguments.record_end,
@@ -130,10 +138,10 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Full name in the source, DB.TABLE and key of each table; the full name is always the same.
+    """Return the full name in the source, DB.TABLE and key of each table; full names are always the same.
 
     Raises:
-        ConfigurationError: the source lacks a table, or --columns names a table that --table does not.
+        ConfigurationError: If the source lacks a table, or --columns names a table that --table does not.
     """
     source = source_from(arguments)
     tables = [(source.full_name(name), target, key) for name, target, key in arguments.table]
@@ -149,7 +157,7 @@ def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str
 def _pair(text: str) -> tuple[str, str]:
     name, separator, value = text.partition("=")
     if not (name and separator and value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=VALUE")
     return name, value
 
 
@@ -158,9 +166,9 @@ def _header(text: str) -> tuple[HeaderField, ...]:
         return tuple(HeaderField(name) for name in listed_names(text))
     except ValueError as error:
         known = ", ".join(each.value for each in HeaderField)
-        raise ConfigurationError(f"--header {text}: {error}; fields are {known}") from error
+        raise ConfigurationError(f"--header {text}: {error}; expected fields among {known}") from error
 
 
 def _characters(text: str) -> str:
-    r"""Literal characters, or escapes as in the manual of Tungsten: ``\x01``, ``\u0001``, ``\n``."""
+    r"""Return literal characters, with the escapes of Tungsten's manual: ``\x01``, ``\u0001``, ``\n``."""
     return _ESCAPED.sub(lambda found: found[0].encode().decode("unicode_escape"), text)

@@ -1,4 +1,4 @@
-"""``hive-mutate update``: a module for each action, and the command itself."""
+"""``hive-mutate update``: one module per action, and the command itself."""
 
 from mutation_api.cli.update.command import add_arguments, run
 

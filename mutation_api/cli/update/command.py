@@ -1,15 +1,17 @@
 """``hive-mutate update``: the command, and what its actions share.
 
-``hive-mutate update``: keep a table up to date with a table of a relational database.
+``hive-mutate update``: keep a Hive table up to date with a table in a relational database.
 
-"enable" makes what captures changes in the source, "extract" applies them, exactly once, "compact" has Hive
-merge deltas, "status" shows all of it, "repair" makes what captures changes again, and "disable" removes it.
+"enable" starts capturing changes in the source, "extract" applies them exactly once, and "compact" makes Hive
+merge deltas. "status" shows the state of all this, "repair" creates the objects in the source again, and
+"disable" removes them.
 
 The password of the source is read from the environment variable HIVE_MUTATE_SOURCE_PASSWORD. The variable
-HIVE_MUTATE_SOURCE has the URL of the source that it may go to, as it was given to "enable"; several with
-blanks between. The address in the properties of a table must be one of these, since others may alter it.
+HIVE_MUTATE_SOURCE contains the URL of the source to which the password may be sent, as it was passed to
+"enable"; separate several URLs with blanks. The address in the properties of a table must be one of these,
+since others may alter it.
 
-What the actions of ``hive-mutate update`` share: words on standard error, the engine, the tables meant.
+Helpers of the actions of ``hive-mutate update``: messages, the engine, and the tables to process.
 """
 
 from __future__ import annotations
@@ -48,13 +50,13 @@ __all__ = [
 
 ACTIONS = {
     "enable": "capture the changes of a table in the source",
-    "extract": "apply what was captured, exactly once",
-    "compact": "have Hive compact the partitions with enough changes",
+    "extract": "apply captured changes, exactly once",
+    "compact": "make Hive compact the partitions that have enough changes",
     "status": "show positions, lag, deltas, compactions and objects",
-    "repair": "make the log and the triggers in the source again",
-    "disable": "stop capturing, and remove what was made for it",
+    "repair": "create the log and the triggers in the source again",
+    "disable": "stop capturing changes, and remove everything created for it",
 }
-"""Name and help of each action; its module has ``add_arguments(parser)`` and ``run(arguments)``."""
+"""The name and help of each action; its module has ``add_arguments(parser)`` and ``run(arguments)``."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +74,7 @@ def _module(name: str) -> ModuleType:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the action; returns its exit code."""
+    """Run the action and return its exit code."""
     return int(_module(arguments.action).run(arguments))
 
 
@@ -81,13 +83,13 @@ APP_NAME = "hive-mutate update"
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare --engine, --lock-timeout and --quiet."""
-    add_lock_timeout_argument(parser, "another extraction, or another writer of the table")
+    add_lock_timeout_argument(parser, "another extraction or another writer of the table")
     engine_arguments.add_engine_argument(parser, "if at most {} MiB of rows are new")
     parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
 
 
 def extract_options(arguments: argparse.Namespace, *, dry_run: bool = False) -> ExtractOptions:
-    """The options of an extraction."""
+    """Return the options of an extraction."""
     return ExtractOptions(
         dry_run=dry_run,
         user=arguments.user,
@@ -98,7 +100,7 @@ def extract_options(arguments: argparse.Namespace, *, dry_run: bool = False) -> 
 
 
 def engine_of(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[AnyCapture], Engine]:
-    """Gives the engine for a source; Spark starts when it is first needed, and stays."""
+    """Return a function from a source to its engine; Spark starts when first needed and stays running."""
 
     @functools.cache
     def spark() -> Any:
@@ -118,10 +120,10 @@ def engine_of(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[AnyC
 
 
 def tables_of(arguments: argparse.Namespace, metastore: MetastoreClient) -> list[str]:
-    """The tables of --table and --database. Raises ConfigurationError: there are none."""
+    """Return the tables of --table or --database. Raises ConfigurationError if there are none."""
     if arguments.table:
         return list(arguments.table)
     found = [name for name, _ in enabled_tables(metastore, [arguments.database])]
     if not found:
-        raise ConfigurationError(f"no table of database {arguments.database} has incremental update enabled")
+        raise ConfigurationError(f"no table in database {arguments.database} has incremental update enabled")
     return found

@@ -1,7 +1,7 @@
-"""``hive-mutate update compact``: have Hive compact the partitions of a table that have enough changes.
+"""``hive-mutate update compact``: make Hive compact the partitions of a table that have enough changes.
 
-Fewer changes than the threshold: nothing is done, and that is success. The command may be stopped and
-repeated; it then waits for the compaction that is queued. It works for any ACID table.
+If there are fewer changes than the threshold, nothing is done and the command succeeds. The command can be
+stopped and repeated; it then waits for the compaction that is already queued. It works for any ACID table.
 """
 
 from __future__ import annotations
@@ -27,32 +27,42 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--table", required=True, metavar="DB.TABLE")
+    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="Hive table to compact")
     parser.add_argument(
-        "--kind", choices=KINDS, default="major", help="rebalance: Hive 4 (default: %(default)s)"
+        "--kind",
+        choices=KINDS,
+        default="major",
+        help="kind of compaction; rebalance requires Hive 4 (default: %(default)s)",
     )
     parser.add_argument(
         "--partition",
         action="append",
         default=[],
         metavar="day=…",
-        help="only this one; may be repeated (default: all)",
+        help="compact only this partition (repeatable; default: all partitions)",
     )
     parser.add_argument(
         "--delta-threshold",
         type=int,
         metavar="ROWS",
-        help=f"rows of deltas from which on it is done (default: {DELTA_ROWS_DEFAULT:,}, unless another "
-        "limit is given)",
+        help=f"compact when the deltas hold at least this many rows (default: {DELTA_ROWS_DEFAULT:,}, unless "
+        "another limit is given)",
     )
     parser.add_argument(
-        "--delta-files", type=int, metavar="N", help="files of deltas from which on it is done"
+        "--delta-files",
+        type=int,
+        metavar="N",
+        help="compact when the deltas consist of at least this many files",
     )
     parser.add_argument(
-        "--delta-bytes", type=int, metavar="N", help="bytes of deltas from which on it is done"
+        "--delta-bytes", type=int, metavar="N", help="compact when the deltas have at least this many bytes"
     )
     parser.add_argument(
-        "--at-once", type=int, default=1, metavar="N", help="side by side (default: %(default)s)"
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of compactions to run concurrently (default: %(default)s)",
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
@@ -60,15 +70,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=WAIT_SECONDS_DEFAULT,
         metavar="15m",
-        help="for each one, at most (default: 15m)",
+        help="maximum time to wait for each compaction, such as 90s, 15m or 2h (default: 15m)",
     )
-    group.add_argument("--no-wait", action="store_true", help="ask, and do not wait")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    group.add_argument(
+        "--no-wait", action="store_true", help="request the compactions without waiting for them"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compact; 0 when it is done, asked for with --no-wait, or there is nothing to do."""
+    """Compact; return 0 if it is done, only requested (--no-wait), or not needed."""
     limits = (arguments.delta_threshold, arguments.delta_files, arguments.delta_bytes)
     threshold = CompactionThreshold() if limits == (None, None, None) else CompactionThreshold(*limits)
     with metastore_from(arguments) as metastore:

@@ -1,8 +1,9 @@
-"""``hive-mutate update disable``: stop capturing changes, and remove everything that was made for it.
+"""``hive-mutate update disable``: stop capturing changes, and remove everything created for it.
 
-Refused while changes are outstanding: extract them first, or --discard them. The table in Hive stays. What is
-logged between the check and the removal of the triggers is extracted, too. With --discard it also ends if the
-source cannot be reached, or an object cannot be removed, and says what is left there (exit code 1).
+This is refused while changes are outstanding: extract them first, or --discard them. The table in Hive stays.
+Changes that are logged between the check and the removal of the triggers are extracted too. With --discard
+the command also finishes if the source cannot be reached or an object cannot be removed. It then reports what
+is left there (exit code 1).
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--table", required=True, metavar="DB.TABLE")
+    parser.add_argument(
+        "--table", required=True, metavar="DB.TABLE", help="Hive table with incremental update"
+    )
     parser.add_argument("--discard", action="store_true", help="drop outstanding changes instead of refusing")
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Disable; 0 when everything is removed, 1 if something is left in the source."""
+    """Disable; return 0 if everything is removed, 1 if something is left in the source."""
     with ExitStack() as stack:
         metastore = stack.enter_context(metastore_from(arguments))
         engine = engine_of(arguments, stack)

@@ -2,13 +2,13 @@
 
   hive-mutate update enable --source postgresql://reader@db.example/shop --table sales.orders
 
-makes a log table and triggers beside the table "orders" of the source, which log the keys of changed rows;
---dry-run shows the statements. The first "extract" copies the table, the next ones apply what changed. The
-table in Hive must exist.
+This creates a log table and triggers next to the table "orders" of the source, which log the keys of changed
+rows; --dry-run shows the statements. The first "extract" copies the table, and later ones apply what changed.
+The table in Hive must already exist.
 
-Methods: changelog (all changes, by triggers), changelog-insert (inserts alone),
-row-version and row-version-insert (a growing column, --version-column; no objects in
-the source), binlog (MySQL's binary log).
+Methods: changelog (all changes, by triggers), changelog-insert (only inserts),
+row-version and row-version-insert (a monotonically increasing column, --version-column;
+no objects in the source), binlog (MySQL's binary log).
 """
 
 from __future__ import annotations
@@ -26,26 +26,40 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--source", required=True, metavar="URL", help="postgresql://…, mysql://… or sqlite:////…"
-    )
-    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table in Hive that follows")
-    parser.add_argument(
-        "--source-table", metavar="NAME", help="the source's name of the table (default: that in Hive)"
-    )
-    parser.add_argument(
-        "--key", default="", metavar="A,B", help="columns of the key (default: the primary key)"
+        "--source",
+        required=True,
+        metavar="URL",
+        help="URL of the source database: postgresql://…, mysql://… or sqlite:////…",
     )
     parser.add_argument(
-        "--method", choices=[each.value for each in CaptureMethod], default=CaptureMethod.CHANGELOG.value
+        "--table", required=True, metavar="DB.TABLE", help="Hive table to keep up to date with the source"
     )
     parser.add_argument(
-        "--version-column", default="", metavar="NAME", help="the growing column; xmin on PostgreSQL"
+        "--source-table",
+        metavar="NAME",
+        help="name of the table in the source (default: the name of the Hive table)",
+    )
+    parser.add_argument(
+        "--key", default="", metavar="A,B", help="columns that identify a row (default: the primary key)"
+    )
+    parser.add_argument(
+        "--method",
+        choices=[each.value for each in CaptureMethod],
+        default=CaptureMethod.CHANGELOG.value,
+        help="how changes are captured (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--version-column",
+        default="",
+        metavar="NAME",
+        help="monotonically increasing column for the row-version methods; on PostgreSQL also xmin",
     )
     parser.add_argument(
         "--overlap",
         default="",
         metavar="N",
-        help="how far below its bound the column is read again: a number, or seconds",
+        help="how far below its bound the version column is read again, so that late rows are found: a "
+        "number, or seconds for a column of times",
     )
     parser.add_argument(
         "--compare-keys", action="store_true", help="row-version: find deletes by comparing all keys"
@@ -53,45 +67,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-verify-version",
         action="store_true",
-        help="row-version: do not look for versions that were set back, which reads the column of all rows "
-        "(default: look, and compare the whole table if one is found)",
+        help="row-version: do not check for versions that were set back, which reads the column of all rows "
+        "(default: check, and compare the whole table if one is found)",
     )
     parser.add_argument(
         "--no-verify-key",
         action="store_true",
-        help="insert-only methods: the key need not be the primary key",
+        help="insert-only methods: do not require the key to be the primary key",
     )
     parser.add_argument(
         "--loaded-partitions-only",
         action="store_true",
-        help="refuse rows of partitions that do not exist (default: create them)",
+        help="refuse rows of partitions that do not exist (default: create the partitions)",
     )
     parser.add_argument(
         "--already-loaded",
         action="store_true",
-        help="the table is loaded otherwise, after this; copy nothing",
+        help="copy nothing, because the table is loaded by other means after this command",
     )
     parser.add_argument(
-        "--ignore-column", action="append", default=[], metavar="NAME", help="not in Hive; repeatable"
+        "--ignore-column",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="source column that the Hive table does not have (repeatable)",
     )
     parser.add_argument(
         "--null-for",
         action="append",
         default=[],
         metavar="COLUMN",
-        help="store NULL for values of COLUMN that are not a date of the years 1 to 9999, or not a finite "
+        help="store NULL for values of COLUMN that are not a date in the years 1 to 9999, or not a finite "
         "number: infinity, NaN, years BC, zero dates (repeatable; default: refuse them)",
     )
     parser.add_argument(
-        "--time-zone", default="UTC", metavar="ZONE", help="of instants' wall clock (default: UTC)"
+        "--time-zone",
+        default="UTC",
+        metavar="ZONE",
+        help="time zone used to convert timestamps with time zone to Hive timestamps (default: UTC)",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="show the statements for the source, change nothing"
+        "--dry-run", action="store_true", help="show the statements for the source without running them"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Enable; 0 when changes are captured."""
+    """Enable; return 0 if changes are captured."""
     with metastore_from(arguments) as metastore:
         report = enable_update(
             metastore,

@@ -1,8 +1,8 @@
-"""``hive-mutate update extract``: apply what was captured since the last extraction, exactly once.
+"""``hive-mutate update extract``: apply changes captured since the last extraction, exactly once.
 
-What is committed in the source after the extraction has begun to read waits for the next one. A run that is
-repeated, or was killed anywhere, loses nothing and applies nothing twice. A second extraction of a table
-waits for the first.
+Changes committed in the source after the extraction has begun to read are left for the next one. A run that
+is repeated, or was killed at any point, loses nothing and applies nothing twice. A second extraction of a
+table waits for the first.
 """
 
 from __future__ import annotations
@@ -25,14 +25,24 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--table", action="append", metavar="DB.TABLE", help="may be repeated")
     which.add_argument(
-        "--all", dest="database", metavar="DB", help="all tables of a database that follow a source"
+        "--table", action="append", metavar="DB.TABLE", help="Hive table to update (repeatable)"
+    )
+    which.add_argument(
+        "--all",
+        dest="database",
+        metavar="DB",
+        help="update all tables of this Hive database that have incremental update enabled",
     )
     parser.add_argument(
-        "--follow", type=float, metavar="SECONDS", help="do so every SECONDS, until interrupted"
+        "--follow",
+        type=float,
+        metavar="SECONDS",
+        help="repeat the extraction every SECONDS, until interrupted",
     )
-    parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="report what would be done without writing anything"
+    )
     parser.add_argument("--json", action="store_true", help="print each report as one JSON object")
     _add_binlog_arguments(parser)
     add_run_arguments(parser)
@@ -45,34 +55,36 @@ def _add_binlog_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE:OFFSET",
-        help="position, from the message, of a statement that changed rows or columns and was carried out "
-        "in Hive by hand (repeatable)",
+        help="position, from the error message, of a statement that changed rows or columns and has been "
+        "carried out in Hive by hand (repeatable)",
     )
     group.add_argument(
-        "--recopy", action="store_true", help="read the table whole again, and replace its rows in Hive"
+        "--recopy", action="store_true", help="read the whole table again, and replace its rows in Hive"
     )
     group.add_argument(
         "--zero-dates",
         choices=("error", "null"),
         default="error",
-        help="how 0000-00-00 and similar dates are read: refused, or as NULL (default: %(default)s)",
+        help="handling of dates such as 0000-00-00: refuse them, or store NULL (default: %(default)s)",
     )
     group.add_argument(
         "--ignore-column",
         action="append",
         default=[],
         metavar="NAME",
-        help="a column that only one side has, besides those of enable: one of the source is left out, one "
-        "of Hive becomes NULL in rows that change (repeatable)",
+        help="column that only one side has, in addition to those of enable: a column of the source is left "
+        "out, and one of Hive becomes NULL in rows that change (repeatable)",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Extract; 0 when everything that was captured is committed."""
+    """Extract; return 0 if all captured changes are committed."""
     if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
-        arguments.refuse_usage("--follow takes seconds above 0, and does not go with --dry-run")
+        arguments.refuse_usage("--follow requires seconds above 0 and cannot be combined with --dry-run")
     if arguments.follow is not None and arguments.recopy:
-        arguments.refuse_usage("--recopy reads a table whole in each run, so it does not go with --follow")
+        arguments.refuse_usage(
+            "--recopy reads the whole table in each run, so it cannot be combined with --follow"
+        )
     binlog = BinlogOptions(
         seen_to=tuple(arguments.seen_to),
         recopy=arguments.recopy,

@@ -1,8 +1,8 @@
-"""``hive-mutate update repair``: make the log and the triggers in the source again.
+"""``hive-mutate update repair``: create the log and the triggers in the source again.
 
-The way on after "extract" has said that changes are not captured: triggers were dropped, switched off or
-altered, another table has taken the place of the followed one, or one side was restored from a backup. The
-next "extract" compares the whole table, so nothing that happened meanwhile is lost.
+Use it after "extract" has reported that changes are not captured: triggers were dropped, disabled or altered,
+another table has replaced the source table, or one side was restored from a backup. The next "extract"
+compares the whole table, so changes made meanwhile are not lost.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="the table in Hive that follows")
     parser.add_argument(
-        "--dry-run", action="store_true", help="show the statements for the source, change nothing"
+        "--table", required=True, metavar="DB.TABLE", help="Hive table with incremental update"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the statements for the source without running them"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Repair; 0 when changes are captured again."""
+    """Repair; return 0 if changes are captured again."""
     with metastore_from(arguments) as metastore:
         report = repair_update(
             metastore,

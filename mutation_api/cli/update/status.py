@@ -1,7 +1,7 @@
 """``hive-mutate update status``: positions, lag, deltas, compactions, locks and objects.
 
-Without --table, all tables of a database that follow a source. --html writes one page that needs nothing
-else.
+Without --table, it shows all tables of a database with incremental update. --html writes one self-contained
+page.
 """
 
 from __future__ import annotations
@@ -23,17 +23,20 @@ __all__ = ["add_arguments", "run"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--table", action="append", metavar="DB.TABLE", help="may be repeated")
+    which.add_argument("--table", action="append", metavar="DB.TABLE", help="Hive table to show (repeatable)")
     which.add_argument(
-        "--database", default="default", metavar="DB", help="all its tables (default: %(default)s)"
+        "--database",
+        default="default",
+        metavar="DB",
+        help="show all tables of this database that have incremental update enabled (default: %(default)s)",
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="one JSON object a table")
-    how.add_argument("--html", type=Path, metavar="FILE", help="write a page")
+    how.add_argument("--json", action="store_true", help="print one JSON object per table")
+    how.add_argument("--html", type=Path, metavar="FILE", help="write an HTML status page to FILE")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show; 0 if the tables could be looked at."""
+    """Show the status; return 0 if it could be read for all tables."""
     with metastore_from(arguments) as metastore:
         found = [update_status(metastore, table) for table in tables_of(arguments, metastore)]
     if arguments.html is not None:

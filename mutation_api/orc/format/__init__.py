@@ -1,1 +1,1 @@
-"""Parts of an ORC file other than rows and events: tail, statistics, streams."""
+"""The parts of an ORC file other than rows and events: tail, statistics, streams."""

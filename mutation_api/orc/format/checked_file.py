@@ -1,8 +1,8 @@
-"""Checks of an ORC file before a decoder sees it, and the errors of what a decoder then says.
+"""Checks of an ORC file before a decoder sees it, and the errors raised for a decoder's own errors.
 
-ORC's C++ library, in pyarrow and pyorc, trusts the numbers of a file: it takes memory for as many rows as a
-footer claims, and ends the process where types are nested too deeply. What is checked here costs less than
-opening the file. Every other error becomes one that names the file.
+ORC's C++ library, in pyarrow and pyorc, trusts the numbers of a file: it allocates memory for as many rows as
+a footer claims, and ends the process if types are nested too deeply. The checks here cost less than opening
+the file. Every other error is converted to one that names the file.
 """
 
 from __future__ import annotations
@@ -36,28 +36,28 @@ FAULTS = (
     *(pa.ArrowException, pyorc.errors.ORCError, OSError, MemoryError),
     *(ValueError, TypeError, LookupError, ArithmeticError, RecursionError),
 )
-"""Errors that decoding arbitrary bytes, and converting the values, can raise."""
+"""The errors that decoding arbitrary bytes, and converting the values, can raise."""
 
 _VALUE_BYTES = 8
 _SMALL_BYTES = 64 * 1024 * 1024
 _LARGEST_GROWTH = 64
-"""What a stripe takes in memory is not looked at below so many bytes, or so many times its own bytes."""
+"""Stripes that take less memory than this, or less than this multiple of their own size, are not checked."""
 _TEXT_KINDS = (STREAM_KIND_DATA, STREAM_KIND_DICTIONARY)
 _ROWS_PER_BYTE = 520
-"""ORC's densest stream: bits in runs of 130 bytes, each run two bytes long."""
+"""The densest stream of ORC: bits in runs of 130 bytes, each run two bytes long."""
 
 
 def checked_stripe(stream: Any, tail: OrcTail, index: int) -> StripeFooter:
-    """The footer of a stripe, which has as many rows as its streams can hold.
+    """Return the footer of a stripe after checking that its streams can hold the stripe's rows.
 
     Args:
         stream: the file's bytes.
-        tail: the file's.
-        index: the stripe's.
+        tail: the file's tail.
+        index: the stripe's index.
 
     Raises:
-        CorruptFileError: the stripe claims what it cannot have; does not name the file.
-        OSError: it cannot be read.
+        CorruptFileError: If the stripe claims what it cannot have. The message does not name the file.
+        OSError: If the stripe cannot be read.
     """
     stripe = tail.stripes[index]
     stream.seek(stripe.end - stripe.footer_length)
@@ -74,13 +74,13 @@ def check_values(stream: Any, tail: OrcTail, footer: StripeFooter, columns: Coll
 
     Args:
         stream: the file's bytes.
-        tail: the file's.
-        footer: the stripe's.
-        columns: numbers of the columns to be read.
+        tail: the file's tail.
+        footer: the stripe's footer.
+        columns: the numbers of the columns that will be read.
 
     Raises:
-        CorruptFileError: there are others than a column can have; does not name the file.
-        OSError: it cannot be read.
+        CorruptFileError: If there are values that a column cannot have. The message does not name the file.
+        OSError: If the stripe cannot be read.
     """
     nodes = tail.nodes
     for found in footer.streams:
@@ -110,14 +110,14 @@ def check_values(stream: Any, tail: OrcTail, footer: StripeFooter, columns: Coll
 
 
 def _bytes_of_length(node: TypeNode) -> int:
-    """Memory that one unit of a length takes: a byte of a text, or a value of a list or map."""
+    """Return the memory for one unit of a length: a byte of a string, or a value of a list or map."""
     return _VALUE_BYTES * len(node.children) if node.children else 1
 
 
 def _check_total(stream: Any, tail: OrcTail, footer: StripeFooter, column: int, total: int) -> None:
-    """Check that the texts, or the values of the lists or maps, of a column can have so many bytes or values.
+    """Check that a column's streams can hold this total of string bytes, or of values in lists or maps.
 
-    Raises CorruptFileError: no stream of theirs holds them.
+    Raises CorruptFileError if none of its streams can.
     """
     nodes = tail.nodes
     least = -(-total // _ROWS_PER_BYTE) if nodes[column].children else total
@@ -159,9 +159,9 @@ def _holds(stream: Any, tail: OrcTail, start: int, stop: int, count: int) -> boo
 
 
 def null_keys(footer: StripeFooter, tail: OrcTail) -> frozenset[int]:
-    """Numbers of the columns of a stripe that are keys of maps and may be NULL.
+    """Return the numbers of a stripe's columns that are keys of maps and may be NULL.
 
-    pyarrow ends the process if one is.
+    pyarrow ends the process if a key is NULL.
     """
     if not tail.map_keys:
         return frozenset()
@@ -170,12 +170,12 @@ def null_keys(footer: StripeFooter, tail: OrcTail) -> frozenset[int]:
 
 
 def open_orc(stream: Any) -> pa.orc.ORCFile:
-    """Pyarrow's reader of a file all of whose stripes were checked.
+    """Return pyarrow's reader of a file after checking all its stripes.
 
     Raises:
-        CorruptFileError: the file claims what it cannot have, or maps may have keys that are NULL, which end
-            the process; does not name the file.
-        pa.ArrowException, OSError, ValueError: the file cannot be read.
+        CorruptFileError: If the file claims what it cannot have, or if maps may have NULL keys, which end the
+            process. The message does not name the file.
+        pa.ArrowException, OSError, ValueError: If the file cannot be read.
     """
     tail = tail_of(stream)
     for index in range(len(tail.stripes)):
@@ -189,15 +189,15 @@ def open_orc(stream: Any) -> pa.orc.ORCFile:
 
 @contextlib.contextmanager
 def faults_of(file: object) -> Iterator[None]:
-    """Raise errors of reading a file as errors that name it; those of this library pass.
+    """Convert errors of reading a file to errors that name it. Errors of this library are passed on.
 
     Args:
         file: the file, for messages.
 
     Raises:
-        CorruptFileError: something else than this machine is at fault.
-        ReadError: this machine is.
-        FileNotFoundError: the file is not there.
+        CorruptFileError: If the file itself, and not this machine, causes the error.
+        ReadError: If this machine causes it.
+        FileNotFoundError: If the file does not exist.
     """
     try:
         yield
@@ -208,12 +208,12 @@ def faults_of(file: object) -> Iterator[None]:
 
 
 def fault_of(error: BaseException, file: object) -> ReadError:
-    """The error to raise for one of :data:`FAULTS`: that of the file, or of this machine."""
+    """Return the error to raise for one of :data:`FAULTS`: an error of the file, or of this machine."""
     if is_fault_of_machine(error):
-        return ReadError(f"{file} cannot be read here, which says nothing about the file: {error}")
+        return ReadError(f"{file} cannot be read on this machine; the file itself may be intact: {error}")
     if isinstance(error, MemoryError):
         return CorruptFileError(
-            f"{file} is not a readable ORC file: it claims values that need more memory than there is "
+            f"{file} is not a readable ORC file: it claims values that need more memory than is available "
             f"({error})"
         )
     return CorruptFileError(f"{file} is not a readable ORC file: {error or type(error).__name__}")

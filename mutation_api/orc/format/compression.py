@@ -1,8 +1,8 @@
 """Chunks: the units into which an ORC file's compression splits streams and messages. Pure.
 
 A chunk is one block after compression, or the block itself if that is shorter. A header of three bytes
-precedes it: the chunk's length, and whether its bytes are "original", that is not compressed. A file without
-compression has no chunks.
+precedes it. The header contains the chunk's length and a flag for "original", that is, uncompressed, bytes. A
+file without compression has no chunks.
 
 Source: the ORC v1 specification (compression).
 """
@@ -30,19 +30,24 @@ __all__ = [
 ]
 
 DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
-"""Errors that unpacking and parsing arbitrary bytes can raise; each of them means a damaged file."""
+"""The errors that unpacking and parsing arbitrary bytes can raise. Each of them means a damaged file."""
 
 _HEADER_BYTES = 3
 _MAX_CHUNK_BYTES = (1 << 23) - 1
 LARGEST_BLOCK_BYTES = 1 << 23
-"""No writer makes larger compression blocks: a chunk's length has 23 bits. Readers take a block of memory."""
+"""The maximum size of a compression block, which a reader holds in memory.
+
+A chunk's length has 23 bits, so no writer makes larger blocks.
+"""
 _MOST_GROWTH = 64 * 1024 * 1024
-"""Bytes that a stream or section may have more when it is unpacked. Sections have been seen to shrink to a
-tenth, and these are much shorter than 6 MiB."""
+"""The maximum number of bytes by which a stream or section may grow when it is unpacked.
+
+Sections have been observed to shrink to a tenth, and these are much shorter than 6 MiB.
+"""
 
 
 class Compression(enum.IntEnum):
-    """Codes of ORC's compression kinds."""
+    """The codes of ORC's compression kinds."""
 
     NONE = 0
     ZLIB = 1
@@ -53,7 +58,7 @@ class Compression(enum.IntEnum):
 
 
 def chunk_header(length: int, *, is_original: bool) -> bytes:
-    """Header of a chunk of ``length`` bytes; ``is_original``: they are not compressed."""
+    """Return the header of a chunk of ``length`` bytes. ``is_original``: True if they are not compressed."""
     return (length << 1 | is_original).to_bytes(_HEADER_BYTES, "little")
 
 
@@ -67,39 +72,44 @@ def original_chunks(data: bytes, block_bytes: int) -> bytes:
 def unpacked(
     data: bytes, compression: Compression, block_bytes: int, *, most_growth: int = _MOST_GROWTH
 ) -> bytes:
-    """Contents of chunks. No memory is taken for more than they may have.
+    """Return the contents of chunks. The memory used never exceeds what they may contain.
 
     Args:
-        data: consecutive chunks; without compression the bytes themselves.
+        data: consecutive chunks. Without compression, the bytes themselves.
         compression: the file's compression.
-        block_bytes: maximal content of one chunk, at most LARGEST_BLOCK_BYTES.
-        most_growth: number of bytes that the content may be longer.
+        block_bytes: the maximum content of one chunk, at most LARGEST_BLOCK_BYTES.
+        most_growth: the number of bytes by which the content may be longer.
 
     Raises:
-        Those of DAMAGE: the bytes are not such chunks, or the compression cannot be read (LZO); a chunk is
-        longer than a block, or has more content, as ORC's readers refuse it; the content is longer than that
-        of any section that a writer makes.
+        Errors in DAMAGE: If the bytes are not such chunks, if the compression cannot be read (LZO), or if a
+        chunk is longer than a block or has more content, which ORC's readers also reject. If the content is
+        longer than any section that a writer makes.
     """
     if compression is Compression.NONE:
         return data
     most = len(data) + most_growth
-    with io.BytesIO() as section:  # closed, so that an error's frames do not keep its bytes
+    with io.BytesIO() as section:  # closed, so that the frames of an error do not keep its bytes
         for _, content in chunk_contents(data, compression, block_bytes):
             if section.write(content) and section.tell() > most:
-                raise ValueError(f"{len(data)} bytes unpack to more than {most}, which no section has")
+                raise ValueError(
+                    f"{len(data)} bytes unpack to more than {most} bytes, which no section can have"
+                )
         return section.getvalue()
 
 
 def holds_bytes(data: bytes, compression: Compression, block_bytes: int, count: int) -> bool:
-    """Whether chunks have at least ``count`` bytes of content; at most these are unpacked, chunk by chunk.
+    """Return True if chunks have at least ``count`` bytes of content.
+
+    Only as many chunks as necessary are unpacked, one at a time.
 
     Args:
         data: consecutive chunks.
-        compression: the file's.
-        block_bytes: maximal content of one chunk.
-        count: number of bytes.
+        compression: the file's compression.
+        block_bytes: the maximum content of one chunk.
+        count: the number of bytes.
 
-    Raises: as :func:`unpacked`.
+    Raises:
+        Errors in DAMAGE: See :func:`unpacked`.
     """
     if compression is Compression.NONE:
         return len(data) >= count
@@ -111,18 +121,23 @@ def holds_bytes(data: bytes, compression: Compression, block_bytes: int, count: 
 
 
 def chunk_contents(data: bytes, compression: Compression, block_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """Where each chunk begins, and its content. Arguments and errors as :func:`unpacked`, but for NONE."""
+    """Yield the position and the content of each chunk, for all compressions except NONE.
+
+    Arguments and errors are those of :func:`unpacked`.
+    """
     if not 0 < block_bytes <= LARGEST_BLOCK_BYTES:
-        raise ValueError(f"compression blocks of {block_bytes} bytes; at most {LARGEST_BLOCK_BYTES} are read")
+        raise ValueError(
+            f"compression blocks of {block_bytes} bytes; at most {LARGEST_BLOCK_BYTES} bytes are supported"
+        )
     position = 0
     while position < len(data):
         header = int.from_bytes(data[position : position + _HEADER_BYTES], "little")
         head, start = position, position + _HEADER_BYTES
         position = start + (header >> 1)
         if position > len(data):
-            raise ValueError(f"a compression chunk ends at {position} of {len(data)} bytes")
+            raise ValueError(f"a compression chunk ends at byte {position} of {len(data)}")
         if header >> 1 > block_bytes:
-            raise ValueError(f"a compression chunk of {header >> 1} bytes, but a block has {block_bytes}")
+            raise ValueError(f"a compression chunk has {header >> 1} bytes, but a block has {block_bytes}")
         chunk = data[start:position]
         yield head, chunk if header & 1 else _decompress(chunk, compression, block_bytes)
 
@@ -148,7 +163,7 @@ def _decompress(chunk: bytes, compression: Compression, block_bytes: int) -> byt
 
 
 def _too_long(block_bytes: int) -> ValueError:
-    return ValueError(f"a compression chunk has more content than a block, which has {block_bytes} bytes")
+    return ValueError(f"a compression chunk has more content than a block of {block_bytes} bytes")
 
 
 def _inflated(chunk: bytes, block_bytes: int) -> bytes:
@@ -178,7 +193,7 @@ def _decompress_lz4(chunk: bytes, block_bytes: int) -> bytes:
         distance = int.from_bytes(chunk[position : position + 2], "little")
         count, position = _lz4_length(token & 15, chunk, position + 2)
         if not 0 < distance <= len(out):
-            raise ValueError("an LZ4 match points before the block")
+            raise ValueError("an LZ4 match points before the start of the block")
         if len(out) + count + 4 > block_bytes:
             raise _too_long(block_bytes)
         _lz4_copy(out, distance, count + 4)
@@ -200,7 +215,7 @@ def _lz4_length(start: int, chunk: bytes, position: int) -> tuple[int, int]:
 
 
 def _lz4_copy(out: bytearray, distance: int, count: int) -> None:
-    """Copy a match. It may overlap its own output: then its bytes repeat."""
+    """Copy a match. If it overlaps its own output, its bytes repeat."""
     start = len(out) - distance
     piece = bytes(out[start : start + count])
     repeats = -(-count // distance)

@@ -65,11 +65,12 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field number, value) of a protobuf message: numbers for varints, bytes for everything else."""
+    """Yield (field number, value) of a protobuf message: numbers for varints, bytes for everything else."""
     position, end = 0, len(data)
     while position < end:
         key = data[position]
-        # Nearly all fields of small files: a number below 128, or so many bytes, of an early field.
+        # Nearly all fields of small files: a number below 128, or fewer than 128 bytes, of a field with a low
+        # number.
         if 7 < key < 0x80 and position + 1 < end and (number := data[position + 1]) < 0x80:
             kind, start = key & 7, position + 2
             if kind == _VARINT:
@@ -85,7 +86,7 @@ def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def raw_fields_of(data: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
-    """(field number, value, all its bytes) of a message; the bytes of all fields make the message."""
+    """Yield (field number, value, all its bytes) of a message, which consists of the bytes of all fields."""
     position = 0
     while position < len(data):
         start = position
@@ -94,7 +95,7 @@ def raw_fields_of(data: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
 
 
 def with_numbers(message: bytes, numbers: Mapping[int, int], *, dropped: Collection[int] = ()) -> bytes:
-    """A message with new values for some number fields, which come first; the rest is unchanged.
+    """Return a message with new values for some number fields, which come first. The rest is unchanged.
 
     Args:
         message: any message.
@@ -107,7 +108,7 @@ def with_numbers(message: bytes, numbers: Mapping[int, int], *, dropped: Collect
 
 
 def numbers_in(packed: bytes) -> list[int]:
-    """Values of a packed field of numbers."""
+    """Return the values of a packed field of numbers."""
     numbers = []
     position = 0
     while position < len(packed):
@@ -117,7 +118,7 @@ def numbers_in(packed: bytes) -> list[int]:
 
 
 def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
-    """Number and value of the field that starts at a position, and its end."""
+    """Return the number and value of the field that starts at a position, and the position of its end."""
     key, position = varint_at(data, position)
     field, kind = key >> 3, key & 7
     if not field:
@@ -130,14 +131,14 @@ def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
     elif kind in (_FIXED64, _FIXED32):
         length = 8 if kind == _FIXED64 else 4
     else:
-        raise ValueError(f"protobuf wire type {kind} is not known")
+        raise ValueError(f"protobuf wire type {kind} is unknown")
     if position + length > len(data):
-        raise ValueError(f"protobuf field {field} ends at {position + length} of {len(data)} bytes")
+        raise ValueError(f"protobuf field {field} ends at byte {position + length} of {len(data)}")
     return field, data[position : position + length], position + length
 
 
 def varint_at(data: bytes, position: int) -> tuple[int, int]:
-    """The number that starts at a position, and its end."""
+    """Return the number that starts at a position, and the position of its end."""
     number = data[position]
     if number < 0x80:
         return number, position + 1
@@ -171,12 +172,12 @@ def number_field(field: int, value: int) -> bytes:
 
 
 def bytes_field(field: int, value: bytes) -> bytes:
-    """Encode a field that is bytes, text or a message."""
+    """Encode a field that is bytes, a string or a message."""
     return varint(field << 3 | _BYTES) + varint(len(value)) + value
 
 
 def as_number(value: int | bytes) -> int:
-    """The field's value as the number it must be."""
+    """Return the field's value as a number. Raises ValueError if it is not one."""
     if isinstance(value, bytes):
         raise ValueError("protobuf: a number is stored as bytes")
     return value
@@ -188,14 +189,14 @@ def signed(number: int) -> int:
 
 
 def as_bytes(value: int | bytes) -> bytes:
-    """The field's value as the bytes it must be."""
+    """Return the field's value as bytes. Raises ValueError if it is a number."""
     if isinstance(value, int):
         raise ValueError("protobuf: bytes are stored as a number")
     return value
 
 
 MAGIC = b"ORC"
-"""First bytes of a file; its postscript holds them too."""
+"""The first bytes of a file. Its postscript also contains them."""
 
 POSTSCRIPT_FOOTER_LENGTH = 1
 POSTSCRIPT_COMPRESSION = 2
@@ -208,7 +209,7 @@ FOOTER_METADATA = 5
 FOOTER_CALENDAR = 11
 
 PROLEPTIC_GREGORIAN = 2
-"""Value of FOOTER_CALENDAR."""
+"""Value of FOOTER_CALENDAR: days are counted in the proleptic Gregorian calendar."""
 
 METADATA_NAME = 1
 METADATA_VALUE = 2
@@ -217,24 +218,24 @@ STRIPE_STREAM = 1
 STRIPE_WRITER_ZONE = 3
 STREAM_KIND = 1
 STREAM_KIND_PRESENT = 0
-"""Value of STREAM_KIND: which values are not NULL; missing where all are."""
+"""Value of STREAM_KIND: which values are not NULL. The stream is missing if all are not NULL."""
 STREAM_KIND_DATA = 1
 STREAM_KIND_LENGTH = 2
-"""Value of STREAM_KIND: lengths of texts, lists and maps."""
+"""Value of STREAM_KIND: lengths of strings, lists and maps."""
 STREAM_KIND_DICTIONARY = 3
-"""Value of STREAM_KIND: the texts of a dictionary."""
+"""Value of STREAM_KIND: the strings of a dictionary."""
 STREAM_KIND_SECONDARY = 5
 """Value of STREAM_KIND: nanoseconds of timestamps, scales of decimals."""
 STREAM_KIND_ROW_INDEX = 6
-"""Value of STREAM_KIND: statistics of groups of rows, and where their values lie."""
+"""Value of STREAM_KIND: statistics of groups of rows, and the positions of their values."""
 STREAM_KIND_BLOOM_FILTER_UTF8 = 8
-"""Value of STREAM_KIND: the last one."""
+"""Value of STREAM_KIND: Bloom filters. It is the last kind."""
 STREAM_COLUMN = 2
 STREAM_LENGTH = 3
 
 TYPE_KIND = 1
 TYPE_KIND_CHAR = 17
-"""Value of TYPE_KIND."""
+"""Value of TYPE_KIND: char."""
 TYPE_ATTRIBUTE = 7
 TYPE_ATTRIBUTE_NAME = 1
 TYPE_ATTRIBUTE_VALUE = 2

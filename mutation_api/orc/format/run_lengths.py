@@ -1,16 +1,20 @@
 """Run-length encodings: values, and the places of runs.
 
-Lengths of texts, lists and maps, tags of unions, and scales of decimals: do a stripe's runs hold such?
+Checks of a stripe's runs: lengths of strings, lists and maps, tags of unions, and scales of decimals.
 
-ORC's C++ library adds lengths up and goes to where they point, negative ones and sums above 64 bits as well,
-takes memory for their sum, counts the values of a union by tags that the union need not have, and divides a
-decimal by ten as often as its scale says, a negative one taken for 4 thousand million; damaged ones end the
-process, or keep it busy for hours. Here only the heads of runs are looked at, as a run has up to 512 values,
-unless the sum of lengths may be too large. Pure.
+ORC's C++ library adds lengths up and goes to where they point, even if lengths are negative or sums exceed 64
+bits, and it allocates memory for their sum. It counts the values of a union by tags that the union may not
+have. It divides a decimal by ten as often as its scale says, and takes a negative scale for 4 thousand
+million. Damaged values end the process or keep it busy for hours.
+
+Only the heads of runs are read here, because a run has up to 512 values, unless the sum of lengths may be too
+large. Pure.
 
 Source: the ORC v1 specification (run length encodings).
 
-Where the runs of a stream begin, and how many values lie before each. Pure; no value is decoded.
+The positions at which the runs of a stream begin, and how many values lie before each. Pure.
+
+No values are decoded.
 
 Source: the ORC v1 specification (run length encodings).
 """
@@ -38,59 +42,65 @@ __all__ = [
 
 
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
-"""Bits of a value in runs of version 2, by their code."""
+"""The number of bits of a value in runs of version 2, by their code."""
 _MOST_BITS = 32
 _LIMIT = 1 << 40
-"""Above every length, and so low that no sum of lengths of a stripe has more than 63 bits."""
+"""A bound above every length, and so low that no sum of lengths of a stripe has more than 63 bits."""
 _LARGEST_SCALE = 255
-"""Decimals have 38 digits; few divisions more do no harm, and runs are read by their bits only."""
+"""The largest accepted scale.
+
+Decimals have 38 digits. A few more divisions do no harm, and only the bits of runs are checked.
+"""
 
 
 def check_lengths(data: bytes, *, is_version_2: bool) -> int:
-    """Check that a stream has lengths: none is negative, none above what Arrow and Java can have.
+    """Check that all lengths in a stream are valid: not negative, and not above what Arrow and Java can have.
 
     Args:
         data: the stream, unpacked.
-        is_version_2: the encoding of its runs.
+        is_version_2: True if its runs have version 2.
 
     Returns:
-        A number that their sum is not above.
+        An upper bound of their sum.
 
     Raises:
-        ValueError, IndexError: it has others.
+        ValueError, IndexError: If there are invalid lengths.
     """
     total = 0
     for _, stop, most, least, count in _runs(data, is_version_2, is_signed=False):
         if least < 0 or most >= _LIMIT:
-            raise ValueError(f"lengths from {least} to {most} in the run that ends at {stop}")
+            raise ValueError(f"invalid lengths from {least} to {most} in the run that ends at {stop}")
         total += most * count
     return total
 
 
 def sum_of_lengths(data: bytes, *, is_version_2: bool) -> int:
-    """The sum itself, which takes each value; arguments and errors as :func:`check_lengths`."""
+    """Return the exact sum, for which each value is read.
+
+    Arguments and errors are those of :func:`check_lengths`.
+    """
     decode = _sum_2 if is_version_2 else _sum_1
     runs = _runs(data, is_version_2, is_signed=False)
     return sum(decode(data, position, count) for position, _, _, _, count in runs)
 
 
 def check_scales(data: bytes, *, is_version_2: bool) -> None:
-    """Check that a stream has scales of decimals: none is negative, none far above 38.
+    """Check that all scales of decimals in a stream are valid: not negative, and not far above 38.
 
     Args:
         data: the stream, unpacked.
-        is_version_2: the encoding of its runs.
+        is_version_2: True if its runs have version 2.
 
     Raises:
-        ValueError, IndexError: it has others.
+        ValueError, IndexError: If there are invalid scales.
     """
     for _, stop, most, least, _ in _runs(data, is_version_2, is_signed=True):
         if least < 0 or most > _LARGEST_SCALE:
-            raise ValueError(f"scales from {least} to {most} in the run that ends at {stop}")
+            raise ValueError(f"invalid scales from {least} to {most} in the run that ends at {stop}")
 
 
 def _runs(data: bytes, is_version_2: bool, *, is_signed: bool) -> Iterator[tuple[int, int, int, int, int]]:
-    """Start and end of each run, bounds of its values (the greatest first), and their number."""
+    """Yield start and end of each run, bounds of its values (the greatest first), and their number."""
     position = 0
     read = _run_2 if is_version_2 else _run_1
     while position < len(data):
@@ -100,10 +110,10 @@ def _runs(data: bytes, is_version_2: bool, *, is_signed: bool) -> Iterator[tuple
 
 
 def check_tags(data: bytes, count: int) -> None:
-    """Check that a stream of bytes in runs has tags below ``count`` only.
+    """Check that all tags in a stream of bytes in runs are below ``count``.
 
     Raises:
-        ValueError, IndexError: it has others.
+        ValueError, IndexError: If there are other tags.
     """
     position = 0
     while position < len(data):
@@ -111,12 +121,15 @@ def check_tags(data: bytes, count: int) -> None:
         stop = position + 2 if head < 0x80 else position + 1 + 0x100 - head
         most = max(data[position + 1 : stop])
         if most >= count:
-            raise ValueError(f"the tag {most} in a union of {count} types")
+            raise ValueError(f"invalid tag {most} in a union of {count} types")
         position = stop
 
 
 def _run_1(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, int]:
-    """Bounds of the values of a run of version 1, their number, and its end; so do the following."""
+    """Return the bounds of the values of a run of version 1, their number, and its end.
+
+    The functions for other runs return the same.
+    """
     head = data[position]
     if head < 0x80:
         step = int.from_bytes(data[position + 1 : position + 2], "little", signed=True)
@@ -126,7 +139,7 @@ def _run_1(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, 
         return max(base, last), min(base, last), head + 3, position
     found = _literals(0x100 - head).match(data, position + 1)
     if found is None:
-        raise ValueError(f"no lengths in the run at {position}")
+        raise ValueError(f"there are no lengths in the run at {position}")
     numbers = numbers_in(data[position + 1 : found.end()])
     if is_signed:
         numbers = [signed(each) for each in numbers]
@@ -134,13 +147,13 @@ def _run_1(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, 
 
 
 def skip_varints(data: bytes, position: int, count: int) -> int:
-    """Position behind so many numbers in base 128, of any length.
+    """Return the position after ``count`` numbers in base 128, of any length.
 
-    Raises ValueError: there are fewer.
+    Raises ValueError if there are fewer.
     """
     found = _varints(count).match(data, position)
     if found is None:
-        raise ValueError(f"no {count} numbers at {position}")
+        raise ValueError(f"there are fewer than {count} numbers at {position}")
     return found.end()
 
 
@@ -151,13 +164,13 @@ def _varints(count: int) -> re.Pattern[bytes]:
 
 @functools.cache
 def _literals(count: int) -> re.Pattern[bytes]:
-    """So many numbers of at most 35 bits."""
+    """Return a pattern of ``count`` numbers of at most 35 bits."""
     return re.compile(rb"(?:[\x80-\xff]{0,4}[\x00-\x7f]){%d}" % count)
 
 
 def _run_2(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, int]:
     head = data[position]
-    if head < 0x40:  # one value several times
+    if head < 0x40:  # one value, repeated
         start = position + 1
         stop = start + (head >> 3) + 1
         value = int.from_bytes(data[start:stop], "big")
@@ -165,9 +178,9 @@ def _run_2(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, 
         return value, value, (head & 7) + 3, stop
     width = WIDTHS[head >> 1 & 31]
     count = ((head & 1) << 8 | data[position + 1]) + 1
-    if head < 0x80:  # each value in so many bits
+    if head < 0x80:  # values of equal width in bits
         if width > _MOST_BITS:
-            raise ValueError(f"values of {width} bits in the run at {position}")
+            raise ValueError(f"unsupported values of {width} bits in the run at {position}")
         start, most = position + 2, (1 << width) - 1
         stop = start + (count * width + 7) // 8
         if not is_signed:
@@ -182,19 +195,22 @@ def _run_2(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, 
 
 @functools.lru_cache(maxsize=1024)
 def _lowest_bits(count: int, width: int) -> int:
-    """The lowest bit of each of so many numbers in whole bytes: those that say "negative"."""
+    """Return a mask of the lowest bit of each of ``count`` numbers in whole bytes.
+
+    These bits mean "negative".
+    """
     padding = -(count * width) % 8
     return sum(1 << width * number for number in range(count)) << padding
 
 
 def _patched(data: bytes, position: int, count: int, width: int) -> tuple[int, int, list[int], int]:
-    """Base, start of the values' lower bits, the higher bits that some have, and end of the run."""
+    """Return base, start of the values' lower bits, the higher bits that some have, and end of the run."""
     third, fourth = data[position + 2 : position + 4]
     patch_bits, patches = WIDTHS[third & 31], fourth & 31
     start = position + 4 + (third >> 5) + 1
     base = int.from_bytes(data[position + 4 : start], "big")
     if base >> (8 * (start - position - 4) - 1):
-        raise ValueError(f"negative values in the run at {position}")
+        raise ValueError(f"unexpected negative values in the run at {position}")
     patches_start = start + (count * width + 7) // 8
     bits = next(each for each in WIDTHS if each >= min(64, (fourth >> 5) + 1 + patch_bits))
     stop = patches_start + (patches * bits + 7) // 8
@@ -203,9 +219,9 @@ def _patched(data: bytes, position: int, count: int, width: int) -> tuple[int, i
 
 
 def _deltas(data: bytes, position: int, count: int, width: int, is_signed: bool) -> tuple[int, int, int, int]:
-    """A first value, a step, and further steps in the same direction."""
+    """Return the bounds for a first value, a step, and further steps in the same direction."""
     if width and count < 2:
-        raise ValueError(f"{count} value with steps in the run at {position}")
+        raise ValueError(f"the run at {position} has steps, but only {count} value")
     base, step, start = _first_and_step(data, position)
     base = signed(base) if is_signed else base
     if not width:
@@ -218,7 +234,7 @@ def _deltas(data: bytes, position: int, count: int, width: int, is_signed: bool)
 
 
 def _first_and_step(data: bytes, position: int) -> tuple[int, int, int]:
-    """First value, as it is stored, and first step of a run, and where its further steps begin."""
+    """Return the stored first value and the first step of a run, and the start of its further steps."""
     first, start = varint_at(data, position + 2)
     step, start = varint_at(data, start)
     return first, signed(step), start
@@ -256,7 +272,7 @@ def _sum_2(data: bytes, position: int, count: int) -> int:
 
 
 def _numbers(data: bytes, count: int, bits: int) -> list[int]:
-    """Numbers of so many bits each, one after the other."""
+    """Return numbers of ``bits`` bits each, one after the other."""
     whole, mask, total = int.from_bytes(data, "big"), (1 << bits) - 1, len(data) * 8
     return [
         whole >> (total - bits * (number + 1)) & mask
@@ -266,7 +282,7 @@ def _numbers(data: bytes, count: int, bits: int) -> list[int]:
 
 
 class RunKind(enum.Enum):
-    """Encodings of runs: of bytes, and of integers in version 1 and 2."""
+    """The encodings of runs: of bytes, and of integers in version 1 and 2."""
 
     BYTES = "bytes"
     VERSION_1 = "version 1"
@@ -278,10 +294,10 @@ class RunPlaces:
 
     Args:
         data: the stream, unpacked.
-        kind: of its runs.
+        kind: the encoding of its runs.
 
     Raises:
-        ValueError, IndexError: it has no such runs.
+        ValueError, IndexError: If the stream does not have such runs.
     """
 
     def __init__(self, data: bytes, kind: RunKind) -> None:
@@ -297,13 +313,13 @@ class RunPlaces:
         self._counts.append(total)
 
     def values_before(self, start: int) -> int | None:
-        """How many values lie before the run that begins at a byte; None if no run begins there."""
+        """Return the number of values before the run that begins at a byte; None if no run begins there."""
         at = bisect_left(self._starts, start)
         return self._counts[at] if at < len(self._starts) and self._starts[at] == start else None
 
 
 def _bytes(data: bytes, position: int) -> tuple[int, int]:
-    """Number of values of a run, and its end; so do the following."""
+    """Return the number of values of a run, and its end. The functions below do the same."""
     head = data[position]
     return (head + 3, position + 2) if head < 0x80 else (0x100 - head, position + 1 + 0x100 - head)
 

@@ -1,29 +1,29 @@
 """Values as ORC stores them, and the ranges that a stripe records.
 
-Dates and timestamps as Hive's ORC readers expect them to be stored.
+Dates and timestamps in the form in which Hive's ORC readers expect them to be stored.
 
 They may differ from Arrow's values in two ways:
 
 * Hive 2.3 counts days in the hybrid calendar (Julian before 1582-10-15), Arrow in the proleptic Gregorian
   one. For Hive 2.3 the day number is changed so that Hive shows the same ``yyyy-mm-dd``. Later releases read
   proleptic days (see FileCalendar).
-* ORC stores a timestamp as whole seconds and nanoseconds, the seconds cut towards zero. pyarrow's writer
+* ORC stores a timestamp as whole seconds and nanoseconds, with the seconds cut towards zero. pyarrow's writer
   passes a negative nanosecond part to ORC for fractions before 1970, and Java readers throw on it (``nanos >
-  999999999 or < 0``). pyorc encodes them right. From -0.999 s to 0 (exclusive) *no* encoding exists: readers
-  recognise a cut second by its sign, and the second there is 0. Java's own writer shifts such values by a
-  second.
+  999999999 or < 0``). pyorc encodes them correctly. From -0.999 s to 0 (exclusive) there is *no* encoding:
+  readers recognise a cut second by its sign, and the second there is 0. Java's own writer shifts such values
+  by a second.
 
-Source: ORC's TimestampTreeReader/Writer; both limits were measured on Hive 2.3.10's readers,
-the first also on those of 3.1.3 and 4.1.0.
+Source: ORC's TimestampTreeReader/Writer; both limits were measured on Hive 2.3.10's readers, the first also
+on those of 3.1.3 and 4.1.0.
 
 Ranges of a column's values in the stripes of an ORC file, as its writer recorded them.
 
-They show which stripes cannot hold a key. Ranges that cannot be trusted or compared are left out: floats (a
-NaN is in no range), timestamps (recorded in milliseconds, by some writers in their zone), char and varchar
-(stored differently than they are read), days before 1582-10-15 (hybrid or not).
+They show which stripes cannot hold a key. Ranges that cannot be trusted or compared are left out: floats (NaN
+is not in any range), timestamps (recorded in milliseconds, by some writers in their time zone), char and
+varchar (stored in another form than they are read), and days before 1582-10-15 (hybrid or not).
 
 Source: orc_proto.proto (ColumnStatistics) and the ORC v1 specification; compared with files of Hive 2.3, 3.1
-and 4.1, and of our own writer.
+and 4.1, and with files that this library wrote.
 """
 
 from __future__ import annotations
@@ -73,26 +73,26 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Storable:
-    """Values ready for encoding; ``needs_pyorc``: pyarrow would encode one of them wrongly."""
+    """Values that are ready for encoding. ``needs_pyorc`` is True if pyarrow would encode one incorrectly."""
 
     values: pa.Array
     needs_pyorc: bool
 
 
 def holds_dates(arrow: pa.DataType) -> bool:
-    """Whether a type is, or contains, a date or a timestamp. :func:`storable` changes no other types."""
+    """Return True if a type is or contains a date or timestamp. :func:`storable` changes only such types."""
     if pa.types.is_date(arrow) or pa.types.is_timestamp(arrow):
         return True
     return any(holds_dates(arrow.field(i).type) for i in range(arrow.num_fields))
 
 
 def union_safe(array: pa.Array, column: str) -> pa.Array:
-    """The same values without validity bits on structs that have a union field.
+    """Return the same values without validity bits on structs that have a union field.
 
-    pyarrow 26 aborts the process when it finds such bits (filter and take add them even if nothing is null).
+    pyarrow 26 aborts the process if it finds such bits (filter and take add them even if nothing is null).
 
     Raises:
-        RecordValueError: such a struct is NULL; names the column.
+        RecordValueError: If such a struct is NULL. The message names the column.
     """
     if not has_union(array.type):
         return array
@@ -119,18 +119,18 @@ def _union_safe_union(array: pa.Array, column: str) -> pa.Array:
 def _union_safe_struct(array: pa.Array, column: str) -> pa.Array:
     if array.null_count:
         raise RecordValueError(
-            f"column {column!r}: a NULL struct that has a union field cannot be written; "
-            "write a struct whose fields are NULL"
+            f"column {column!r}: a NULL struct that has a union field cannot be written; write a struct "
+            "whose fields are NULL"
         )
     children = [union_safe(array.field(i), column) for i in range(array.type.num_fields)]
     return pa.StructArray.from_arrays(children, fields=list(array.type))
 
 
 def hollow(arrow: pa.DataType, count: int) -> pa.Array:
-    """Values without content: nulls, but structs above a union are structs of such values.
+    """Return values without content: nulls, except that structs above a union are structs of such values.
 
     For NULL structs above a union, pyarrow 26 writes more union values than readers expect, so later rows
-    show the values of others.
+    show the values of other rows.
     """
     if not has_union(arrow) or not (pa.types.is_struct(arrow) or pa.types.is_union(arrow)):
         return pa.nulls(count, arrow)
@@ -146,9 +146,9 @@ def nulled(array: pa.Array, mask: NDArray[np.bool_]) -> pa.Array:
 
     Args:
         array: n values.
-        mask: bool, shape (n,), not all true; where true the value becomes null. A union cannot be null, and
-            pyarrow 26 aborts the process when it should create such nulls below a struct. So values of unions
-            become copies of a visible one.
+        mask: bool, shape (n,), not all True. Where it is True, the value becomes null. A union cannot be
+            null, and pyarrow 26 aborts the process if it creates such nulls below a struct. So values of
+            unions become copies of a visible one.
     """
     if has_union(array.type):
         visible = np.flatnonzero(~mask)
@@ -162,10 +162,10 @@ def storable(array: pa.Array, column: str, *, hybrid: bool) -> Storable:
     Args:
         array: n values, of ``arrow_type`` of the column.
         column: its name, for messages.
-        hybrid: store days before 1582-10-15 in the hybrid calendar.
+        hybrid: True to store days before 1582-10-15 in the hybrid calendar.
 
     Raises:
-        RecordValueError: ORC cannot hold a timestamp; names the column and the value.
+        RecordValueError: If ORC cannot hold a timestamp. The message names the column and the value.
     """
     arrow = array.type
     if pa.types.is_date32(arrow):
@@ -203,7 +203,7 @@ def _map(array: pa.Array, column: str, hybrid: bool) -> Storable:
 
 
 def _struct(array: pa.Array, column: str, hybrid: bool) -> Storable:
-    # With nulls where the struct is null: garbage under a null must not be checked.
+    # They have nulls where the struct is null, because values under a null must not be checked.
     given = struct_fields(array)
     children = [storable(child, column, hybrid=hybrid) for child in given]
     needs_pyorc = any(child.needs_pyorc for child in children)
@@ -235,7 +235,7 @@ def _dates(array: pa.Array) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, column: str, hybrid: bool) -> Storable:
-    """Convert timestamps; most columns need only a check of their smallest value."""
+    """Convert timestamps. Most columns need only a check of their smallest value."""
     ticks = array.cast(pa.int64())
     first = pc.min(ticks).as_py()
     if first is None or first >= 0:
@@ -258,14 +258,14 @@ def _has_early_fraction(ticks: NDArray[np.int64], unit: str, column: str) -> boo
         value = pa.scalar(int(ticks[lost[0]]), pa.timestamp(unit)).cast(pa.string())
         raise RecordValueError(
             f"column {column!r}: timestamp {value} lies within the last second before 1970-01-01 00:00:00; "
-            "ORC cannot encode it so that Hive reads it back (it would appear one second later): "
-            "round the value to a whole second, or store it as text"
+            "ORC cannot encode it so that Hive reads it back (it would appear one second later). Round "
+            "the value to a whole second, or store it as a string"
         )
     return bool(((ticks < 0) & (ticks % per_second != 0)).any())
 
 
 def _numbers(array: pa.Array) -> NDArray[Any]:
-    """Days (int32) or ticks (int64) as numpy; a null becomes 0, which is never changed here."""
+    """Return days (int32) or ticks (int64) in numpy. A null becomes 0, which is never changed here."""
     plain = pc.fill_null(array, 0) if array.null_count else array
     return np.asarray(plain)
 
@@ -282,14 +282,14 @@ _INTEGERS, _TEXTS, _DECIMALS, _DATES = 2, 4, 6, 7
 """Fields of ColumnStatistics."""
 _MINIMUM, _MAXIMUM = 1, 2
 _LOWER_BOUND, _UPPER_BOUND = 4, 5
-"""Fields for bounds of texts that are too long to be recorded in full."""
+"""Fields for the bounds of strings that are too long to be recorded in full."""
 
 
 def column_id(schema: pa.Schema, name: str) -> int:
-    """Number of a column of a file; ``row.x`` is field ``x`` of struct ``row``.
+    """Return the number of a column of a file. ``row.x`` is field ``x`` of struct ``row``.
 
     Raises:
-        KeyError: the file does not have this column.
+        KeyError: If the file does not have this column.
     """
     outer, _, inner = name.partition(".")
     number, data_type = _child(list(schema), outer)
@@ -299,15 +299,15 @@ def column_id(schema: pa.Schema, name: str) -> int:
 
 
 def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveType) -> Range | None:
-    """Range of all values but NULL of a column in a stripe; None if it is unknown.
+    """Return the range of a column's values in a stripe, except NULL; None if the range is unknown.
 
     Args:
         statistics: serialised ColumnStatistics of the column in the stripe.
         file_type: the column's type in the file.
-        hive_type: the table column's type, as which it is read.
+        hive_type: the type of the table's column, which the values are read as.
 
     Raises:
-        CorruptFileError: the bytes are not statistics.
+        CorruptFileError: If the bytes are not statistics.
     """
     known = _RANGES.get(hive_type.kind)
     if known is None or not _is_read_unchanged(file_type, hive_type):
@@ -322,7 +322,7 @@ def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveT
 
 
 def _child(fields: list[pa.Field], name: str) -> tuple[int, pa.DataType]:
-    """Number of columns before a field, nested ones included, and its type."""
+    """Return the number of columns before a field, including nested ones, and the field's type."""
     before = 0
     for field in fields:
         if field.name == name:
@@ -332,14 +332,14 @@ def _child(fields: list[pa.Field], name: str) -> tuple[int, pa.DataType]:
 
 
 def column_count(data_type: pa.DataType) -> int:
-    """Number of columns of a file for one of this type: itself, and those nested in it."""
+    """Return how many columns a file has for a column of this type: itself, and those nested in it."""
     if pa.types.is_map(data_type):
         return 1 + column_count(data_type.key_type) + column_count(data_type.item_type)
     return 1 + sum(column_count(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
 def _is_read_unchanged(file_type: pa.DataType, hive_type: HiveType) -> bool:
-    """Whether reading keeps each value, or makes it NULL."""
+    """Return True if reading keeps each value, or makes it NULL."""
     if hive_type.kind in INTEGER_KINDS:
         return bool(pa.types.is_signed_integer(file_type))
     if hive_type.kind == "decimal":
@@ -364,7 +364,7 @@ def _texts(fields: Mapping[int, int | bytes]) -> Range | None:
     if low is None or high is None:
         return None
     ends = as_bytes(low), as_bytes(high)
-    # Java records this for bytes that are not UTF-8, and bytes of valid texts may lie beyond it.
+    # Java records this for bytes that are not UTF-8, and the bytes of valid strings may lie beyond it.
     return None if any(_REPLACEMENT in end for end in ends) else ends
 
 

@@ -1,6 +1,6 @@
-"""Sections of an ORC file about each stripe: statistics of its columns, and positions of its streams.
+"""The sections of an ORC file about each stripe: statistics of its columns, and positions of its streams.
 
-The tail says where both sections lie. :mod:`.stored_values` interprets the statistics.
+The tail contains the positions of both sections. :mod:`.stored_values` interprets the statistics.
 
 Source: orc_proto.proto and the ORC v1 specification (stripe statistics, stripe footer).
 """
@@ -39,16 +39,16 @@ _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
 _DIRECT_V2 = 2
 _SMALL_BYTES = 4096
 _LAST_KIND = STREAM_KIND_BLOOM_FILTER_UTF8
-"""Streams of kinds up to the row index have values, the others are the index."""
+"""The last kind of stream. Kinds below the row index have values, the others belong to the index."""
 _ENCODINGS = {
     **dict.fromkeys((2, 3, 4, 8, 9, 10, 11, 14, 15, 18), (0, 2)),
     **dict.fromkeys((7, 16, 17), (0, 1, 2, 3)),
 }
-"""By the kind of a column; others have 0 alone."""
+"""The allowed encodings by the kind of a column. Columns of other kinds have only 0."""
 
 
 class Stream(NamedTuple):
-    """One stream: the code of its kind, its column in the tree of types, and where it lies in the file."""
+    """One stream: the code of its kind, its column in the tree of types, and its position in the file."""
 
     kind: int
     column: int
@@ -57,24 +57,24 @@ class Stream(NamedTuple):
 
 
 class Encoding(NamedTuple):
-    """Code of an encoding, and number of texts in the dictionary, 0 without one."""
+    """The code of an encoding, and the number of strings in its dictionary; 0 if it does not have one."""
 
     kind: int
     dictionary_size: int
 
     @property
     def has_runs_of_version_2(self) -> bool:
-        """Whether integers are in runs of version 2."""
+        """True if integers are in runs of version 2."""
         return self.kind >= _DIRECT_V2
 
 
 class StripeFooter(NamedTuple):
-    """What the footer of a stripe says.
+    """The contents of a stripe's footer.
 
     Attributes:
-        streams: in the order in which they lie in the stripe.
-        encodings: of each column.
-        zone: time zone of the writer; empty if it has none.
+        streams: the streams, in the order in which they lie in the stripe.
+        encodings: the encoding of each column.
+        zone: the time zone of the writer; '' if there is none.
     """
 
     streams: tuple[Stream, ...]
@@ -83,46 +83,47 @@ class StripeFooter(NamedTuple):
 
 
 def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) -> list[dict[int, bytes]]:
-    """Statistics of some columns in each stripe.
+    """Return the statistics of some columns in each stripe.
 
     Args:
         section: the ``statistics_length`` bytes before the footer.
-        tail: of the same file.
+        tail: the tail of the same file.
         columns: numbers of columns in the tree of types, in pre-order from the root, which is 0.
 
     Returns:
-        For each stripe (fewer if the writer kept them for some only) the serialised ColumnStatistics by
+        For each stripe (fewer if the writer kept statistics only for some) the serialised ColumnStatistics by
         column, without columns that the file does not have.
 
     Raises:
-        CorruptFileError: the bytes are not such a section.
+        CorruptFileError: If the bytes are not such a section.
     """
     try:
         plain = unpacked(section, tail.compression, tail.block_bytes)
         stripes = (as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE)
         found = list(itertools.islice(stripes, len(tail.stripes) + 1))
         if len(found) > len(tail.stripes):
-            raise ValueError(f"statistics of more than the {len(tail.stripes)} stripes")
+            raise ValueError(f"there are statistics of more than the {len(tail.stripes)} stripes")
         return [dict(_statistics_of(stripe, columns, len(tail.types))) for stripe in found]
     except DAMAGE as error:
         raise CorruptFileError(f"the statistics of ORC stripes cannot be parsed: {error}") from error
 
 
 def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
-    """The footer of a stripe, which fits the stripe and its columns.
+    """Return the footer of a stripe after checking that it fits the stripe and its columns.
 
-    Decoders go by the kinds of streams and encodings alone, and ORC's C++ library takes a kind that it does
-    not know for the first one.
+    Decoders rely on the kinds of streams and encodings alone, and ORC's C++ library takes an unknown kind for
+    the first one.
 
     Args:
         section: the ``footer_length`` bytes at the end of the stripe.
-        tail: of the same file.
+        tail: the tail of the same file.
         stripe: the stripe.
 
     Raises:
-        CorruptFileError: the bytes are not the footer of a stripe; a stream is of no column of the file, of
-            no kind that ORC has, or there twice; streams have more or fewer bytes than the stripe; a column
-            has no encoding, or one of another type; a zone has no name of one.
+        CorruptFileError: If the bytes are not the footer of a stripe. If a stream belongs to a column that
+            the file does not have, is of a kind that ORC does not have, or occurs twice. If streams have more
+            or fewer bytes than the stripe. If a column has no encoding, or one that its type does not allow.
+            If the writer's time zone is not a zone name.
 
     Source: orc_proto.proto, StreamName and checkEncoding of ORC's TreeReaderFactory.
     """
@@ -136,7 +137,7 @@ def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> St
 
 @functools.lru_cache(maxsize=1024)
 def _stripe_footer(message: bytes, types: tuple[bytes, ...], stripe: StripeInfo) -> StripeFooter:
-    """Small footers are kept: a stream's merges read the same small files again and again."""
+    """Small footers are cached, because the merges of a stream read the same small files again and again."""
     end, stop = stripe.offset, stripe.end - stripe.footer_length
     column_count = len(types)
     streams: list[Stream] = []
@@ -160,15 +161,15 @@ def _stripe_footer(message: bytes, types: tuple[bytes, ...], stripe: StripeInfo)
         elif field == _STRIPE_ENCODING:
             encodings.append(_encoding(as_bytes(value)))
             if len(encodings) > column_count:
-                raise ValueError(f"more encodings than the {column_count} columns of the file")
+                raise ValueError(f"there are more encodings than the {column_count} columns of the file")
         elif field == STRIPE_WRITER_ZONE:
             zone = as_bytes(value).decode()
             if not is_zone_name(zone):
-                raise ValueError(f"{zone[:80]!r} is no name of a time zone")
+                raise ValueError(f"{zone[:80]!r} is not the name of a time zone")
     if end != stop or index_length != stripe.index_length:
         raise ValueError(
-            f"streams of {end - stripe.offset} bytes, {index_length} of them of the index; the stripe has "
-            f"{stop - stripe.offset} and {stripe.index_length}"
+            f"the streams have {end - stripe.offset} bytes, {index_length} of them in the index; the "
+            f"stripe has {stop - stripe.offset} and {stripe.index_length}"
         )
     fault = _fault(types, tuple(heads), tuple(encodings))
     if fault:
@@ -180,24 +181,24 @@ def _stripe_footer(message: bytes, types: tuple[bytes, ...], stripe: StripeInfo)
 def _fault(
     types: tuple[bytes, ...], streams: tuple[tuple[int, int], ...], encodings: tuple[Encoding, ...]
 ) -> str:
-    """Why a stripe cannot have such streams (kind and column of each) and encodings; '' if it can."""
+    """Return why a stripe cannot have such streams (kind and column of each) and encodings; '' if it can."""
     if len(set(streams)) < len(streams):
         kind, column = next(each for each in streams if streams.count(each) > 1)
-        return f"several streams of kind {kind} and column {column}"
+        return f"there are several streams of kind {kind} and column {column}"
     nodes = type_nodes(types)
     if len(encodings) != len(nodes):
-        return f"{len(encodings)} encodings of {len(nodes)} columns"
+        return f"there are {len(encodings)} encodings for {len(nodes)} columns"
     for column, (encoding, node) in enumerate(zip(encodings, nodes, strict=True)):
         allowed = _ENCODINGS.get(node.kind, (0,))
         if encoding.kind not in allowed:
             names = ", ".join(map(str, allowed))
-            return f"column {column} has encoding {encoding.kind}; its type has {names}"
+            return f"column {column} has encoding {encoding.kind}; its type allows {names}"
     return ""
 
 
 @functools.lru_cache(maxsize=4096)
 def _stream(message: bytes) -> tuple[tuple[int, int], int]:
-    """Kind and column, and length. Small files have the same streams, so most are known."""
+    """Return kind and column, and the length. Small files have the same streams, so most are cached."""
     found = {number: as_number(each) for number, each in fields_of(message)}
     return (found.get(STREAM_KIND, 0), found.get(STREAM_COLUMN, 0)), found.get(STREAM_LENGTH, 0)
 
@@ -212,6 +213,6 @@ def _statistics_of(stripe: bytes, columns: Collection[int], column_count: int) -
     found = (value for field, value in fields_of(stripe) if field == _STATISTICS_COLUMN)
     for number, value in enumerate(found):
         if number >= column_count:
-            raise ValueError(f"statistics of more than the {column_count} columns")
+            raise ValueError(f"there are statistics of more than the {column_count} columns")
         if number in columns:
             yield number, as_bytes(value)

@@ -1,14 +1,15 @@
 """The tail of a file: postscript, footer, and attributes of types.
 
-The tail of an ORC file: facts from its footer and postscript.
+The tail of an ORC file: the facts in its footer and postscript.
 
 Layout: ``… stripes, stripe statistics, footer, postscript, 1 byte = length of the postscript``.
+
 Source: orc_proto.proto and the ORC v1 specification (file tail).
 
 Attributes of types, added to the tail of a finished ORC file whose footer is not compressed.
 
-pyarrow's writer cannot write them, and Spark tells wall clocks by them. The types of a footer are a list, so
-their messages are extended where they are; all other fields keep their bytes.
+pyarrow's writer cannot write them, and Spark recognises local timestamps by them. The types of a footer are a
+list, so their messages are extended in place. All other fields keep their bytes.
 
 Source: orc_proto.proto (Type.attributes).
 """
@@ -66,19 +67,22 @@ __all__ = [
 
 
 TAIL_CHECKSUM_BYTES = 4096
-"""Bytes at the end of a file that enter its checksum (all bytes of a shorter file): mostly its footer."""
+"""The number of bytes at the end of a file that its checksum covers (all bytes of a shorter file).
+
+They mostly hold its footer.
+"""
 
 _SMALL_BYTES = 4096
 _FIRST_READ_BYTES = 16 * 1024
 _DEFAULT_BLOCK_BYTES = 256 * 1024
 
 _MOST_ROWS = 2**31 - 1
-"""Rows of a stripe: Arrow's arrays of texts have no more."""
+"""The maximum number of rows of a stripe, because Arrow's string arrays cannot hold more."""
 _MOST_FIELDS = 4 * LARGEST_COUNT
-"""A footer has a type and statistics for each column, and some entries."""
+"""The maximum number of fields of a footer: a type and statistics for each column, and some entries."""
 
 _MOST_GROWTH = 16 * 1024 * 1024
-"""Bytes by which a footer may be longer than it is packed: 160 for each of LARGEST_COUNT columns."""
+"""The maximum growth of a footer in unpacking: 160 bytes for each of LARGEST_COUNT columns."""
 
 _POSTSCRIPT_MAGIC = 8000
 _POSTSCRIPT_VERSION, _POSTSCRIPT_WRITER_VERSION = 4, 6
@@ -90,7 +94,7 @@ _IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
 
 
 class StripeInfo(NamedTuple):
-    """Position of one stripe (bytes from the start of the file) and its number of rows."""
+    """The position of one stripe (bytes from the start of the file) and its number of rows."""
 
     offset: int
     index_length: int
@@ -100,22 +104,25 @@ class StripeInfo(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position of its end; the stripe's footer comes last in it."""
+        """The position of the stripe's end. The stripe's footer is its last part."""
         return self.offset + self.index_length + self.data_length + self.footer_length
 
 
 class OrcTail(NamedTuple):
-    """Facts of a file's tail.
+    """The facts in a file's tail.
 
-    ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer,
-    ``statistics_length`` bytes long, 0 if there are none.
-    ``types``: the serialised types of all columns, in pre-order; the first is the struct of all.
-    ``content_length``: where the last stripe ends, as the footer has it; None if it has not.
-    ``version``: of the format, as (0, 12); empty for the oldest.
-    ``writer``: code of the program that wrote it, 0 for Java; ``writer_version``: its version, if it is told.
-    ``statistics_count``: columns that the footer has statistics of.
-    ``is_proleptic``: whether days are counted in the proleptic Gregorian calendar; None if the footer does
-    not say.
+    ``footer_length`` comes from the postscript. The statistics of the stripes lie before the footer;
+    ``statistics_length`` is their size in bytes, 0 if there are none.
+    ``types`` are the serialised types of all columns, in pre-order. The first one is the struct of all
+    columns.
+    ``content_length`` is the end of the last stripe according to the footer; None if the footer does not have
+    it.
+    ``version`` is the version of the format, such as (0, 12); empty for the oldest one.
+    ``writer`` is the code of the program that wrote the file, 0 for Java. ``writer_version`` is its version;
+    None if it is not recorded.
+    ``statistics_count`` is the number of columns for which the footer has statistics.
+    ``is_proleptic`` is True if days are counted in the proleptic Gregorian calendar; None if the footer does
+    not record it.
     """
 
     compression: Compression
@@ -136,22 +143,22 @@ class OrcTail(NamedTuple):
 
     @property
     def char_columns(self) -> frozenset[int]:
-        """Numbers of the columns of type char, whose values are padded."""
+        """The numbers of the columns of type char, whose values are padded."""
         return _char_columns(self.types)
 
     @property
     def map_keys(self) -> frozenset[int]:
-        """Numbers of the columns that are keys of maps."""
+        """The numbers of the columns that are keys of maps."""
         return _map_keys(self.types)
 
     @property
     def has_moments(self) -> bool:
-        """Whether there are dates or timestamps."""
+        """True if there are dates or timestamps."""
         return _has_moments(self.types)
 
     @property
     def nodes(self) -> tuple[TypeNode, ...]:
-        """The types, parsed."""
+        """The parsed types."""
         return type_nodes(self.types)
 
 
@@ -181,15 +188,15 @@ class _Postscript(NamedTuple):
 
     @property
     def tail_length(self) -> int:
-        """Bytes of footer, postscript and the byte behind them."""
+        """The size of footer, postscript and the byte after them."""
         return self.footer_length + self.length + 1
 
 
 def read_tail(storage: Storage, file: Location) -> OrcTail:
-    """Facts of an ORC file.
+    """Return the facts in an ORC file's tail.
 
     Reads the last 16 KiB, and once more if the footer is longer. Raises CorruptFileError if the file is not
-    an ORC file or is cut off, OSError if it cannot be read.
+    an ORC file or is cut off, and OSError if it cannot be read.
     """
     with storage.open_input(file) as stream:
         try:
@@ -200,48 +207,49 @@ def read_tail(storage: Storage, file: Location) -> OrcTail:
 
 
 def tail_of(stream: Any) -> OrcTail:
-    """The tail of a file, whose parts lie within the file.
+    """Return the tail of a file after checking that its parts lie within the file.
 
     Args:
         stream: the file's bytes.
 
     Raises:
-        CorruptFileError: it has none; does not name the file.
-        OSError: it cannot be read.
+        CorruptFileError: If the file does not have a tail. The message does not name the file.
+        OSError: If the file cannot be read.
     """
     size = stream.size()
     end = _read_end(stream, size, _FIRST_READ_BYTES)
     postscript = _postscript_of(end)
     needed = postscript.tail_length
     if needed > size:
-        raise CorruptFileError(f"footer and postscript of {needed} bytes in a file of {size}")
+        raise CorruptFileError(f"footer and postscript have {needed} bytes, but the file has only {size}")
     tail = _parsed(end if needed <= len(end) else _read_end(stream, size, needed), postscript)
     data_end = size - needed - tail.statistics_length
     last = tail.stripes[-1].end if tail.stripes else 0
     if last > data_end:
         raise CorruptFileError(
-            f"{len(tail.stripes)} stripes up to byte {last}, but the statistics begin at {data_end}"
+            f"{len(tail.stripes)} stripes end at byte {last}, but the statistics begin at {data_end}"
         )
     return tail
 
 
 def parse_tail(end: bytes) -> OrcTail:
-    """Facts of a tail.
+    """Parse a tail.
 
     Args:
         end: the last bytes of the file, at least footer and postscript.
 
     Raises:
-        CorruptFileError: the bytes are not an ORC tail; their compression cannot be read (LZO); or they claim
-            what no file has and what would end a decoder, see :mod:`.type_tree` and :mod:`.compression`.
+        CorruptFileError: If the bytes are not an ORC tail, if their compression cannot be read (LZO), or if
+            they claim what no file has and what would end a decoder. See :mod:`.type_tree` and
+            :mod:`.compression`.
     """
     return _parsed(end, _postscript_of(end))
 
 
 def tail_length(end: bytes) -> int:
-    """Number of bytes of footer, postscript and postscript length, from the last bytes of a file.
+    """Return the size of footer, postscript and postscript length, from the last bytes of a file.
 
-    Raises CorruptFileError: the bytes are not the end of an ORC file.
+    Raises CorruptFileError if the bytes are not the end of an ORC file.
     """
     return _postscript_of(end).tail_length
 
@@ -266,7 +274,7 @@ def _postscript_of(end: bytes) -> _Postscript:
 
 
 def tail_checksum(end: bytes) -> int:
-    """CRC-32 of the last TAIL_CHECKSUM_BYTES bytes of a file (of all, if it is shorter).
+    """Return the CRC-32 of the last TAIL_CHECKSUM_BYTES bytes of a file (of all bytes of a shorter file).
 
     Args:
         end: the end of the file: at least this number of bytes, or the whole file.
@@ -291,7 +299,7 @@ def _footer_of(end: bytes, postscript: _Postscript) -> bytes:
 
 def _parse_postscript(end: bytes) -> _Postscript:
     if not end:
-        raise ValueError("no bytes")
+        raise ValueError("there are no bytes")
     length = end[-1]
     if length + 1 > len(end):
         raise ValueError(f"the postscript has {length} bytes, but only {len(end) - 1} are left")
@@ -299,10 +307,12 @@ def _parse_postscript(end: bytes) -> _Postscript:
     fields = dict(tree)
     writer_version = fields.get(_POSTSCRIPT_WRITER_VERSION)
     if fields.get(_POSTSCRIPT_MAGIC) != MAGIC:
-        raise ValueError("the postscript does not say ORC")
+        raise ValueError("the postscript does not contain ORC")
     block_bytes = as_number(fields.get(POSTSCRIPT_BLOCK_BYTES, 0)) or _DEFAULT_BLOCK_BYTES
     if block_bytes > LARGEST_BLOCK_BYTES:
-        raise ValueError(f"compression blocks of {block_bytes} bytes; at most {LARGEST_BLOCK_BYTES} are read")
+        raise ValueError(
+            f"compression blocks of {block_bytes} bytes; at most {LARGEST_BLOCK_BYTES} bytes are supported"
+        )
     return _Postscript(
         footer_length=as_number(fields.get(POSTSCRIPT_FOOTER_LENGTH, 0)),
         statistics_length=as_number(fields.get(POSTSCRIPT_STATISTICS_LENGTH, 0)),
@@ -317,26 +327,28 @@ def _parse_postscript(end: bytes) -> _Postscript:
 
 
 def _listed(value: int | bytes) -> list[int]:
-    """Numbers of a repeated field, which may be packed."""
+    """Return the numbers of a repeated field, which may be packed."""
     return numbers_in(value) if isinstance(value, bytes) else [value]
 
 
 def _check_stripe(stripes: Sequence[StripeInfo]) -> None:
-    """Check the last one: its parts are not empty, and it comes after the one before."""
+    """Check the last stripe: its parts are not empty, and it comes after the one before."""
     stripe = stripes[-1]
     start = stripes[-2].end if len(stripes) > 1 else len(MAGIC)
     if stripe.offset < start or not stripe.footer_length:
         raise ValueError(
-            f"stripe {len(stripes) - 1} begins at byte {stripe.offset}, with a footer of "
-            f"{stripe.footer_length} bytes; it cannot begin before {start}, or have no footer"
+            f"stripe {len(stripes) - 1} begins at byte {stripe.offset} and has a footer of "
+            f"{stripe.footer_length} bytes; it cannot begin before {start} or have an empty footer"
         )
     if stripe.row_count > _MOST_ROWS:
-        raise ValueError(f"stripe {len(stripes) - 1} has {stripe.row_count} rows; {_MOST_ROWS} are possible")
+        raise ValueError(
+            f"stripe {len(stripes) - 1} has {stripe.row_count} rows; at most {_MOST_ROWS} are possible"
+        )
 
 
 @functools.lru_cache(maxsize=1024)
 def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
-    """Small footers are kept: a stream's merges read the same small files again and again."""
+    """Small footers are cached, because the merges of a stream read the same small files again and again."""
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []
@@ -344,7 +356,9 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     statistics_count = 0
     for count, (field, value) in enumerate(fields_of(footer)):
         if count - len(stripes) > _MOST_FIELDS:
-            raise ValueError(f"the footer has more than {_MOST_FIELDS} fields besides {len(stripes)} stripes")
+            raise ValueError(
+                f"the footer has more than {_MOST_FIELDS} fields in addition to {len(stripes)} stripes"
+            )
         if field == FOOTER_STRIPE:
             stripe = {key: as_number(number) for key, number in fields_of(as_bytes(value))}
             stripes.append(StripeInfo(*(stripe.get(key, 0) for key in (1, 2, 3, 4, 5))))
@@ -380,15 +394,15 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
 
 
 def with_type_attributes(file: bytes, attributes: Mapping[int, Mapping[str, str]]) -> bytes:
-    """The same file with attributes; it also says that days are counted in the proleptic calendar.
+    """Return the file with attributes added, and marked as counting days in the proleptic calendar.
 
     Args:
         file: a complete file without compression.
-        attributes: name to value, by the number of the type; 0 is the struct of all columns.
+        attributes: values by name, by the number of the type. Type 0 is the struct of all columns.
 
     Raises:
-        ValueError: the file is compressed.
-        CorruptFileError: it is no ORC file.
+        ValueError: If the file is compressed.
+        CorruptFileError: If it is not an ORC file.
     """
     tail = parse_tail(file)
     if tail.compression is not Compression.NONE:

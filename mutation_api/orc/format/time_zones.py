@@ -1,11 +1,13 @@
 """Time zones for ORC's decoders and encoders, which look them up in files.
 
-A stripe names the zone of its writer. The C++ library of pyarrow and pyorc opens the file of that name below
-``$TZDIR``, or ``/usr/share/zoneinfo``. A machine may have no such files, or only some: Debian has older
-names such as ``EST`` in another package. And Java has names that no database has: offsets (``GMT+08:00``)
-and short names (``CTT``). :func:`add_zone` makes a folder for this process, with the files of the machine
-and the zone, and lets ``TZDIR`` name it. A zone that the machine lacks comes from the package ``tzdata``; the
-file of an offset is written.
+A stripe contains the name of its writer's time zone. The C++ library of pyarrow and pyorc opens the file of
+that name below ``$TZDIR``, or ``/usr/share/zoneinfo``. A machine may have none of these files, or only some:
+Debian has older names such as ``EST`` in another package. And Java has names that no database has: offsets
+(``GMT+08:00``) and short names (``CTT``).
+
+:func:`add_zone` makes a directory for this process, with the files of the machine and the zone, and sets
+``TZDIR`` to it. A zone that the machine lacks comes from the package ``tzdata``. The file of an offset is
+generated.
 
 Source: ``java.util.TimeZone`` (custom ids), ``java.time.ZoneId.SHORT_IDS``, RFC 8536 (the files).
 """
@@ -79,18 +81,18 @@ _aliases = itertools.count()
 
 @functools.cache
 def find_zones() -> None:
-    """Let ORC find the zones of the package ``tzdata`` on a machine that has none at all."""
+    """Let ORC find the zones of the package ``tzdata`` on a machine that does not have any zones."""
     if _VARIABLE not in os.environ and not (_SYSTEM / "GMT").exists():
         os.environ[_VARIABLE] = str(_package())
 
 
 def is_zone_name(text: str) -> bool:
-    """Whether a stripe may name its writer's zone so; decoders open the file of that name."""
+    """Return True if a stripe may contain this name of a zone. Decoders open the file of that name."""
     return not text or _NAME.fullmatch(text) is not None
 
 
 def missing_zone(error: BaseException) -> str | None:
-    """The zone that ORC did not find; None if the error is another one."""
+    """Return the zone that ORC did not find; None if it is another error."""
     found = _MISSING.search(str(error))
     if found is None:
         return None
@@ -100,16 +102,16 @@ def missing_zone(error: BaseException) -> str | None:
 
 
 def add_zone(name: str) -> bool:
-    """Make a zone known to ORC in this process.
+    """Make a zone available to ORC in this process.
 
     Args:
-        name: as a stripe has it.
+        name: the name in the stripe.
 
     Returns:
-        False if it is no offset, and neither this machine nor the package ``tzdata`` has it.
+        False if it is not an offset, and neither this machine nor the package ``tzdata`` has it.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: If the directory cannot be written to.
     """
     content = _content(name)
     if content is None:
@@ -119,7 +121,7 @@ def add_zone(name: str) -> bool:
         path = root / _FILES / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        # ORC never asks again for a file that was not there, so the folder gets another name.
+        # ORC never looks again for a file that was missing, so the directory gets another name.
         alias = root / str(next(_aliases))
         alias.symlink_to(_FILES)
         os.environ[_VARIABLE] = str(alias)
@@ -128,10 +130,10 @@ def add_zone(name: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def named_zone(name: str) -> zoneinfo.ZoneInfo | None:
-    """The zone of that name, which need not be one of Python's; None for one that is an offset.
+    """Return the zone of that name, which Python need not know; None if the name is an offset.
 
     Args:
-        name: as a stripe has it.
+        name: the name in the stripe.
     """
     if name in _NO_OFFSET or _seconds(_SHORT_NAMES.get(name, name)) is not None:
         return None
@@ -152,7 +154,7 @@ def _content(name: str) -> bytes | None:
 
 
 def _seconds(name: str) -> int | None:
-    """The offset that a name is, in seconds east of UTC; None if it is another name."""
+    """Return the offset that a name stands for, in seconds east of UTC; None if it is not an offset."""
     found = _OFFSET.fullmatch(name)
     if found is None:
         return None
@@ -164,7 +166,7 @@ def _seconds(name: str) -> int | None:
 
 
 def _file_of_offset(seconds: int) -> bytes:
-    """A file of a zone that has always had one offset."""
+    """Return the contents of a file for a zone that has always had one offset."""
     designation = b"GMT\0"
     block = struct.pack(">lbb", seconds, 0, 0) + designation
     counts = struct.pack(">6l", 0, 0, 0, 0, 1, len(designation))
@@ -181,7 +183,7 @@ def _package() -> Path:
 
 @functools.cache
 def _root() -> Path:
-    """A folder with the files that ORC has found so far, removed when the process ends."""
+    """Return a directory with the files that ORC has found so far. It is removed when the process ends."""
     root = Path(tempfile.mkdtemp(prefix="hive-mutate-zones-"))
     atexit.register(_remove, root, os.getpid())
     folder = root / _FILES
@@ -197,7 +199,7 @@ def _root() -> Path:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # not a process that was forked
+    if os.getpid() == owner:  # not in a process that was forked
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,7 +1,7 @@
-"""The types in an ORC footer: is their list the tree of a file's columns?
+"""A check that the types in an ORC footer form the tree of a file's columns.
 
-Decoders build the tree by recursion, trust its numbers, and end the process where they do not fit. So it is
-checked before a decoder sees it. Pure.
+Decoders build the tree by recursion, trust its numbers, and end the process if they do not fit. Therefore it
+is checked before a decoder sees it. Pure.
 
 Source: orc_proto.proto (Type) and ORC's OrcUtils.isValidTypeTree.
 """
@@ -26,16 +26,16 @@ __all__ = [
 ]
 
 DEEPEST = 100
-"""Types within types that are read; decoders, and what is done with values, go down by recursion."""
+"""The maximum depth of types that are read. Decoders, and the code that handles values, use recursion."""
 LARGEST_COUNT = 100_000
-"""Columns of a file, with those nested in others, that are read."""
+"""The maximum number of columns of a file, including nested ones."""
 
 _KIND, _SUBTYPES, _FIELD_NAMES, _PRECISION, _SCALE = 1, 2, 3, 5, 6
 _MOST_DIGITS = 38
 
 
 class TypeKind:
-    """Codes of the kinds that are treated apart."""
+    """The codes of the kinds that need special treatment."""
 
     LIST = 10
     MAP = 11
@@ -44,7 +44,7 @@ class TypeKind:
     DECIMAL = 14
     LAST = 18
     MOMENTS = (9, 15, 18)
-    """Timestamps, dates, and timestamps that know their zone."""
+    """Timestamps, dates, and timestamps with time zone."""
 
 
 _CHILD_COUNTS = {TypeKind.LIST: (1, 1), TypeKind.MAP: (2, 2), TypeKind.UNION: (1, 127)}
@@ -60,15 +60,15 @@ class TypeNode(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def column_numbers(types: tuple[bytes, ...], name: str) -> frozenset[int]:
-    """Numbers of a column of a file, of the columns nested in it and of those around it.
+    """Return the numbers of a column of a file, of the columns nested in it and of those around it.
 
     Args:
         types: serialised types.
-        name: ``row.x`` is field ``x`` of struct ``row``.
+        name: the column. ``row.x`` is field ``x`` of struct ``row``.
 
     Raises:
-        KeyError: the file does not have this column.
-        ValueError, IndexError: as :func:`type_nodes`.
+        KeyError: If the file does not have this column.
+        ValueError, IndexError: See :func:`type_nodes`.
     """
     nodes, around = type_nodes(types), [0]
     for part in name.split(".", 1):
@@ -80,7 +80,7 @@ def column_numbers(types: tuple[bytes, ...], name: str) -> frozenset[int]:
 
 
 def last_within(nodes: Sequence[TypeNode], number: int) -> int:
-    """Number of the last type that is nested in a type; its own if none is."""
+    """Return the number of the last type that is nested in a type; the type's own number if none is."""
     while nodes[number].children:
         number = nodes[number].children[-1]
     return number
@@ -88,42 +88,42 @@ def last_within(nodes: Sequence[TypeNode], number: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def numbers_of_columns(types: tuple[bytes, ...], names: tuple[str, ...]) -> frozenset[int]:
-    """The numbers of several columns; see :func:`column_numbers`."""
+    """Return the numbers of several columns. See :func:`column_numbers`."""
     return frozenset[int]().union(*(column_numbers(types, name) for name in names))
 
 
 @functools.lru_cache(maxsize=64)
 def type_nodes(types: tuple[bytes, ...]) -> tuple[TypeNode, ...]:
-    """The types of a file, in pre-order.
+    """Return the types of a file, in pre-order.
 
     Args:
         types: serialised types.
 
     Raises:
-        ValueError, IndexError: they are no tree in pre-order; one is deeper than DEEPEST, or has numbers or
-            names that no type has.
+        ValueError, IndexError: If they are not a tree in pre-order, one is deeper than DEEPEST, or one has
+            numbers or names that no type has.
     """
     if not types:
-        raise ValueError("the footer has no types")
+        raise ValueError("the footer does not have types")
     if len(types) > LARGEST_COUNT:
-        raise ValueError(f"{len(types)} types; at most {LARGEST_COUNT} are read")
+        raise ValueError(f"there are {len(types)} types; at most {LARGEST_COUNT} are supported")
     nodes = tuple(_node(each, number) for number, each in enumerate(types))
     if nodes[0].kind != TypeKind.STRUCT:
-        raise ValueError(f"the rows are of kind {nodes[0].kind}, and no struct")
+        raise ValueError(f"the rows are of kind {nodes[0].kind}, which is not a struct")
     open_ends = [iter((0,))]
     for number, node in enumerate(nodes):
         while (expected := next(open_ends[-1], None)) is None:
             open_ends.pop()
             if not open_ends:
-                raise ValueError(f"type {number} is in no other type")
+                raise ValueError(f"type {number} is not part of another type")
         if expected != number:
-            raise ValueError(f"type {number} stands where type {expected} is named")
+            raise ValueError(f"type {number} stands where type {expected} is expected")
         open_ends.append(iter(node.children))
         if len(open_ends) > DEEPEST + 1:
-            raise ValueError(f"type {number} is nested deeper than {DEEPEST} types, which are read")
+            raise ValueError(f"type {number} is nested deeper than {DEEPEST} types, which is the maximum")
     rest = next((child for children in open_ends for child in children), None)
     if rest is not None:
-        raise ValueError(f"type {rest} is named, but there are {len(types)} types")
+        raise ValueError(f"type {rest} is referred to, but there are only {len(types)} types")
     return nodes
 
 
@@ -141,12 +141,12 @@ def _node(message: bytes, number: int) -> TypeNode:
         elif field == _SCALE:
             scale = as_number(value)
     if kind > TypeKind.LAST:
-        raise ValueError(f"type {number} is of kind {kind}, which is not known")
+        raise ValueError(f"type {number} is of kind {kind}, which is unknown")
     least, most = _CHILD_COUNTS.get(kind, (0, LARGEST_COUNT if kind == TypeKind.STRUCT else 0))
     if not least <= len(children) <= most:
-        raise ValueError(f"type {number} of kind {kind} has {len(children)} types in it")
+        raise ValueError(f"type {number} of kind {kind} contains {len(children)} types")
     if kind == TypeKind.STRUCT and not len(set(names)) == len(names) == len(children):
         raise ValueError(f"type {number} has {len(children)} fields with {len(set(names))} names")
     if kind == TypeKind.DECIMAL and not scale <= (digits or _MOST_DIGITS) <= _MOST_DIGITS:
-        raise ValueError(f"type {number} is a decimal of {digits} digits, {scale} of them a fraction")
+        raise ValueError(f"type {number} is a decimal of {digits} digits, {scale} of them in the fraction")
     return TypeNode(kind, tuple(children), tuple(names))

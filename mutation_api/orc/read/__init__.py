@@ -1,1 +1,1 @@
-"""From an ORC file to its events, as Arrow batches."""
+"""Reading the events of an ORC file as Arrow batches."""

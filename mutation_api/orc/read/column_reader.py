@@ -1,14 +1,14 @@
 """Columns of a file, by pyarrow and by pyorc.
 
-Columns of an ORC file as the table's columns: what Hive shows when file and table differ.
+Columns of an ORC file as the table's columns: the values that Hive shows if file and table differ.
 
-A table's columns may have changed since a file was written (:mod:`.type_changes`), and a file may hold
+A table's columns may have changed since a file was written (:mod:`.type_changes`), and a file may have
 properties that Arrow's types do not express: day numbers of the hybrid calendar. Char and varchar are cut,
-and char has no blanks at its end, as Hive compares it.
+and char loses its trailing blanks, as in Hive's comparisons.
 
 Source: ORC's SchemaEvolution; compared with Hive reading the same files.
 
-Values of pyorc, which reads what pyarrow cannot, in the form in which Arrow takes them.
+Values of pyorc, which reads what pyarrow cannot, converted to the form that Arrow accepts.
 """
 
 from __future__ import annotations
@@ -63,17 +63,18 @@ _TEXTS = ("string", "varchar", "char")
 
 
 FINE_TIMESTAMPS = (
-    "microseconds cannot hold it, nor can Spark; truncate_nanoseconds=True of a read drops the rest, "
-    "timestamps=TimestampForm.NANOSECONDS of a scan keeps it, or leave the column out"
+    "microseconds cannot hold it, and neither can Spark. Pass truncate_nanoseconds=True to a read to drop "
+    "the remaining digits, or timestamps=TimestampForm.NANOSECONDS to a scan to keep them, or leave the "
+    "column out"
 )
-"""What to do about such a timestamp."""
+"""The advice for a timestamp with more than six digits of a second."""
 
 
 class TimestampForm(enum.Enum):
-    """Form of timestamps (wall clocks without zone) in a snapshot.
+    """The form of timestamps (without time zone) in a snapshot.
 
-    NANOSECONDS: exact, years 1678 to 2261; MICROSECONDS: as in Spark, years 1 to 9999; TEXT:
-    ``2015-11-19T12:34:56.789``, trailing zeros of the fraction dropped: exact, years 1 to 9999.
+    NANOSECONDS: exact, years 1678 to 2261. MICROSECONDS: as in Spark, years 1 to 9999. TEXT:
+    ``2015-11-19T12:34:56.789``, without trailing zeros of the fraction; exact, years 1 to 9999.
     """
 
     NANOSECONDS = "ns"
@@ -82,18 +83,20 @@ class TimestampForm(enum.Enum):
 
     @property
     def arrow(self) -> pa.DataType:
-        """Arrow type of a timestamp in this form."""
+        """The Arrow type of a timestamp in this form."""
         return pa.string() if self is TimestampForm.TEXT else pa.timestamp(self.value)
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Form of the rows that are returned.
+    """The form of the rows that are returned.
 
-    ``truncate_nanoseconds`` lets MICROSECONDS drop digits; without it such a value is an error.
-    ``batch_rows`` bounds the rows of one batch. The reader sets ``is_proleptic``, the calendar of the file's
-    days, ``release``, the major version of the Hive whose conversions of values are wanted, and
-    ``prints_shortest_numbers``, whether that Hive's Java is 19 or later.
+    ``truncate_nanoseconds`` lets MICROSECONDS drop digits. Otherwise such a value is an error. ``batch_rows``
+    is the maximum number of rows of one batch.
+
+    The reader sets the other fields. ``is_proleptic`` is True if the file counts days in the proleptic
+    calendar. ``release`` is the major version of the Hive whose conversions of values are used.
+    ``prints_shortest_numbers`` is True if that Hive runs on Java 19 or later.
     """
 
     timestamp_form: TimestampForm = TimestampForm.NANOSECONDS
@@ -105,12 +108,12 @@ class ReadOptions:
 
 
 def column_type(hive_type: HiveType, form: TimestampForm) -> pa.DataType:
-    """Arrow type of a column in a snapshot."""
+    """Return the Arrow type of a column in a snapshot."""
     return replace_timestamps(arrow_type(hive_type), form.arrow)
 
 
 def replace_timestamps(data_type: pa.DataType, replacement: pa.DataType) -> pa.DataType:
-    """The type, with every timestamp at any depth replaced."""
+    """Return the type with every timestamp replaced, at any depth."""
     if pa.types.is_timestamp(data_type):
         return replacement
     if pa.types.is_list(data_type):
@@ -128,10 +131,10 @@ def replace_timestamps(data_type: pa.DataType, replacement: pa.DataType) -> pa.D
 
 
 def read_column(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa.Array:
-    """Values of a file's column as the table's column.
+    """Return the values of a file's column as those of the table's column.
 
     Args:
-        array: n values as in the file; timestamps as nanoseconds, or already in the wanted form.
+        array: n values as in the file, with timestamps in nanoseconds or already in the requested form.
         hive_type: the table column's type.
         options: the form of timestamps.
 
@@ -139,17 +142,17 @@ def read_column(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> p
         n values of ``column_type(hive_type, options.timestamp_form)``.
 
     Raises:
-        TableNotMutableError: the file's type is not read as the table's; the message has both.
-        RecordValueError: a timestamp does not fit the wanted form.
+        TableNotMutableError: If the file's type cannot be read as the table's. The message has both types.
+        RecordValueError: If a timestamp does not fit the requested form.
     """
     return _READERS.get(hive_type.kind, _read_primitive)(array, hive_type, options)
 
 
 def _misfit(array: pa.Array, hive_type: HiveType) -> TableNotMutableError:
     return TableNotMutableError(
-        f"the file holds {array.type} and the table says {hive_type.text}: the column's type was changed "
-        "after the file was written, and values of one are not read as the other. Change the type back, or "
-        "leave the column out"
+        f"the file has type {array.type}, but the table has type {hive_type.text}: the column's type was "
+        "changed after the file was written, and values of one are not read as the other. Change the type "
+        "back, or leave the column out"
     )
 
 
@@ -176,7 +179,7 @@ def _read_date(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa
 
 
 def _dates(array: pa.Array, options: ReadOptions) -> pa.Array:
-    """Day numbers of Arrow's calendar."""
+    """Return day numbers of Arrow's calendar."""
     if options.is_proleptic:
         return array
     stored = pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
@@ -242,7 +245,7 @@ def _read_struct(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> 
         for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
     ]
     fields = list(column_type(hive_type, options.timestamp_form))
-    # No mask if it would be empty: pyarrow aborts the process when a struct above a union has a mask.
+    # Set no mask if it would be empty: pyarrow aborts the process if a struct above a union has a mask.
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
@@ -264,20 +267,20 @@ _READERS: dict[str, Callable[[pa.Array, HiveType, ReadOptions], pa.Array]] = {
     "struct": _read_struct,
     "uniontype": _read_union,
 }
-"""By kind of the table's column; the other kinds are read as they are, or converted."""
+"""By kind of the table's column. The other kinds are read as they are, or converted."""
 
 
-NULL_KEY = "a map has a key that is NULL; Hive reads it, and Arrow cannot hold it"
+NULL_KEY = "a map has a NULL key; Hive can read it, but Arrow cannot hold it"
 
 _NANOS_PER_SECOND = 10**9
 _EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def plain_value(value: Any, data_type: pa.DataType) -> Any:
-    """A value of pyorc in the form that ``pa.array`` accepts: maps become lists of pairs.
+    """Return a value of pyorc in the form that ``pa.array`` accepts: maps become lists of pairs.
 
     Raises:
-        RecordValueError: the key of a map is NULL.
+        RecordValueError: If the key of a map is NULL.
     """
     if value is None:
         return None
@@ -298,12 +301,12 @@ def plain_value(value: Any, data_type: pa.DataType) -> Any:
 def converters(
     options: ReadOptions, zone: zoneinfo.ZoneInfo | None, is_proleptic: bool
 ) -> dict[pyorc.TypeKind, Any]:
-    """What makes values of timestamps and dates.
+    """Return converters that make values of timestamps and dates.
 
     Args:
         options: the form of timestamps.
-        zone: of the writer, if pyorc gives instants; None if it gives wall clocks.
-        is_proleptic: whether the file counts days in the proleptic calendar.
+        zone: the time zone of the writer, if pyorc returns instants. None if it returns local timestamps.
+        is_proleptic: True if the file counts days in the proleptic calendar.
     """
 
     def timestamp(seconds: int, nanos: int) -> int | str:
@@ -327,13 +330,13 @@ def _converter(convert: Callable[..., Any]) -> Any:
 
         @staticmethod
         def to_orc(*_values: Any) -> Any:
-            raise NotImplementedError("this converter only reads")
+            raise NotImplementedError("this converter can only read")
 
     return Converter
 
 
 def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
-    """One timestamp in the wanted form; ``nanos`` counts up from ``seconds``, also before 1970."""
+    """Return one timestamp in the requested form. ``nanos`` counts up from ``seconds``, even before 1970."""
     if options.timestamp_form is TimestampForm.NANOSECONDS:
         return seconds * _NANOS_PER_SECOND + nanos
     if options.timestamp_form is TimestampForm.TEXT:
@@ -347,13 +350,13 @@ def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
 
 
 def can_be_sought(data_type: pa.DataType) -> bool:
-    """Whether pyorc finds single values of a type in a stripe."""
+    """Return True if pyorc can seek single values of a type in a stripe."""
     tests = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_string, pa.types.is_binary)
     return any(test(data_type) for test in tests)
 
 
 def combined(parts: pa.RecordBatch | None, read: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Combine the columns that pyarrow and pyorc have read into one batch, and the fields of each struct."""
+    """Combine the columns, and the fields of each struct, that pyarrow and pyorc have read into one batch."""
     columns: dict[str, pa.Array] = {}
     if parts is not None:
         columns.update(zip(parts.schema.names, parts.columns, strict=True))

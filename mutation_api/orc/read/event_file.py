@@ -1,12 +1,12 @@
 """Files of events: checks and chunks.
 
-EventFile: one file that a snapshot reads, as known from its directory's listing.
+EventFile: one file that a snapshot reads, with the facts from its directory's listing.
 
 Checks of a file's events that a merge relies on: order, operations and buckets.
 
-A file that fails a check is refused; merging it would silently lose or resurrect rows.
+A file that fails a check is rejected, because merging it would silently lose rows or bring deleted rows back.
 
-EventChunk: events of one stripe; some of their columns may be read later.
+EventChunk: events of one stripe. Some of their columns may be read later.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class EventFileKind(enum.Enum):
-    """Kind of a file. ORIGINAL: rows without events; original, loaded or insert-only."""
+    """The kind of a file. ORIGINAL: rows without events in original, loaded or insert-only files."""
 
     BASE = "base"
     ORIGINAL = "original"
@@ -60,8 +60,8 @@ class EventFile:
     """One file that a snapshot reads.
 
     ``bucket_id`` is -1 for an original file without a bucket in its name. ``first``..``last`` are the ids of
-    its directory (0, 0 outside one; 0, N for a base). ``length`` is the committed length in bytes from a side
-    file, else None. ``byte_count`` is its size in the listing.
+    its directory (0, 0 outside a directory with ids; 0, N for a base). ``length`` is the committed length in
+    bytes from a side file; None if there is no such file. ``byte_count`` is its size in the listing.
     """
 
     location: Location
@@ -78,12 +78,12 @@ def check_order(keys: EventKeys, previous: EventKeys | None, file: EventFile) ->
     """Check that keys ascend, and that the newest event of a key comes first.
 
     Args:
-        keys: keys of a stripe's events.
-        previous: key of the last event before them; None if there is none.
+        keys: the keys of a stripe's events.
+        previous: the key of the last event before them. None if there is no such event.
         file: the file, for messages.
 
     Raises:
-        CorruptFileError: they do not; names both events.
+        CorruptFileError: If the keys are out of order. The message shows both events.
     """
     at = find_disorder(keys)
     if at is not None:
@@ -100,8 +100,9 @@ def _disorder(file: EventFile, before: EventKeys, after: EventKeys) -> CorruptFi
         return f"{tuple(keys.key(0))} of transaction {int(keys.current_txn[0])}"
 
     return CorruptFileError(
-        f"{file.location} is not sorted: event {text(after)} comes after {text(before)}; Hive would show old "
-        "or deleted rows of such a file. The program that wrote it is faulty: write the transaction again"
+        f"{file.location} is not sorted: event {text(after)} comes after {text(before)}; Hive would show "
+        "old or deleted rows of such a file. The program that wrote it has a bug; run the transaction "
+        "again"
     )
 
 
@@ -109,7 +110,7 @@ def check_operations(keys: EventKeys, file: EventFile, version: AcidVersion) -> 
     """Check that in a split layout a delta holds only inserts, and a delete delta only deletes.
 
     Raises:
-        DirectoryStateError: the file holds other events.
+        DirectoryStateError: If the file holds other events.
     """
     expected = {EventFileKind.DELTA: Operation.INSERT, EventFileKind.DELETE_DELTA: Operation.DELETE}
     operation = expected.get(file.kind)
@@ -117,23 +118,23 @@ def check_operations(keys: EventKeys, file: EventFile, version: AcidVersion) -> 
         return
     found = sorted({Operation(int(code)).name for code in np.unique(keys.operation)})
     advice = (
-        "Hive 2 wrote it before the table was upgraded, and this server shows wrong rows: let Hive 2 compact "
-        "the table (major) before the upgrade, or restore it from there"
+        "Hive 2 wrote it before the table was upgraded, and this server shows wrong rows. Let Hive 2 "
+        "compact the table (major) before the upgrade, or restore it from there"
         if version.uses_write_ids
         else "it was written for a legacy table"
     )
     raise DirectoryStateError(
-        f"{file.location} holds {' and '.join(found)} events, but in a table with transactional_properties"
-        f"=default a {file.kind.value} holds {operation.name} events only: {advice}"
+        f"{file.location} holds {' and '.join(found)} events, but in a table with "
+        f"transactional_properties=default a {file.kind.value} holds only {operation.name} events: {advice}"
     )
 
 
 def check_buckets(keys: EventKeys, file: EventFile) -> None:
-    """Check that every ROW__ID names the bucket of its file: Hive finds the deletes of a row by bucket.
+    """Check that every ROW__ID has the bucket of its file, because Hive finds the deletes of a row by bucket.
 
     Raises:
-        CorruptFileError: a bucket property that Hive never wrote.
-        DirectoryStateError: an event of another bucket.
+        CorruptFileError: If there is a bucket property that Hive never wrote.
+        DirectoryStateError: If there is an event of another bucket.
     """
     if file.bucket_id < MAX_BUCKETS:
         first = bucket_property(file.bucket_id, 0)
@@ -152,14 +153,14 @@ def check_buckets(keys: EventKeys, file: EventFile) -> None:
         raise DirectoryStateError(
             f"{file.location} holds event {tuple(keys.key(at))} of bucket {int(ids[at])}, but the file "
             f"belongs to bucket {file.bucket_id}: Hive silently ignores such deletes, and deletes of such "
-            "rows. The program that wrote the file is faulty: write the transaction again"
+            "rows. The program that wrote the file has a bug; run the transaction again"
         )
 
 
 class LateColumns:
     """Columns of some rows of a stripe, read on first use.
 
-    Holds the values of these rows only, not of the whole stripe.
+    It holds the values of these rows only, not of the whole stripe.
 
     Args:
         read: returns the values by column, in the order of the rows.
@@ -170,16 +171,16 @@ class LateColumns:
 
     @functools.cached_property
     def arrays(self) -> dict[str, pa.Array]:
-        """Values by column."""
+        """The values by column."""
         return self._read()
 
 
 @dataclass(frozen=True)
 class EventChunk:
-    """Events of one stripe: n keys and n values for each requested column (none for delete deltas).
+    """Events of one stripe: n keys, and n values for each requested column (no columns in delete deltas).
 
-    If only certain rows are wanted, ``late_rows`` (shape (n,)) holds the index of each row in ``late``; -1
-    for a row that is not wanted, but needed in the merge. ``rows`` then lacks the columns of ``late``.
+    If only certain rows are requested, ``late_rows`` (shape (n,)) holds the index of each row in ``late``, or
+    -1 for a row that is only needed for the merge. ``rows`` then lacks the columns of ``late``.
     """
 
     keys: EventKeys
@@ -188,13 +189,13 @@ class EventChunk:
     late_rows: NDArray[np.int64] | None = None
 
     def slice(self, start: int, stop: int) -> EventChunk:
-        """Events start..stop-1, without a copy."""
+        """Return events start..stop-1, without a copy."""
         rows = {name: array.slice(start, stop - start) for name, array in self.rows.items()}
         late_rows = None if self.late_rows is None else self.late_rows[start:stop]
         return EventChunk(self.keys.slice(start, stop), rows, self.late, late_rows)
 
     def take(self, indices: NDArray[np.int64]) -> EventChunk:
-        """The events at these positions; without a copy if they are consecutive."""
+        """Return the events at these positions, without a copy if they are consecutive."""
         count = len(indices)
         if count and indices[-1] - indices[0] + 1 == count and bool((indices[1:] > indices[:-1]).all()):
             return self.slice(int(indices[0]), int(indices[-1]) + 1)
@@ -204,9 +205,10 @@ class EventChunk:
         return EventChunk(self.keys.take(indices), rows, self.late, late_rows)
 
     def filter(self, mask: NDArray[np.bool_], *, with_keys: bool = True) -> EventChunk:
-        """The events where the mask (shape (n,)) is true, without a copy if all are.
+        """Return the events for which the mask (shape (n,)) is True, without a copy if all are.
 
-        ``with_keys``: whether the result has the keys of its events; otherwise it has them or none.
+        ``with_keys``: True if the result must have the keys of its events. Otherwise it has them or is
+        without keys.
         """
         if mask.all():
             return self
@@ -216,7 +218,7 @@ class EventChunk:
         return EventChunk(keys, rows, self.late, None if self.late_rows is None else self.late_rows[mask])
 
     def complete(self) -> EventChunk:
-        """The same events with all columns; each of them must be wanted."""
+        """Return the same events with all columns. Each of the events must have been requested."""
         if self.late is None:
             return self
         taken = pa.array(self.late_rows)
@@ -229,11 +231,11 @@ class StripeEvents:
     """One stripe of a file.
 
     Attributes:
-        chunk: its events; rows that are not wanted may be missing.
-        row_count: rows of the whole stripe.
-        first: ROW__ID of its first event.
-        complete_through: no later stripe has an event with a ROW__ID up to this one; None if unknown.
-        is_last: whether this is the last stripe.
+        chunk: its events. Rows that were not requested may be missing.
+        row_count: the number of rows of the whole stripe.
+        first: the ROW__ID of its first event.
+        complete_through: no later stripe has an event with a ROW__ID up to this one. None if unknown.
+        is_last: True if this is the last stripe.
     """
 
     chunk: EventChunk

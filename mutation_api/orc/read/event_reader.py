@@ -1,10 +1,10 @@
-"""Events of one file: ACID files as they are, original (pre-ACID) files with the identities Hive gives them.
+"""Events of one file: ACID files as they are, original (pre-ACID) files with the identities Hive assigns.
 
-Files are read stripe by stripe, columns by name. The reader checks everything that a merge relies on: the
-event's fields, that no key is null, that keys ascend. A file that fails a check is refused; merging it would
-silently lose or resurrect rows.
+Files are read stripe by stripe, and columns by name. The reader checks everything that a merge relies on: the
+event's fields, that no key is null, that keys ascend. A file that fails a check is rejected, because merging
+it would silently lose rows or bring deleted rows back.
 
-If only rows with certain keys are wanted, the key columns and the event fields of a stripe are read first.
+If only rows with certain keys are requested, the key columns and the event fields of a stripe are read first.
 The other columns are read when one of its rows is returned (:class:`LateColumns`).
 
 Source: Hive's OrcRawRecordMerger (2.3) and VectorizedOrcAcidRowBatchReader (3.1, 4.x).
@@ -58,23 +58,25 @@ def read_events(
     any_bucket: bool = False,
     first_row: int = 0,
 ) -> Iterator[StripeEvents]:
-    """The file's events in order, stripe by stripe; empty stripes are skipped. Errors name the file.
+    """Yield the file's events in order, stripe by stripe. Empty stripes are skipped. Errors name the file.
 
-    If only certain rows are wanted, the others are left out, except in deltas of legacy tables: there an
-    unwanted row may be the newer version of a wanted one, and the merge needs it.
+    If only certain rows are requested, the others are left out, except in deltas of legacy tables: there,
+    another row may be the newer version of a requested one, so the merge needs it.
 
     Args:
         storage: the file's storage.
         file: the file to read.
-        wanted: the columns and their form; a column that the file does not have (added since) is null.
-        version: decides what the file may hold, how its columns are found and its days counted.
-        any_bucket: events of other buckets than the file's own are allowed.
+        wanted: the columns and their form. A column that the file does not have (added later) is null.
+        version: determines what the file may hold, how its columns are found and its days counted.
+        any_bucket: True if events of buckets other than the file's own are allowed.
         first_row: the row id of the first row of a file of plain rows.
 
     Raises:
-        CorruptFileError: damaged, not an ACID file, columns of a type that does not fit, or out of order.
-        DirectoryStateError: the file is gone, or its directory must not hold events of this kind or bucket.
-        RecordValueError: a timestamp does not fit the wanted form.
+        CorruptFileError: If the file is damaged, is not an ACID file, has columns of an unsuitable type, or
+            is out of order.
+        DirectoryStateError: If the file is gone, or its directory must not hold events of this kind or
+            bucket.
+        RecordValueError: If a timestamp does not fit the requested form.
     """
     with faults_of(file.location):
         yield from _events(storage, file, wanted, version, any_bucket=any_bucket, first_row=first_row)
@@ -115,12 +117,12 @@ def _events(
 
 @functools.lru_cache(maxsize=64)
 def _options(given: ReadOptions, release: int, *, is_proleptic: bool) -> ReadOptions:
-    """The options for one file; files of a table mostly have the same."""
+    """Return the options for one file. Cached, because most files of a table have the same."""
     return dataclasses.replace(given, is_proleptic=is_proleptic, release=release)
 
 
 def _stripe_events(chunk: EventChunk, keys: EventKeys, *, is_last: bool) -> StripeEvents:
-    """Describe a stripe; ``keys`` are those of all its events."""
+    """Describe a stripe. ``keys`` are the keys of all its events."""
     count = len(keys)
     incomplete = count_below(keys, keys.key(count - 1))
     return StripeEvents(
@@ -155,12 +157,12 @@ def _read_plain(
 ) -> Iterator[StripeEvents]:
     if _lower(source.schema.names) == _lower(EVENT_FIELDS):
         raise DirectoryStateError(
-            f"{file.location} is an ACID file among files of plain rows; Hive would read its events as rows: "
-            "move it away"
+            f"{file.location} is an ACID file among files of plain rows. Hive would read its events as "
+            "rows; move it away"
         )
     in_file = names_in_file(source.schema.names, wanted)
     columns = FileColumns(source, file, wanted, in_file, None)
-    # The first column if no other is read: without columns pyarrow does not report the number of rows.
+    # If no column is read, read the first one: without columns, pyarrow does not report the number of rows.
     names = columns.early_names or source.schema.names[:1]
     bucket = _bucket_of_plain_rows(file, version)
     without = columns.stripes_without_keys()
@@ -172,7 +174,7 @@ def _read_plain(
         keys = _plain_keys(position, count, file, bucket)
         position += count
         if index in without:
-            # Its rows count nevertheless: numbering continues in later files.
+            # Its rows still count, because numbering continues in later files.
             yield _stripe_events(EventChunk(keys.slice(0, 0), {}), keys, is_last=index == last)
         else:
             stripe = _Stripe(columns, index, source.read_stripe(index, names))
@@ -188,7 +190,7 @@ class _Stripe:
     batch: pa.RecordBatch
 
     def chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
-        """The stripe's events; without unwanted rows, if these may be dropped."""
+        """Return the stripe's events, without rows that were not requested if these may be dropped."""
         wanted = self.columns.wanted
         early = self.columns.read(self.columns.early, self.batch)
         if wanted.only is None:
@@ -208,9 +210,9 @@ class _Stripe:
 
 
 def event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
-    """Name in the file of each event field.
+    """Return the name in the file of each event field.
 
-    Raises CorruptFileError: the file does not have the fields of an event.
+    Raises CorruptFileError if the file does not have the fields of an event.
     """
     found = source.schema
     fits = tuple(found.names) == EVENT_FIELDS
@@ -221,7 +223,7 @@ def event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
         wanted = ", ".join(f"{f.name} {f.type}" for f in _EXPECTED if f.name != ROW)
         actual = ", ".join(f"{f.name} {f.type}" for f in found)[:500]
         raise CorruptFileError(
-            f"{source.location} is not an ACID file: expected {wanted}, row struct; found {actual}"
+            f"{source.location} is not an ACID file: expected {wanted}, row struct; got {actual}"
         )
     return dict(zip(EVENT_FIELDS, found.names, strict=True))
 
@@ -238,7 +240,7 @@ def _event_keys(batch: pa.RecordBatch, file: EventFile) -> EventKeys:
     operation, original_txn, bucket, row_id, current_txn = [array.to_numpy() for array in arrays]
     if operation.min() < Operation.INSERT or operation.max() > Operation.DELETE:
         raise CorruptFileError(
-            f"{file.location}: operation codes {operation.min()} to {operation.max()}; expected 0 to 2"
+            f"{file.location}: got operation codes {operation.min()} to {operation.max()}, expected 0 to 2"
         )
     return EventKeys(
         original_txn=original_txn,
@@ -251,7 +253,7 @@ def _event_keys(batch: pa.RecordBatch, file: EventFile) -> EventKeys:
 
 
 def _bucket_of_plain_rows(file: EventFile, version: AcidVersion) -> int:
-    """The bucket field in the ROW__IDs that Hive gives to plain rows."""
+    """Return the bucket field in the ROW__IDs that Hive assigns to plain rows."""
     if not version.encodes_buckets:
         return file.bucket_id
     try:

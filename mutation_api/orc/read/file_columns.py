@@ -1,8 +1,8 @@
-"""FileColumns: the wanted columns of one file, in the wanted form.
+"""FileColumns: the requested columns of one file, in the requested form.
 
 A column of the table is found in the file by position or by name, depending on the version. A column that the
-file does not have (added since) is null. If only rows with certain keys are wanted, the key columns of a
-stripe are read first, the others when one of its rows is returned.
+file does not have (added later) is null. If only rows with certain keys are requested, the key columns of a
+stripe are read first, and the others when one of its rows is returned.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ from mutation_api.table.bucket_resolver import Placement
 __all__ = ["FileColumns", "Wanted", "names_in_file"]
 
 _SMALL_BYTES = 64 * 1024
-"""Reading a file of this size takes less than finding out what need not be read of it."""
+"""Reading a file up to this size is faster than determining which parts need not be read."""
 _NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to read of each file: ``columns`` out of ``table_columns`` (all data columns, in table order).
+    """The part of each file to read: ``columns`` out of ``table_columns`` (all data columns, in table order).
 
-    ``only``: the keys of the wanted rows; their columns need not be among ``columns``.
-    ``placement``: the bucket check for every row, wanted or not; only if ``only`` has the bucket columns.
-    ``row_ids``: whether the rows' ROW__IDs are returned.
-    ``table_name``: for messages. ``by_position``: the columns of a file are the table's in order, whatever
-    their names; otherwise they go by name.
+    ``only`` holds the keys of the requested rows; their columns need not be among ``columns``. ``placement``
+    is the bucket check for every row, requested or not, and requires that ``only`` has the bucket columns.
+    ``row_ids`` is True if the rows' ROW__IDs are returned. ``table_name`` is for messages. ``by_position`` is
+    True if the columns of a file are matched with the table's by position, False if by name.
     """
 
     table_columns: tuple[AcidColumn, ...]
@@ -63,13 +62,13 @@ class Wanted:
 
     @functools.cached_property
     def late_columns(self) -> tuple[AcidColumn, ...]:
-        """The columns that are read only from stripes with a wanted row."""
+        """The columns that are read only from stripes with a requested row."""
         return () if self.only is None else tuple(c for c in self.columns if c not in self.key_columns)
 
 
 @dataclass(frozen=True)
 class FileColumns:
-    """The wanted columns of one file.
+    """The requested columns of one file.
 
     ``in_file`` is the result of :func:`names_in_file`. ``struct`` is the file's name of the struct that has
     the columns as fields; None if they are top-level columns.
@@ -83,28 +82,28 @@ class FileColumns:
 
     @functools.cached_property
     def early(self) -> tuple[AcidColumn, ...]:
-        """Columns that are read from every stripe."""
+        """The columns that are read from every stripe."""
         return self.wanted.columns if self.wanted.only is None else self.wanted.key_columns
 
     @property
     def early_names(self) -> list[str]:
-        """Names with which :meth:`OrcInput.read_stripe` reads ``early``."""
+        """The names with which :meth:`OrcInput.read_stripe` reads ``early``."""
         return self._names(self.early)
 
     def read(self, columns: Sequence[AcidColumn], batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Columns of some of a stripe's rows, in the wanted form."""
+        """Return columns of some of a stripe's rows, in the requested form."""
         stored = {f.name: array for f, array in self._stored(columns, batch)}
         arrays = {c.name: stored[self.in_file[c.name]] for c in columns if c.name in self.in_file}
         return {c.name: self._column(arrays.get(c.name), c, batch.num_rows) for c in columns}
 
     def check_texts(self, columns: Mapping[str, pa.Array]) -> None:
-        """Check texts that leave the reader. Raises RecordValueError: one is not UTF-8."""
+        """Check strings that leave the reader. Raises RecordValueError if one is not UTF-8."""
         found = first_not_utf8(list(columns), list(columns.values()))
         if found is not None:
             raise RecordValueError(f"{self._where()}column {found}: {NOT_UTF8} ({self.file.location})")
 
     def read_late(self, index: int, positions: NDArray[np.int64], stripe_rows: int) -> dict[str, pa.Array]:
-        """The late columns of a stripe's rows at these positions; it has ``stripe_rows``."""
+        """Return the late columns of the rows at these positions of a stripe with ``stripe_rows`` rows."""
         columns = self.wanted.late_columns
         names = self._names(columns)
         if not names:
@@ -115,7 +114,10 @@ class FileColumns:
         return found
 
     def stripes_without_keys(self) -> frozenset[int]:
-        """Stripes that hold none of the wanted keys, by the ranges that the file's writer recorded."""
+        """Return the stripes that cannot hold any of the requested keys.
+
+        The ranges that the file's writer recorded show this.
+        """
         only = self.wanted.only
         if only is None or 0 < self.file.byte_count <= _SMALL_BYTES:
             return frozenset()
@@ -149,7 +151,10 @@ class FileColumns:
         return f"table {self.wanted.table_name}, " if self.wanted.table_name else ""
 
     def _holds_timestamps(self, column: AcidColumn) -> bool:
-        """Whether texts of a column that is none of timestamps are the form in which those are read."""
+        """Return True if the file has timestamps, but the table's column has another type.
+
+        Strings of such a column are then timestamps in the form TEXT.
+        """
         if parse_hive_type(column.type).kind == "timestamp" or column.name not in self.in_file:
             return False
         schema = self.source.schema
@@ -167,10 +172,10 @@ class FileColumns:
 
 
 def names_in_file(names: Sequence[str], wanted: Wanted) -> dict[str, str]:
-    """Column of the table -> column of the file, for the wanted columns that the file has.
+    """Return, for each requested column that the file has, the name of the file's column.
 
-    By position or by name (case-sensitive), as Hive does for the table. Hive's SQL often writes ``_col0``,
-    ``_col1``, … instead of names; those always go by position.
+    Columns are found by position or by name (case-sensitive), as Hive does for the table. Hive's SQL often
+    writes ``_col0``, ``_col1``, … instead of names; these are always found by position.
     """
     nameless = all(_NAMELESS_COLUMN.fullmatch(name) for name in names)
     if wanted.by_position or nameless:

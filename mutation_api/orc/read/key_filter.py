@@ -1,9 +1,10 @@
-"""KeyFilter: which rows of a batch have one of given keys. Pure, vectorised.
+"""KeyFilter: finds the rows of a batch that have one of the given keys. Pure, vectorised.
 
 A merge of few rows into a large table checks every row of the table, so a check must be cheap compared with
-decoding the key. Numbers (and every type that fits 64 bits) pass a sieve first: a table of bytes, indexed by
-a product of the value. 312,500 bigints against 100,000 keys take 3 ms; a hash set that Arrow builds for each
-call takes 12 ms, a binary search of each value 45 ms. Values that pass are looked up exactly.
+decoding the key. Numbers (and every type that fits 64 bits) are first checked against a sieve: a table of
+bytes, indexed by a product of the value. 312,500 bigints against 100,000 keys take 3 ms. A hash set that
+Arrow builds for each call takes 12 ms, a binary search of each value 45 ms. Values that pass are looked up
+exactly.
 """
 
 from __future__ import annotations
@@ -28,27 +29,26 @@ _SIEVE_BITS = range(12, 25)
 _SIEVE_ENTRIES_PER_KEY = 32
 _GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
 _KEYS_PER_VALUE = 16
-"""While Python looks up one value, Arrow builds a hash set of at least this number of keys."""
+"""In the time in which Python looks up one value, Arrow builds a hash set of this many keys."""
 _WORD_DIGITS = 18
-"""Decimals of at most this number of digits fit integers of 64 bits."""
+"""The maximum number of digits of decimals that fit integers of 64 bits."""
 
 
 @dataclass(frozen=True)
 class KeyFilter:
-    """A set of keys, and whether rows with or without one of them are wanted.
+    """A set of keys, which selects the rows with or without one of them.
 
-    Values are compared as Spark's joins compare them: NaN equals NaN, -0.0 equals 0.0, NULL equals nothing
-    unless ``null_safe``; text by its bytes, blanks of a char included. Keys may repeat.
+    Values are compared as in Spark's joins: NaN equals NaN, -0.0 equals 0.0, and NULL equals nothing unless
+    ``null_safe``. Strings are compared by their bytes, including the blanks of a char. Keys may repeat.
 
     Attributes:
-        keys: one column for each key column (any order), one row for each key. Names as in the table.
-        null_safe: NULL equals NULL.
-        excludes: rows without any of the keys are wanted.
+        keys: one column per key column (in any order), one row per key, with names as in the table.
+        null_safe: True if NULL equals NULL.
+        excludes: True to select the rows without any of the keys.
 
     Raises:
-        RecordLayoutError: there are no key columns, or a key column has a type that cannot be compared
-        (array,
-            map, struct, uniontype); names it.
+        RecordLayoutError: If the key has no columns, or one of a type that cannot be compared (array, map,
+            struct, uniontype). The message names it.
     """
 
     keys: pa.Table
@@ -56,7 +56,7 @@ class KeyFilter:
     excludes: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse types for which Hive, Spark and this filter do not agree on order and equality."""
+        """Reject types for which Hive, Spark and this filter do not agree on order and equality."""
         for field in self.keys.schema:
             if pa.types.is_nested(field.type):
                 raise RecordLayoutError(f"key column {field.name!r}: a {field.type} cannot be a key")
@@ -65,12 +65,12 @@ class KeyFilter:
 
     @classmethod
     def from_bytes(cls, data: bytes, null_safe: bool, excludes: bool = False) -> KeyFilter:
-        """Inverse of :meth:`to_bytes`."""
+        """Return the filter from the result of :meth:`to_bytes`."""
         with pa.ipc.open_stream(data) as reader:
             return cls(reader.read_all(), null_safe, excludes)
 
     def to_bytes(self) -> bytes:
-        """The keys as an Arrow IPC stream."""
+        """Return the keys as an Arrow IPC stream."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.keys.schema) as writer:
             writer.write_table(self.keys)
@@ -78,35 +78,36 @@ class KeyFilter:
         return data
 
     def __reduce__(self) -> tuple[Callable[..., KeyFilter], tuple[bytes, bool, bool]]:
-        """Pickle as IPC: a pickled slice of a table would include the whole table."""
+        """Pickle as IPC, because a pickled slice of a table would include the whole table."""
         return KeyFilter.from_bytes, (self.to_bytes(), self.null_safe, self.excludes)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the key columns."""
+        """The names of the key columns."""
         return tuple(self.keys.column_names)
 
     def find(self, arrays: Sequence[pa.Array]) -> NDArray[np.int64]:
-        """Indices of the wanted rows; int64, ascending.
+        """Return the indices of the selected rows: int64, ascending.
 
         Args:
             arrays: n values of each key column, in the order and of the types of ``keys``.
 
         Raises:
-            RecordLayoutError: an array has another type.
+            RecordLayoutError: If an array has another type.
         """
         found = self.encode(arrays)[0]
         return np.delete(np.arange(len(arrays[0])), found) if self.excludes else found
 
     def encode(self, arrays: Sequence[pa.Array]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Indices of the rows that have a key (int64, ascending), and for each the number of its key.
+        """Return the indices of the rows that have a key (int64, ascending), and the number of each key.
 
         Equal keys have equal numbers, >= 0.
         """
         for field, array in zip(self.keys.schema, arrays, strict=True):
             if array.type != field.type:
                 raise RecordLayoutError(
-                    f"key column {field.name!r}: the keys are {field.type}, the table's values {array.type}"
+                    f"key column {field.name!r}: the keys have type {field.type}, but the table's values "
+                    f"{array.type}"
                 )
         columns = [_comparable(array) for array in arrays]
         positions, codes = self._columns[0].find(columns[0])
@@ -118,12 +119,12 @@ class KeyFilter:
         return positions, codes
 
     def meets(self, name: str, low: Any, high: Any) -> bool:
-        """Whether a part of a file may hold wanted rows, if all values of a column there lie in low..high.
+        """Return True if a part of a file may hold selected rows, by the range of a column's values there.
 
         Args:
             name: a key column.
-            low: lower bound (inclusive): int, Decimal, or bytes for text; days for dates.
-            high: upper bound (inclusive).
+            low: the lower bound (inclusive): int, Decimal, or bytes for strings; days for dates.
+            high: the upper bound (inclusive).
         """
         if self.excludes:
             return True
@@ -140,7 +141,7 @@ class KeyFilter:
 
     @functools.cached_property
     def _combinations(self) -> list[NDArray[np.int64]]:
-        """For each column the pairs that occur (number of the columns before, value of this one), ascending.
+        """The pairs (number of the columns before, value of this one) that occur, ascending, for each column.
 
         Renumbering the pairs at each column keeps all numbers below the square of the number of keys.
         """
@@ -156,7 +157,7 @@ class KeyFilter:
 
     @functools.cached_property
     def _ordered(self) -> dict[str, tuple[pa.Array, bool]]:
-        """Sorted values of each column in the form of :meth:`meets`, and whether NULL is a value."""
+        """The sorted values of each column in the form of :meth:`meets`, and whether NULL is one of them."""
         return dict(self._sorted_columns())
 
     def _sorted_columns(self) -> Iterator[tuple[str, tuple[pa.Array, bool]]]:
@@ -170,7 +171,7 @@ class KeyFilter:
 
 
 class _KeyColumn:
-    """The distinct values of one key column, numbered from 0; NULL is one of them if it is in ``values``."""
+    """The distinct values of one key column, numbered from 0. NULL is one of them if it is in ``values``."""
 
     def __init__(self, values: pa.Array) -> None:
         self.count = len(values)
@@ -184,7 +185,7 @@ class _KeyColumn:
             self._sieve[self._slots(self._numbers)] = True
 
     def find(self, array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Indices of those of n values that are among these, ascending, and their numbers."""
+        """Return the indices of the values that are in this column, ascending, and their numbers."""
         if not self._is_number:
             index = self._index_of_few(array) if self._are_few(array) else self._index(array)
             found = np.flatnonzero(index >= 0)
@@ -208,12 +209,12 @@ class _KeyColumn:
         return len(array) * _KEYS_PER_VALUE < self.count
 
     def _index(self, array: pa.Array) -> NDArray[np.int64]:
-        """Number of each value, -1 if it is not a key."""
+        """Return the number of each value; -1 if it is not a key."""
         index = pc.index_in(array, value_set=self._values)
         return np.asarray(pc.fill_null(index, -1)).astype(np.int64)
 
     def _index_of_few(self, array: pa.Array) -> NDArray[np.int64]:
-        """As ``_index``, for few values: building Arrow's hash set would take longer than everything else."""
+        """Like ``_index``, for few values, for which building Arrow's hash set would take too long."""
         return np.array([self._numbers_by_value.get(value, -1) for value in array.to_pylist()], np.int64)
 
     @functools.cached_property
@@ -232,7 +233,7 @@ def _sieve_bits(count: int) -> int:
 def _look_up(
     values: NDArray[np.int64], known: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of the values that are known, and the index of each in the ascending ``known``."""
+    """Return the indices of the values that are known, and the index of each in the ascending ``known``."""
     if not len(known):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     indices = np.minimum(np.searchsorted(known, values), len(known) - 1)
@@ -241,7 +242,7 @@ def _look_up(
 
 
 def _comparable(array: pa.Array) -> pa.Array:
-    """The same values in a form in which equal values have equal bits: integers if 64 bits are enough."""
+    """Return the values in a form in which equal values have equal bits: integers if 64 bits are enough."""
     data_type = array.type
     if pa.types.is_boolean(data_type):
         return array.cast(pa.int8())
@@ -265,7 +266,7 @@ def _float_bits(array: pa.Array) -> pa.Array:
 
 
 def _decimal_words(array: pa.Array) -> pa.Array:
-    """The unscaled values: the lower of a decimal's two words."""
+    """Return the unscaled values, which are the lower of a decimal's two words."""
     words = np.frombuffer(array.buffers()[1], np.int64)[::2] if len(array) else np.zeros(0, np.int64)
     return pa.array(words[array.offset : array.offset + len(array)], mask=_null_mask(array))
 

@@ -3,10 +3,10 @@
 RangedInput: reads a remote file in few, large requests.
 
 ORC's readers request a stripe in small pieces, column by column. This class fetches the needed ranges
-beforehand, ranges close to each other in one request. The end of the file, with the footer, is fetched once
-and kept.
+beforehand, and joins ranges that are close to each other into one request. The end of the file, with the
+footer, is fetched once and kept.
 
-How many files of a process stay open: a merge reads as many files side by side as a table has deltas.
+The number of files that a process keeps open. A merge reads all deltas of a bucket concurrently.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["OPEN_FILES", "OpenFile", "OpenFiles", "RangedInput"]
 
 
 END_BYTES = 64 * 1024
-"""Bytes at the end of the file that are fetched first."""
+"""The number of bytes at the end of the file that are fetched first."""
 GAP_BYTES = 512 * 1024
-"""Cost of another request, in unneeded bytes."""
+"""The cost of another request, in unneeded bytes."""
 
 _Piece = tuple[int, bytes]
-"""Bytes, and their position in the file."""
+"""The position of bytes in the file, and the bytes."""
 
 
 class RangedInput(SizedInput):
@@ -37,7 +37,7 @@ class RangedInput(SizedInput):
 
     Args:
         stream: the whole file.
-        size: number of its bytes to use.
+        size: the number of its bytes to use.
     """
 
     def __init__(self, stream: pa.NativeFile, size: int) -> None:
@@ -55,7 +55,7 @@ class RangedInput(SizedInput):
         return self._end[1]
 
     def fetch(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Load ranges (start, stop) into memory; they replace those of the previous call."""
+        """Load ranges (start, stop) into memory. They replace those of the previous call."""
         end_start = self._end[0]
         wanted = [(start, min(stop, end_start)) for start, stop in ranges if start < end_start]
         self._pieces = [(start, self._bytes_at(start, stop)) for start, stop in _joined(wanted)]
@@ -66,7 +66,10 @@ class RangedInput(SizedInput):
         super().close()
 
     def _bytes_at(self, start: int, stop: int) -> bytes:
-        """Bytes of the file; without a request if they lie in one piece, or in one and the end after it."""
+        """Return bytes of the file.
+
+        No request is made if they lie in one piece, or in one piece and the end after it.
+        """
         end_start, end = self._end
         if start >= end_start:
             return end[start - end_start : stop - end_start]
@@ -80,7 +83,7 @@ class RangedInput(SizedInput):
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Ranges in their order; ranges close to each other are joined."""
+    """Return sorted ranges. Ranges that are close to each other are joined."""
     before: tuple[int, int] | None = None
     for start, stop in sorted(ranges):
         if before is not None and start - before[1] <= GAP_BYTES:
@@ -94,15 +97,15 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 _SHARE = 4
-"""One in so many of the files that a process may open are ORC files that wait for their next stripe."""
+"""The limit is the process's limit of open files divided by this number."""
 _LEAST, _MOST = 8, 256
 
 
 class OpenFiles:
-    """Counts open files. One that is opened above the limit is closed after each read.
+    """Counts open files. A file that is opened above the limit is closed after each read.
 
     Args:
-        limit: number of files that may stay open.
+        limit: the number of files that may stay open.
     """
 
     def __init__(self, limit: int) -> None:
@@ -111,7 +114,7 @@ class OpenFiles:
         self._mutex = threading.Lock()
 
     def add(self) -> bool:
-        """Count a file that was opened; returns whether it may stay open."""
+        """Count a file that was opened. Return True if it may stay open."""
         with self._mutex:
             self._count += 1
             return self._count <= self.limit
@@ -123,13 +126,13 @@ class OpenFiles:
 
 
 def _limit_of_process() -> int:
-    """A share of what the process may open (``ulimit -n``)."""
+    """Return a share of the number of files that the process may open (``ulimit -n``)."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(_MOST, soft // _SHARE))
 
 
 OPEN_FILES = OpenFiles(_limit_of_process())
-"""Those of this process."""
+"""The count of this process."""
 
 
 class OpenFile:
@@ -141,7 +144,7 @@ class OpenFile:
         ranged: fetches ranges of them beforehand, if the storage needs it.
 
     Attributes:
-        may_stay: whether it may stay open between two reads.
+        may_stay: True if the file may stay open between two reads.
     """
 
     def __init__(self, file: Any, stream: Any, ranged: RangedInput | None) -> None:
@@ -150,18 +153,18 @@ class OpenFile:
         self._is_closed = False
 
     def last_bytes(self, count: int) -> bytes:
-        """The bytes at the end of the file. Raises OSError."""
+        """Return the bytes at the end of the file. Raises OSError."""
         self.stream.seek(self.stream.size() - count)
         data: bytes = self.stream.read(count)
         return data
 
     def close(self) -> None:
-        """Close it. May be called twice."""
+        """Close the file. May be called twice."""
         if not self._is_closed:
             self._is_closed = True
             OPEN_FILES.remove()
             self.stream.close()
 
     def __del__(self) -> None:
-        """A reader that stops early leaves its files to the garbage collector."""
+        """Close the file. A reader that stops early leaves its files to the garbage collector."""
         self.close()

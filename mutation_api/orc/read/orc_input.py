@@ -1,7 +1,7 @@
 """OrcInput: one ORC file, read stripe by stripe as Arrow.
 
-pyarrow decodes. It cannot hold ORC timestamps outside the years 1678 to 2261 (they are common as "no date"
-and "no end"), so pyorc reads columns with such values once more, value by value.
+pyarrow decodes it. pyarrow cannot hold ORC timestamps outside the years 1678 to 2261 (they are common as "no
+date" and "no end"), so pyorc reads columns with such values again, value by value.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ logger = logging.getLogger(__name__)
 _OUT_OF_RANGE = "out of range for nanosecond"
 _NANOS_PER_SECOND = 10**9
 _FIRST_AGREED = (FIRST_KNOWN_INSTANT + 24 * 60 * 60) * _NANOS_PER_SECOND
-"""Wall clock, in nanoseconds since 1970, from which ORC and Java know the same offset of a zone."""
+"""The local time, in nanoseconds since 1970, from which ORC and Java use the same offset of a zone."""
 _ROWS_DECODED_PER_SOUGHT = 4096
-"""About as many rows of a stripe are decoded in the time in which one row is sought."""
+"""The approximate number of rows of a stripe that are decoded in the time of seeking one row."""
 _WHOLE_STRIPE_BYTES = 1024 * 1024
-"""A stripe of at most this size is fetched as a whole: one request instead of two or three."""
+"""A stripe up to this size is fetched as a whole, in one request instead of two or three."""
 
 
 class OrcInput:
@@ -70,19 +70,20 @@ class OrcInput:
     Args:
         storage: the file's storage.
         location: the file.
-        length: logical length in bytes of a file that is still being written; None for a complete file.
-        options: the form in which :meth:`read_stripe` may give timestamps that nanoseconds cannot hold.
+        length: the logical length in bytes of a file that is still being written. If None, the file is
+            complete.
+        options: the form in which :meth:`read_stripe` may return timestamps that nanoseconds cannot hold.
 
     Attributes:
-        location: as given.
-        stripe_count: number of stripes.
+        location: the file.
+        stripe_count: the number of stripes.
         schema: the file's columns; empty for an empty file.
-        is_proleptic: dates and timestamps count days in the proleptic Gregorian calendar, not in the hybrid
-            one. The footer decides, or ``options`` if the footer does not say.
+        is_proleptic: True if dates and timestamps count days in the proleptic Gregorian calendar, False if in
+            the hybrid one. The footer decides, or ``options`` if the footer does not record it.
 
     Raises:
-        DirectoryStateError: the file does not exist (any more).
-        CorruptFileError: it is not a complete ORC file.
+        DirectoryStateError: If the file does not exist or was removed.
+        CorruptFileError: If it is not a complete ORC file.
     """
 
     def __init__(
@@ -107,18 +108,19 @@ class OrcInput:
         self._leave()
 
     def read_stripe(self, index: int, columns: Sequence[str]) -> pa.RecordBatch:
-        """Columns of one stripe.
+        """Return columns of one stripe.
 
         Args:
             index: 0 <= index < stripe_count.
-            columns: names; ``row.x`` is field ``x`` of struct ``row``.
+            columns: the names of the columns. ``row.x`` is field ``x`` of struct ``row``.
 
         Returns:
-            The stripe's rows; timestamps in nanoseconds or, if those cannot hold them, in the wanted form.
+            The stripe's rows, with timestamps in nanoseconds or, if those cannot hold them, in the requested
+            form.
 
         Raises:
-            CorruptFileError: the stripe cannot be decoded.
-            RecordValueError: a value that Arrow, or the wanted form, cannot hold.
+            CorruptFileError: If the stripe cannot be decoded.
+            RecordValueError: If Arrow, or the requested form, cannot hold a value.
         """
         with self._reading() as opened:
             footer = self._stripe_footer(opened, index)
@@ -131,7 +133,7 @@ class OrcInput:
             return self._read_with_pyorc(opened, index, columns, footer, unsafe) if found is None else found
 
     def _stripe_footer(self, opened: OpenFile, index: int) -> StripeFooter:
-        """The footer of a stripe; a small stripe is fetched with it."""
+        """Return the footer of a stripe. A small stripe is fetched together with it."""
         stripe = self._tail.stripes[index]
         if opened.ranged is not None:
             is_small = stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES
@@ -144,7 +146,7 @@ class OrcInput:
         return numbers_of_columns(self._tail.types, tuple(columns))
 
     def _with_null_keys(self, columns: Sequence[str], footer: StripeFooter) -> list[str]:
-        """Columns with maps whose keys may be NULL: pyarrow would end the process, if one is."""
+        """Return columns with maps whose keys may be NULL, because pyarrow ends the process if one is."""
         found = null_keys(footer, self._tail)
         return [
             name for name in columns if found and not found.isdisjoint(column_numbers(self._tail.types, name))
@@ -153,22 +155,22 @@ class OrcInput:
     def read_rows(
         self, index: int, columns: Sequence[str], positions: NDArray[np.int64], stripe_rows: int
     ) -> pa.RecordBatch:
-        """Columns of some rows of one stripe; few rows are sought, so that not all are decoded.
+        """Return columns of some rows of one stripe. A few rows are sought, so that not all are decoded.
 
         Args:
             index: 0 <= index < stripe_count.
-            columns: names, as for :meth:`read_stripe`.
-            positions: of the rows in the stripe, in any order.
-            stripe_rows: number of rows of the stripe, which the caller has read in part; to parse the tail
-                for it takes longer than reading a small file.
+            columns: the names of the columns, as for :meth:`read_stripe`.
+            positions: the positions of the rows in the stripe, in any order.
+            stripe_rows: the number of rows of the stripe, which the caller has read in part. Parsing the tail
+                for it would take longer than reading a small file.
 
         Returns:
-            A row for each position; types as :meth:`read_stripe` gives them.
+            One row per position, with the types of :meth:`read_stripe`.
         """
         is_worth_it = len(positions) * _ROWS_DECODED_PER_SOUGHT <= stripe_rows
         if len(positions) and is_worth_it and all(can_be_sought(self._type_of(name)) for name in columns):
-            # pyorc cannot seek behind texts that are all empty, and Arrow takes any bytes as a text; what is
-            # wrong with the file, the whole stripe's reading says.
+            # pyorc cannot seek past strings that are all empty, and Arrow accepts any bytes as a string.
+            # Reading the whole stripe then reports what is wrong with the file.
             with contextlib.suppress(*FAULTS):
                 return self._sought_rows(index, columns, positions)
         return self.read_stripe(index, columns).take(pa.array(positions))
@@ -176,7 +178,7 @@ class OrcInput:
     def _read_with_pyarrow(
         self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter
     ) -> pa.RecordBatch | None:
-        """What pyarrow reads; None if it cannot, or knows other offsets of the writer's zone than Java."""
+        """Return what pyarrow reads; None if it cannot, or differs from Java in the offsets of a zone."""
         try:
             found = self._unpadded(self._decoded(opened.file, index, columns))
         except pa.ArrowInvalid as error:
@@ -192,7 +194,7 @@ class OrcInput:
         return found if is_sure else None
 
     def _decoded(self, file: Any, index: int, columns: Sequence[str]) -> pa.RecordBatch:
-        """What pyarrow decodes; once more if it did not know the time zone of the stripe's writer."""
+        """Return what pyarrow decodes; try again if it did not find the time zone of the stripe's writer."""
         try:
             return file.read_stripe(index, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
@@ -202,28 +204,28 @@ class OrcInput:
         return file.read_stripe(index, columns=list(columns))
 
     def stripe_rows(self, index: int) -> int:
-        """Number of rows of one stripe."""
+        """Return the number of rows of one stripe."""
         return self._tail.stripes[index].row_count
 
     def stripe_ranges(self, columns: Mapping[str, HiveType]) -> list[dict[str, Range]]:
-        """Ranges of columns in the stripes, as the writer recorded them.
+        """Return the ranges of columns in the stripes, as the writer recorded them.
 
         Args:
-            columns: names, as for :meth:`read_stripe`, of columns of the file, and the types as which they
-                will be read.
+            columns: names of columns of the file, as for :meth:`read_stripe`, and the types that they will be
+                read as.
 
         Returns:
-            For each stripe, or the first ones, the ranges by name; unknown ranges are missing.
+            For each stripe, or only the first ones, the ranges by name. Unknown ranges are missing.
 
         Raises:
-            CorruptFileError: the statistics cannot be parsed.
+            CorruptFileError: If the statistics cannot be parsed.
         """
         tail = self._tail
         behind = tail.footer_length + tail.postscript_length + 1
         with self._reading() as opened:
             section = opened.last_bytes(tail.statistics_length + behind)[: tail.statistics_length]
         numbers = {column_id(self.schema, name): name for name in columns}
-        # The texts of char columns are recorded with their padding.
+        # The strings of char columns are recorded with their padding.
         names = {number: name for number, name in numbers.items() if number not in tail.char_columns}
         try:
             stripes = parse_statistics(section, tail, names)
@@ -243,7 +245,7 @@ class OrcInput:
         return ranges
 
     def _fetch(self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter) -> None:
-        """Load the streams of a stripe's columns into memory, unless the whole stripe is there."""
+        """Load the streams of a stripe's columns into memory, unless the whole stripe has been loaded."""
         stripe = self._tail.stripes[index]
         if opened.ranged is None or stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES:
             return
@@ -255,7 +257,7 @@ class OrcInput:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[OpenFile]:
-        """The open file; it is closed afterwards if too many are open. Errors of reading name it."""
+        """Yield the open file, and close it afterwards if too many are open. Errors of reading name it."""
         opened = self._enter()
         try:
             yield opened
@@ -282,7 +284,7 @@ class OrcInput:
             self._opened = None
 
     def _open(self) -> OpenFile | None:
-        """Open the file; None if it is empty."""
+        """Open the file. Return None if it is empty."""
         try:
             ranged, stream = self._stream()
             if stream is None:
@@ -294,8 +296,8 @@ class OrcInput:
             return OpenFile(pa.orc.ORCFile(stream), stream, ranged)
         except FileNotFoundError as error:
             raise DirectoryStateError(
-                f"{self.location} was removed after its directory was listed; a reader needs a lock, else "
-                "Hive's cleaner may remove its files: take a new snapshot within a transaction"
+                f"{self.location} was removed after its directory was listed. Without a lock, Hive's "
+                "cleaner may remove the files of a reader; take a new snapshot within a transaction"
             ) from error
         except (CorruptFileError, *FAULTS) as error:
             raise self._fault(error) from error
@@ -306,13 +308,13 @@ class OrcInput:
         return self._checked
 
     def _stream(self) -> tuple[RangedInput | None, Any]:
-        """What fetches ranges, if it is needed, and the file's committed bytes; None if there are none."""
+        """Return the fetcher of ranges, if needed, and the file's committed bytes, if there are any."""
         stream = self._storage.open_input(self.location)
         size = int(stream.size())
         length = size if self._length is None else self._length
         if length > size:
             raise CorruptFileError(
-                f"{self.location} has {size} bytes, but its side file says that {length} are committed"
+                f"{self.location} has {size} bytes, but according to its side file {length} are committed"
             )
         if length == 0:
             stream.close()
@@ -347,7 +349,7 @@ class OrcInput:
             raise self._fault(error) from error
 
     def _unpadded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows whose values of char columns have no padding."""
+        """Return the rows without padding in the values of char columns."""
         chars = self._tail.char_columns
         if not chars or not any(map(may_be_padded, batch.columns)):
             return batch
@@ -378,13 +380,13 @@ class OrcInput:
     def _pyorc_reader(
         self, opened: OpenFile, names: Sequence[str], zone: zoneinfo.ZoneInfo | None, batch_size: int = 1024
     ) -> pyorc.Reader:
-        """Reads rows of stripes whose writer was in this zone."""
+        """Return a reader of the rows of stripes whose writer was in this time zone."""
         source: Any = opened.ranged or self._stream()[1]
         return pyorc.Reader(
             source,
             batch_size=batch_size,
             column_names=names,
-            timezone=zone or zoneinfo.ZoneInfo("UTC"),  # the writer's own: ORC gives instants as they are
+            timezone=zone or zoneinfo.ZoneInfo("UTC"),  # the writer's: ORC returns instants unchanged
             struct_repr=pyorc.StructRepr.DICT,
             converters=converters(self._options, zone, self.is_proleptic),
         )
@@ -399,8 +401,8 @@ class OrcInput:
             return pa.array([plain_value(value, target) for value in values], type=target)
         except RecordValueError as error:
             raise RecordValueError(
-                f"{self.location}, column {name!r}: {error}: leave the column out of what is read, or let "
-                "Hive write those rows again with other keys"
+                f"{self.location}, column {name!r}: {error}. Do not read the column, or let Hive write "
+                "these rows again with other keys"
             ) from error
         except (OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise RecordValueError(
@@ -414,21 +416,21 @@ class OrcInput:
         return data_type.field(inner).type if inner else data_type
 
     def _fault(self, error: Exception) -> ReadError:
-        """The error to raise: that of the file, or of this machine, which says nothing about the file."""
+        """Return the error to raise: one of the file, or one of this machine, when the file may be intact."""
         zone = missing_zone(error)
         if zone is not None:
             return ReadError(
-                f"{self.location}: this machine does not know {zone!r}, the time zone in which the file was "
-                "written, and the package tzdata has no such zone; install the newest tzdata, or let TZDIR "
-                "name a folder that has it"
+                f"{self.location}: this machine does not have {zone!r}, the time zone in which the file "
+                "was written, and neither does the package tzdata. Install the newest tzdata, or set "
+                "TZDIR to a directory that has it"
             )
         return fault_of(error, self.location)
 
 
 def _is_early(array: pa.Array) -> bool:
-    """Whether a column has timestamps for which ORC and Java know other offsets of the writer's zone."""
+    """Return True if a column has timestamps for which ORC and Java use different offsets of a zone."""
     if pa.types.is_timestamp(array.type):
-        # Below a null there may be any value; then the zone is looked up in vain.
+        # There may be any value below a null. The time zone is then looked up unnecessarily.
         data = array.buffers()[1]
         if data is None or not len(array):
             return False

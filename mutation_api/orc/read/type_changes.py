@@ -1,23 +1,23 @@
 """Columns whose type was altered: conversions, CHAR padding, and invalid strings.
 
-What values become when ALTER TABLE has changed a column's type since a file was written. Pure.
+The values of a column whose type ALTER TABLE has changed since a file was written. Pure.
 
 ``CHANGES`` is the rule: kind in the file, kind of the table, and the conversion. Every change that Hive's
-ALTER allows by default has an entry. Another change is refused: Hive allows it only if somebody switched its
-check off, and a value that is read wrongly would be written back for good.
+ALTER allows by default has an entry. Other changes are rejected: Hive allows them only if somebody disabled
+its check, and a value that is read incorrectly would be written back permanently.
 
 Source: ORC's SchemaEvolution and ConvertTreeReaderFactory; each conversion was compared with Hive 2.3.10,
 3.1.3 and 4.1.0 reading the same files, by its row reader and its vectorised one.
 
 Values of char columns without their padding.
 
-A file holds them padded with blanks to the length of the type, and Hive drops the blanks whatever the table's
-type is now: ``HiveChar`` compares, hashes and converts the stripped value. Arrow's type of such a column is a
-string, so the types in the file's footer tell which columns these are.
+A file holds these values padded with blanks to the length of the type. Hive drops the blanks even if the
+table's type has changed: ``HiveChar`` compares, hashes and converts the stripped value. Arrow's type of such
+a column is a string, so the types in the file's footer show which columns these are.
 
-Texts whose bytes are not UTF-8: Hive writes and shows them, and Arrow only seems to hold them.
+Strings whose bytes are not UTF-8. Hive writes and shows them, but Arrow cannot really hold them.
 
-pyarrow takes any bytes of a file as a string; what uses the string fails later, far from the file.
+pyarrow accepts any bytes of a file as a string. Code that uses the string fails later, far from the file.
 """
 
 from __future__ import annotations
@@ -51,38 +51,38 @@ _Converter = Callable[[pa.Array, HiveType, int], pa.Array]
 
 
 def converted(array: pa.Array, hive_type: HiveType, release: int) -> pa.Array:
-    """Values of a file's column as the table's column, whose type is another one.
+    """Convert the values of a file's column to another type, that of the table's column.
 
     Args:
-        array: n values as the file has them, dates counted in Arrow's calendar.
-        hive_type: the table column's type; not a nested one.
-        release: the major version of the Hive whose text of a number or a time is wanted: 2, 3 or 4.
+        array: n values as in the file, with dates counted in Arrow's calendar.
+        hive_type: the table column's type, which is not nested.
+        release: the major version of the Hive whose strings of numbers and times are used: 2, 3 or 4.
 
     Returns:
         n values of ``arrow_type(hive_type)``.
 
     Raises:
-        TableNotMutableError: there is no rule for this change; the message has both types.
+        TableNotMutableError: If there is no rule for this change. The message has both types.
     """
     kind = _kind_of(array.type)
     change = CHANGES.get((kind, hive_type.kind))
     if change is None or (kind == "string" and hive_type.kind == "double" and release > _LAST_TEXT_TO_DOUBLE):
         raise TableNotMutableError(
-            f"the file holds {_shown(array.type)} and the table says {hive_type.text}: the column's type was "
-            f"changed after the file was written, and values of {_shown(array.type)} are not read as "
-            f"{hive_type.text} here, since no Hive {release} changes a column so unless its check "
-            "(hive.metastore.disallow.incompatible.col.type.changes) is off. Change the type back, or leave "
-            "the column out"
+            f"the file has type {_shown(array.type)}, but the table has type {hive_type.text}: the "
+            f"column's type was changed after the file was written, and values of {_shown(array.type)} are "
+            f"not read as {hive_type.text}, because no Hive {release} makes this change unless its check "
+            "(hive.metastore.disallow.incompatible.col.type.changes) is off. Change the type back, or "
+            "leave the column out"
         )
     return change(array, hive_type, release)
 
 
 _LAST_TEXT_TO_DOUBLE = 3
-"""From Hive 4 on, ALTER refuses to make a double of a text."""
+"""The last release in which ALTER changes a string to a double. Hive 4 and later reject this change."""
 
 
 def _kind_of(found: pa.DataType) -> str:
-    """Hive's kind of a file's column; char and varchar are texts as any."""
+    """Return Hive's kind of a file's column. Char and varchar count as strings."""
     if pa.types.is_decimal(found):
         return "decimal"
     if pa.types.is_timestamp(found):
@@ -125,14 +125,17 @@ def _number(array: pa.Array, hive_type: HiveType, _release: int) -> pa.Array:
 
 
 def _widened_float(array: pa.Array, hive_type: HiveType, release: int) -> pa.Array:
-    """Hive 3 reads the float's text as a double (0.1), the others its value (0.10000000149011612)."""
+    """Widen floats. Hive 3 reads the float's string as a double (0.1), other releases its value.
+
+    The value of the float 0.1 is 0.10000000149011612.
+    """
     if release == 3:
         array = pc.replace_substring(java_texts(array, is_float=True), "Infinity", "inf")
     return array.cast(arrow_type(hive_type), safe=False)
 
 
 def _decimal(array: pa.Array, hive_type: HiveType, _release: int) -> pa.Array:
-    """Rounded half up; what has too many digits is NULL."""
+    """Convert to decimals, rounded half up. Values with too many digits become NULL."""
     target = arrow_type(hive_type)
     if pa.types.is_signed_integer(array.type):
         array = array.cast(DECIMALS_OF_INTEGERS[array.type])
@@ -145,7 +148,7 @@ def _decimal(array: pa.Array, hive_type: HiveType, _release: int) -> pa.Array:
 
 
 def _number_of_decimal(array: pa.Array, hive_type: HiveType, _release: int) -> pa.Array:
-    """By its text: Arrow's own conversion does not round to the nearest."""
+    """Convert decimals by their strings, because Arrow's own conversion does not round to the nearest."""
     return texts_of_decimals(array).cast(arrow_type(hive_type))
 
 
@@ -153,9 +156,9 @@ def _double_of_text(array: pa.Array, _hive_type: HiveType, _release: int) -> pa.
     return doubles_of_java(array)
 
 
-# -- texts ---------------------------------------------------------------------------------------------------
+# -- strings -------------------------------------------------------------------------------------------------
 def _as_text(texts_of: Callable[[pa.Array, int], pa.Array]) -> _Converter:
-    """Texts, cut to the column's length."""
+    """Return a converter to strings, cut to the column's length."""
 
     def convert(array: pa.Array, hive_type: HiveType, release: int) -> pa.Array:
         return cut(texts_of(array, release), hive_type)
@@ -164,7 +167,7 @@ def _as_text(texts_of: Callable[[pa.Array, int], pa.Array]) -> _Converter:
 
 
 def cut(texts: pa.Array, hive_type: HiveType) -> pa.Array:
-    """Texts as string, varchar or char: cut to the length, char without blanks at its end."""
+    """Return strings as string, varchar or char: cut to the length, char without trailing blanks."""
     if hive_type.kind == "string":
         return texts
     longest = pc.max(pc.binary_length(texts)).as_py() or 0  # bytes: at least as many as code points
@@ -178,7 +181,10 @@ def _texts_of_integers(array: pa.Array, _release: int) -> pa.Array:
 
 
 def texts_of_floats(array: pa.Array, release: int, *, is_shortest: bool = False) -> pa.Array:
-    """As Java prints them; NaN is NULL. Only Hive 3 prints a float as such, the others print its double."""
+    """Return floats as Java prints them; NaN becomes NULL.
+
+    Only Hive 3 prints a float as a float. The other releases print its double.
+    """
     is_float = pa.types.is_float32(array.type) and release == 3
     texts = java_texts(array, is_float=is_float, is_shortest=is_shortest)
     return pc.if_else(pc.is_nan(array), pa.scalar(None, pa.string()), texts)
@@ -189,7 +195,10 @@ def _texts_of_decimals(array: pa.Array, _release: int) -> pa.Array:
 
 
 def _texts_of_dates(array: pa.Array, release: int) -> pa.Array:
-    """Hive 3 prints the day's name in the Julian calendar before 1582-10-15, although it counts otherwise."""
+    """Return dates as strings.
+
+    Hive 3 prints the day's name in the Julian calendar before 1582-10-15, although it counts otherwise.
+    """
     if release == 3:
         days = pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
         mask = array.is_null().to_numpy(zero_copy_only=False)
@@ -198,7 +207,10 @@ def _texts_of_dates(array: pa.Array, release: int) -> pa.Array:
 
 
 def _texts_of_timestamps(array: pa.Array, release: int) -> pa.Array:
-    """Without zeros at the end of the fraction; Hive 3 leaves one digit, and counts as for dates."""
+    """Return timestamps as strings, without trailing zeros of the fraction.
+
+    Hive 3 leaves one digit, and counts days as for dates.
+    """
     unit = array.type.unit
     if release == 3:
         values = pc.fill_null(array.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
@@ -214,9 +226,9 @@ def _texts_of_timestamps(array: pa.Array, release: int) -> pa.Array:
 
 
 def timestamps_of_texts(array: pa.Array) -> pa.Array:
-    """Timestamps of the texts as which a snapshot in that form reads those of early or late years.
+    """Return the timestamps of strings, in which form a snapshot may read those of early or late years.
 
-    Raises RecordValueError: one has more than six digits of a second.
+    Raises RecordValueError if one has more than six digits of a second.
     """
     try:
         return array.cast(pa.timestamp("us"))
@@ -246,16 +258,19 @@ CHANGES: dict[tuple[str, str], _Converter] = {
 
 _BLANK = " "
 _FEW_BYTES = 4096
-"""So many bytes are copied and searched more quickly than the ends of texts are looked up."""
+"""Up to this size, copying and searching the bytes is faster than looking up the ends of strings."""
 
 
 def may_be_padded(array: pa.Array) -> bool:
-    """Whether a column has texts that end with a blank, at any depth."""
+    """Return True if a column has strings that end with a blank, at any depth."""
     return any(map(_ends_with_blank, text_arrays(array)))
 
 
 def _ends_with_blank(array: pa.StringArray) -> bool:
-    """In a quarter of the time that Arrow's functions take for the few rows of a small file."""
+    """Return True if a string ends with a blank.
+
+    For the few rows of a small file, this takes a quarter of the time that Arrow's functions take.
+    """
     _, offsets, data = array.buffers()
     if data is None or not data.size or offsets is None:
         return False
@@ -267,13 +282,13 @@ def _ends_with_blank(array: pa.StringArray) -> bool:
 
 
 def without_padding(array: pa.Array, in_file: pa.DataType, number: int, chars: frozenset[int]) -> pa.Array:
-    """A column whose char values are stripped, at any depth.
+    """Return a column whose char values are stripped, at any depth.
 
     Args:
-        array: n values; a struct may lack fields of the file's.
+        array: n values. A struct may lack fields of the file's struct.
         in_file: the column's type in the file, with all fields.
         number: the column's number in the file.
-        chars: numbers of the columns of type char.
+        chars: the numbers of the columns of type char.
 
     Returns:
         n values of the same type.
@@ -309,7 +324,7 @@ def _struct(array: pa.Array, in_file: pa.DataType, number: int, chars: frozenset
     children = [
         without_padding(array.field(i), *numbers[field.name], chars) for i, field in enumerate(array.type)
     ]
-    # No mask if it would be empty: pyarrow aborts the process when a struct above a union has a mask.
+    # Set no mask if it would be empty: pyarrow aborts the process if a struct above a union has a mask.
     mask = array.is_null() if array.null_count else None
     return pa.StructArray.from_arrays(children, fields=list(array.type), mask=mask)
 
@@ -334,13 +349,13 @@ _NESTED: dict[type, Callable[[pa.Array, pa.DataType, int, frozenset[int]], pa.Ar
 }
 
 
-NOT_UTF8 = "a text is not UTF-8; Hive reads it, and Arrow cannot hold it"
+NOT_UTF8 = "a string is not UTF-8; Hive can read it, but Arrow cannot hold it"
 
 
 def first_not_utf8(names: Sequence[str], arrays: Sequence[pa.Array]) -> str | None:
-    """Name of the first column with a text that is not UTF-8, at any depth; None if there is none.
+    """Return the name of the first column with a string that is not UTF-8, at any depth.
 
-    Fields of structs are named ``struct.field``.
+    Fields of structs are named ``struct.field``. None if all strings are UTF-8.
     """
     for name, array in zip(names, arrays, strict=True):
         kind = array.type
@@ -355,7 +370,10 @@ def first_not_utf8(names: Sequence[str], arrays: Sequence[pa.Array]) -> str | No
 
 
 def _is_ascii(array: pa.StringArray) -> bool:
-    """In a quarter of the time that Arrow takes; most texts are."""
+    """Return True if all strings are ASCII, as most are.
+
+    This takes a quarter of the time that Arrow takes.
+    """
     data = array.buffers()[2]
     return data is None or not data.size or bool(np.frombuffer(data, np.int8).min() >= 0)
 

@@ -1,1 +1,1 @@
-"""From batches of events to an ORC file."""
+"""Writing batches of events to an ORC file."""

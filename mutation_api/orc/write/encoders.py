@@ -1,14 +1,14 @@
 """Encoders of ORC files: pyarrow, and pyorc for what pyarrow cannot write.
 
-Settings of both encoders of a file.
+The settings that both encoders of a file use.
 
-PyorcEncoder: the slow encoder, for values that pyarrow would write wrongly.
+PyorcEncoder: the slow encoder, for values that pyarrow would write incorrectly.
 
 pyorc works on Python objects, row by row. Dates are passed as day numbers and timestamps as (seconds,
-nanoseconds), since Python's own classes hold neither nanoseconds nor every day. Unions cannot be written:
-pyorc chooses the alternative by the value's class.
+nanoseconds), because Python's own classes hold neither nanoseconds nor every day. Unions cannot be written,
+because pyorc chooses the alternative by the value's class.
 
-TailHoldingSink: destination of an encoder; holds back the end of the file until it is extended.
+TailHoldingSink: the destination of an encoder. It holds back the end of the file until it is extended.
 
 PyarrowEncoder: the fast encoder. For zlib, :mod:`.file_compressor` does the compression.
 """
@@ -43,11 +43,12 @@ __all__ = [
 
 
 BATCH_ROWS = 1024
-"""A stripe can end only after a multiple of this number of rows; small, to bound the size of wide rows."""
+"""A stripe can end only after a multiple of this number of rows. It is small, to limit the size of wide rows.
+"""
 ROW_INDEX_STRIDE = 10_000
-"""Rows of a row group, as in Hive's files."""
+"""The number of rows of a row group, as in Hive's files."""
 COMPRESSION_BLOCK_BYTES = 64 * 1024
-"""Bytes of a stream that are compressed together; pyarrow does not accept fewer."""
+"""The number of bytes of a stream that are compressed together. pyarrow does not accept fewer."""
 
 
 _COMPRESSION_KINDS = {
@@ -58,7 +59,7 @@ _COMPRESSION_KINDS = {
     "none": pyorc.CompressionKind.NONE,
 }
 _KEY_FIELDS = slice(1, 4)
-"""Positions of original transaction, bucket and row id in an event."""
+"""The positions of original transaction, bucket and row id in an event."""
 _NANOS_PER_SECOND = 10**9
 
 _ORC_NAMES = {
@@ -88,7 +89,7 @@ class _StoredDate(pyorc.converters.ORCConverter):
 
 
 class _StoredTimestamp(pyorc.converters.ORCConverter):
-    """A timestamp as (seconds, nanoseconds), the seconds rounded down."""
+    """A timestamp as (seconds, nanoseconds), with the seconds rounded down."""
 
     @staticmethod
     def from_orc(*args: Any, **_: Any) -> Any:
@@ -106,7 +107,7 @@ _CONVERTERS: dict[pyorc.TypeKind, type[pyorc.converters.ORCConverter]] = {
 
 
 class PyorcEncoder:
-    """pyorc's writer over a sink; ``keys`` records each row at which a stripe may end, if rows have keys."""
+    """pyorc's writer over a sink. If rows have keys, ``keys`` records each row at which a stripe may end."""
 
     def __init__(
         self, sink: Any, schema: pa.Schema, compression: str, stripe_bytes: int, *, has_keys: bool
@@ -173,7 +174,7 @@ def _orc_type(arrow: pa.DataType) -> pyorc.TypeDescription:
 
 
 def _stored_objects(array: pa.Array) -> list[Any]:
-    """Python objects as the converters above expect them; None for null."""
+    """Return Python objects in the form that the converters above accept; a null becomes None."""
     arrow = array.type
     if pa.types.is_timestamp(arrow):
         return _seconds_and_nanos(array)
@@ -208,7 +209,7 @@ def _seconds_and_nanos(array: pa.Array) -> list[Any]:
 
 
 class _Writable(Protocol):
-    """What takes the bytes."""
+    """The destination of the bytes."""
 
     def write(self, data: bytes) -> object:
         """Append bytes."""
@@ -216,7 +217,7 @@ class _Writable(Protocol):
 
 
 class TailHoldingSink:
-    """File object for an encoder: passes bytes on until :meth:`hold`, then keeps them as the file's end."""
+    """A file object for an encoder: passes bytes on until :meth:`hold`, then keeps them as the file's end."""
 
     def __init__(self, file: _Writable) -> None:
         self._file = file
@@ -226,7 +227,7 @@ class TailHoldingSink:
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Write bytes. They are copied if kept, since the encoder's buffer may change afterwards."""
+        """Write bytes. They are copied if kept, because the encoder's buffer may change afterwards."""
         self.byte_count += len(data)
         if self._held is not None:
             self._held.append(bytes(data))
@@ -239,16 +240,16 @@ class TailHoldingSink:
         self._held = []
 
     def held(self) -> bytes:
-        """The kept bytes."""
+        """Return the kept bytes."""
         return b"".join(self._held or ())
 
     def finish(self, end: bytes) -> None:
-        """Write the end of the file, instead of the kept bytes."""
+        """Write the end of the file, in place of the kept bytes."""
         self.byte_count += len(end) - sum(map(len, self._held or ()))
         self._pass_on(end)
 
     def checksum(self) -> int:
-        """Checksum of the end of the file."""
+        """Return the checksum of the end of the file."""
         return tail_checksum(self._recent)
 
     def drop(self) -> None:
@@ -256,14 +257,14 @@ class TailHoldingSink:
         self._held = []
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return self.byte_count
 
     def flush(self) -> None:
-        """Do nothing: encoders call it, but half a file is useless."""
+        """Do nothing. Encoders call it, but half a file is useless."""
 
     def close(self) -> None:
-        """Do nothing: encoders call it, but the file stays open for its tail."""
+        """Do nothing. Encoders call it, but the file stays open for its tail."""
 
     def _pass_on(self, data: bytes) -> None:
         self._file.write(data)
@@ -279,16 +280,21 @@ _CODECS = {
     "none": "UNCOMPRESSED",
 }
 _DICTIONARY_THRESHOLD = 0.8
-"""Java's default. Measured: 1 M strings of 300 values shrink to 58 %; unique ones cost nothing extra."""
+"""Java's default. Measured: 1 M strings of 300 values shrink to 58 %; unique strings cost nothing extra."""
 _ALL_DIFFERENT = 0.98
-"""Share of distinct values among the first texts of a file; 10,000 drawn from 250,000 have this share."""
+"""A share of distinct values among the first strings of a file.
+
+10,000 strings drawn from 250,000 have this share.
+"""
 _FEW_ROWS = 500
-"""Fewer rows say too little about texts. They wait for those that follow. A file with so few has no
-dictionary, with which it would take three times as long to encode."""
+"""Fewer rows do not show whether strings repeat, so they wait for the rows that follow.
+
+A file with so few rows does not get a dictionary, with which encoding would take three times as long.
+"""
 
 
 class PyarrowEncoder:
-    """pyarrow's ORC writer over a sink; ``keys`` records each row at which it may end a stripe.
+    """pyarrow's ORC writer over a sink. ``keys`` records each row at which it may end a stripe.
 
     These are every BATCH_ROWS-th row of a write, and its last row.
     """
@@ -321,9 +327,9 @@ class PyarrowEncoder:
         self._rows += count
 
     def close(self) -> None:
-        """Write the last stripe and the tail; without rows, an empty file."""
+        """Write the last stripe and the tail. If there are no rows, write an empty file."""
         if self._writer is None:
-            # without a write, the file would lack even a tail
+            # Without a write, the file would not even have a tail.
             self._waiting = self._waiting or [self._schema.empty_table()]
             self._begin()
         assert self._writer is not None
@@ -349,9 +355,9 @@ class PyarrowEncoder:
 
 
 def _repeats_texts(table: pa.Table) -> bool:
-    """Whether the encoder should try dictionaries; it gives up after ROW_INDEX_STRIDE rows.
+    """Return True if the encoder should try dictionaries. It gives up after ROW_INDEX_STRIDE rows.
 
-    Files with fewer rows pay for the whole attempt (measured: 0.5 s for a million distinct texts).
+    Files with fewer rows pay for the whole attempt (measured: 0.5 s for a million distinct strings).
     """
     if table.num_rows < _FEW_ROWS:
         return False

@@ -2,9 +2,9 @@
 
 EventRows: the rows of events in the form in which a file stores them.
 
-Rows of deletes become NULL. Days and wall clocks are converted to the file's calendar, timestamps to its
-unit. Arrays that pyarrow 26 would encode wrongly or crash on (slices under NULL structs, validity above
-unions) are rebuilt. Values: :mod:`mutation_api.orc.format.stored_values`.
+Rows of deletes become NULL. Days and local timestamps are converted to the file's calendar, timestamps to its
+unit. Arrays that pyarrow 26 would encode incorrectly or crash on (slices under NULL structs, validity above
+unions) are rebuilt. :mod:`mutation_api.orc.format.stored_values` converts the values.
 
 User metadata, added to the tail of a finished ORC file.
 
@@ -12,7 +12,7 @@ pyarrow's writer cannot write user metadata, and Hive's ACID readers need two en
 tail is extended. Protobuf allows a repeated field anywhere in a message, so the serialised entries are
 appended to the footer as separate chunks (marked "not compressed"), and the postscript's footer length grows.
 The writer's own bytes are not parsed and written again, so they cannot change. Refused alternative: rewriting
-the footer, which requires knowledge of every field that a future writer puts there.
+the footer, which requires knowledge of every field that a future writer may put there.
 
 Source: orc_proto.proto and the ORC v1 specification (file tail, compression chunks).
 
@@ -22,16 +22,16 @@ Files of insert-only tables hold plain rows, without events and metadata.
 
 pyarrow encodes (:mod:`.encoders`). The file is completed while it is written. From the moment the
 encoder is closed, everything it emits (the last stripe and the tail, at most a stripe) is held back
-(:mod:`.encoders`); the tail is extended, and only then both are written. So a file is never read or
-written twice, and the same code serves storage that cannot overwrite.
+(:mod:`.encoders`). The tail is extended, and only then both are written. So a file is never read or
+written twice, and the same code works for storage that cannot overwrite.
 
 Hive silently loses rows if the key index or the statistics are wrong (measured on 2.3.10: an index that was
 off by 500 keys lost 7,500 of 60,000 rows). Therefore both are built from the *finished* tail. The stripes'
-own row counts say which row ends each stripe, and its key was recorded when it was written. If a stripe ends
-at a row without a recorded key, the file is refused.
+own row counts determine which row ends each stripe, and its key was recorded when it was written. If a stripe
+ends at a row without a recorded key, the file is rejected.
 
-If pyarrow would encode a value wrongly (:mod:`mutation_api.orc.format.stored_values`), the writer changes to
-pyorc: the rows written so far are copied one by one to the beginning of the file, and pyorc continues it.
+If pyarrow would encode a value incorrectly (:mod:`mutation_api.orc.format.stored_values`), the writer changes
+to pyorc: the rows written so far are copied one by one to the beginning of the file, and pyorc continues it.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class EventRows:
     """Converts the rows of one file to their stored form.
 
     Args:
-        row_type: struct of the data columns.
-        is_hybrid: the file's days before 1582-10-15 are hybrid.
+        row_type: the struct of the data columns.
+        is_hybrid: True if the file's days before 1582-10-15 are hybrid.
         location: the file's location, for messages.
     """
 
@@ -94,31 +94,31 @@ class EventRows:
         self._union_columns = [i for i, field in enumerate(row_type) if has_union(field.type)]
 
     def storable(self, operations: NDArray[np.integer], rows: pa.StructArray | None) -> Storable:
-        """Convert n rows for encoding. The type differs from the file's only if pyorc is needed.
+        """Convert n rows for encoding. Their type differs from the file's only if pyorc is needed.
 
         Args:
-            operations: shape (n,).
-            rows: n rows; None if all events are deletes.
+            operations: the codes of the operations, shape (n,).
+            rows: n rows. None if all events are deletes.
 
         Raises:
-            RecordValueError: ORC cannot hold a timestamp, or the row of an insert or update is NULL.
+            RecordValueError: If ORC cannot hold a timestamp, or the row of an insert or update is NULL.
         """
         stored = self._stored(operations, rows)
         if stored.values.type != self._row_type and not stored.needs_pyorc:
             stored = self._in_unit_of_file(stored.values)
-        # A copy without offsets: if a struct with nulls, or a child of it, is a slice, pyarrow 26 encodes the
-        # wrong rows.
+        # Make a copy without offsets: if a struct with nulls, or a child of it, is a slice, pyarrow 26
+        # encodes the wrong rows.
         return Storable(pa.concat_arrays([stored.values]), stored.needs_pyorc)
 
     def _stored(self, operations: NDArray[np.integer], rows: pa.StructArray | None) -> Storable:
-        """Rows with deletes as NULL and dates as Hive stores them."""
+        """Return the rows with deletes as NULL and dates as Hive stores them."""
         deletes = operations == Operation.DELETE
         if rows is None or deletes.all():
-            # With unions, rows cannot be NULL; Hive ignores the rows of deletes (measured on 2.3.10).
+            # With unions, rows cannot be NULL. Hive ignores the rows of deletes (measured on 2.3.10).
             return Storable(hollow(self._row_type, len(operations)), False)
         if rows.null_count and (~deletes & rows.is_null().to_numpy(zero_copy_only=False)).any():
             raise RecordValueError(
-                f"{self._location}: the row of an insert or update is NULL; Hive fails on it"
+                f"{self._location}: the row of an insert or update is NULL; Hive fails on such a row"
             )
         any_deletes = bool(deletes.any())
         if not self._date_columns and not self._union_columns and not any_deletes:
@@ -136,7 +136,7 @@ class EventRows:
         return Storable(pa.StructArray.from_arrays(children, fields=list(rows.type), mask=mask), needs_pyorc)
 
     def _in_unit_of_file(self, rows: pa.StructArray) -> Storable:
-        """Convert timestamps of another unit than the file's: by a cast if it is exact, else for pyorc."""
+        """Convert timestamps to the file's unit: by a cast if it is exact, otherwise by pyorc."""
         try:
             return Storable(rows.cast(self._row_type), False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -149,20 +149,20 @@ _MAX_POSTSCRIPT_BYTES = 255
 def append_user_metadata(
     end: bytes, entries: Mapping[str, bytes], tail: OrcTail, *, mark_proleptic: bool = False
 ) -> bytes:
-    """The same tail with user metadata added.
+    """Return the tail with user metadata added.
 
     Args:
         end: the last bytes of a finished file, at least footer and postscript.
-        entries: name to value; names that the file does not have yet.
-        tail: :func:`~mutation_api.orc.format.tail.parse_tail` of ``end``.
-        mark_proleptic: also say that days are counted in the proleptic Gregorian calendar. If a field occurs
-            twice, protobuf takes the last one.
+        entries: values by name. The file must not have these names yet.
+        tail: the result of :func:`~mutation_api.orc.format.tail.parse_tail` for ``end``.
+        mark_proleptic: True to also mark days as counted in the proleptic Gregorian calendar. If a field
+            occurs twice, protobuf takes the last one.
 
     Returns:
         The bytes that replace ``end`` at the end of the file.
 
     Raises:
-        ValueError: a name exists already, or the postscript would exceed its 255 bytes.
+        ValueError: If a name exists already, or the postscript would exceed its 255 bytes.
     """
     doubled = sorted(set(entries) & set(tail.user_metadata))
     if doubled:
@@ -172,7 +172,7 @@ def append_user_metadata(
         items += number_field(FOOTER_CALENDAR, PROLEPTIC_GREGORIAN)
     added = items if tail.compression is Compression.NONE else original_chunks(items, tail.block_bytes)
     start = len(end) - 1 - tail.postscript_length
-    # Every other byte of the postscript is unchanged.
+    # All other bytes of the postscript are unchanged.
     postscript = with_numbers(end[start:-1], {POSTSCRIPT_FOOTER_LENGTH: tail.footer_length + len(added)})
     if len(postscript) > _MAX_POSTSCRIPT_BYTES:
         raise ValueError(
@@ -195,7 +195,10 @@ _ACID_VERSION_2 = b"2"
 
 @dataclass(frozen=True)
 class EventFileFacts:
-    """Contents of a finished file; ``tail_crc32``: :func:`mutation_api.orc.format.tail.tail_checksum`."""
+    """The facts of a finished file.
+
+    ``tail_crc32`` is its :func:`mutation_api.orc.format.tail.tail_checksum`.
+    """
 
     insert_count: int
     update_count: int
@@ -206,7 +209,7 @@ class EventFileFacts:
 
     @property
     def row_count(self) -> int:
-        """Number of events of all kinds."""
+        """The number of events of all kinds."""
         return self.insert_count + self.update_count + self.delete_count
 
 
@@ -214,14 +217,14 @@ class OrcEventWriter:
     """Writes one file of a table. Not thread-safe; holds about one stripe in memory.
 
     The caller is responsible for the order of the events, and closes the file after :meth:`finish`. After an
-    error the writer is unusable: :meth:`discard` it.
+    error the writer cannot be used; call :meth:`discard`.
 
     Args:
-        file: created and empty.
-        row_type: struct of the data columns, ``row_type`` of the table (timestamps of any one unit).
-        version: layout of the table's files.
-        own_id: value of ``currentTransaction``: the write id, in v1 the transaction's.
-        options: stripe size and compression (None counts as zlib).
+        file: the created, empty file.
+        row_type: the struct of the data columns, ``row_type`` of the table (timestamps of any single unit).
+        version: the layout of the table's files.
+        own_id: the value of ``currentTransaction``: the write id, in v1 the transaction's id.
+        options: stripe size and compression. A compression of None means zlib.
     """
 
     def __init__(
@@ -250,7 +253,7 @@ class OrcEventWriter:
 
     @property
     def row_count(self) -> int:
-        """Number of events written so far."""
+        """The number of events written so far."""
         return int(self._counts.sum())
 
     def write(
@@ -263,14 +266,14 @@ class OrcEventWriter:
 
         Args:
             operations: int8 or wider, shape (n,), codes of :class:`Operation`.
-            row_ids: n ROW__IDs as they are stored, also for inserts.
-            rows: n rows of ``row_type``; rows of deletes are always written as NULL. None if all events are
+            row_ids: n ROW__IDs as they are stored, including those of inserts.
+            rows: n rows of ``row_type``. Rows of deletes are always written as NULL. None if all events are
                 deletes.
 
         Raises:
-            RecordValueError: ORC cannot hold a timestamp, or the row of an insert or update is NULL; nothing
-                of the batch was written.
-            OSError: the file cannot be written.
+            RecordValueError: If ORC cannot hold a timestamp, or the row of an insert or update is NULL.
+                Nothing of the batch was written.
+            OSError: If the file cannot be written.
         """
         count = len(operations)
         if not count:
@@ -289,11 +292,11 @@ class OrcEventWriter:
     def finish(self) -> EventFileFacts:
         """Write the rest of the file: last stripe, metadata, tail. The caller closes the file.
 
-        A file without events is valid, too.
+        A file without events is also valid.
 
         Raises:
-            DeltaWriteError: the finished file does not hold the written events; it must not be used.
-            OSError: the file cannot be written.
+            DeltaWriteError: If the finished file does not hold the written events. It must not be used.
+            OSError: If the file cannot be written.
         """
         self._sink.hold()
         with self._encoding():
@@ -318,7 +321,7 @@ class OrcEventWriter:
         self._file.discard()
 
     def _table(self, operations: NDArray[np.integer], row_ids: RowIdArrays, rows: pa.StructArray) -> pa.Table:
-        """Rows of the file: events around the rows, or the plain rows."""
+        """Return the rows of the file: events around the rows, or the plain rows."""
         schema = _file_schema(rows.type, self._version)
         if not self._version.has_row_ids:
             return pa.Table.from_arrays(struct_fields(rows), schema=schema)
@@ -338,13 +341,13 @@ class OrcEventWriter:
         return PyarrowEncoder(self._sink, self._schema, self._compression, self._stripe_bytes)
 
     def _change_to_pyorc(self) -> None:
-        """Continue with pyorc, after copying the rows that are written already."""
+        """Continue with pyorc after copying the rows that have already been written."""
         unions = [field.name for field in self._row_type if has_union(field.type)]
         if unions:
             raise RecordValueError(
-                f"{self._location}: a table with union columns ({', '.join(unions)}) cannot hold timestamps "
-                "before 1970 with a fraction of a second, nor timestamps of several units: use whole seconds "
-                "and one unit"
+                f"{self._location}: a table with union columns ({', '.join(unions)}) cannot hold "
+                "timestamps before 1970 with a fraction of a second, or timestamps of several units; use "
+                "whole seconds and one unit"
             )
         with self._encoding():
             self._encoder.close()
@@ -363,13 +366,13 @@ class OrcEventWriter:
 
     @contextlib.contextmanager
     def _encoding(self) -> Iterator[None]:
-        """Name the file in the error if its encoder's layout is unknown."""
+        """Convert an error about an unknown layout of the encoder's file to one that names the file."""
         try:
             yield
         except CorruptFileError as error:
             raise DeltaWriteError(
-                f"{self._location}: this version does not know the layout of the encoder's file: {error}; "
-                "the file must not be used. With another codec than zlib it may work: "
+                f"{self._location}: this version does not support the layout of the encoder's file: "
+                f"{error}; the file must not be used. A codec other than zlib may work: "
                 "WriterOptions(compression=...)"
             ) from error
 
@@ -378,13 +381,14 @@ class OrcEventWriter:
             tail = parse_tail(held)
         except CorruptFileError as error:
             raise DeltaWriteError(
-                f"{self._location}: the encoder made a file without a readable tail: {error}"
+                f"{self._location}: the encoder wrote a file without a readable tail: {error}"
             ) from error
         rows_in_stripes = sum(stripe.row_count for stripe in tail.stripes)
         if not tail.row_count == rows_in_stripes == self.row_count:
             raise DeltaWriteError(
-                f"{self._location}: {self.row_count} events were written, but the file says {tail.row_count} "
-                f"rows and {rows_in_stripes} in its stripes; the file must not be used"
+                f"{self._location}: {self.row_count} events were written, but the file has "
+                f"{tail.row_count} rows according to its footer and {rows_in_stripes} in its stripes; the "
+                "file must not be used"
             )
         return tail
 
@@ -396,8 +400,9 @@ class OrcEventWriter:
             keys = self._encoder.keys.at(ends)
         except KeyError as error:
             raise DeltaWriteError(
-                f"{self._location}: a stripe ends after row {error}, whose key was not recorded; this "
-                "version does not know how the encoder cuts stripes; the file must not be used"
+                f"{self._location}: a stripe ends after row {error}, whose key was not recorded. This "
+                "version does not support the way in which the encoder cuts stripes; the file must not be "
+                "used"
             ) from error
         index = "".join(f"{key.original_txn},{key.bucket},{key.row_id};" for key in keys)
         stats = ",".join(str(int(self._counts[operation])) for operation in Operation)

@@ -2,14 +2,14 @@
 
 pyarrow's encoder compresses with its bundled zlib, which takes longer than everything else it does. ISA-L
 produces the same format in a quarter of the time (figures: DESIGN.md). So pyarrow encodes without
-compression, and this module compresses its streams, a stripe at a time, while the file is being written.
+compression, and this module compresses its streams, one stripe at a time, while the file is being written.
 
-A file that fits a block of the disk is left as it is: compressed it would take the same room, and longer to
-write.
+A file that fits one block of the disk is left as it is. Compressed, it would take the same space, and longer
+to write.
 
-Changes in a file: each stream becomes chunks; the row index says where a row group begins in them
-(:mod:`.row_index`); the lengths of streams, stripes and sections change; the postscript names the codec. All
-other bytes are passed on unchanged.
+The file changes in these places. Each stream becomes chunks, and the row index contains the start of each row
+group in them (:mod:`.row_index`). The lengths of streams, stripes and sections change, and the postscript
+names the codec. All other bytes are passed on unchanged.
 
 Source: the ORC v1 specification (compression, stripe footer), orc_proto.proto.
 """
@@ -67,29 +67,30 @@ _STREAM_KIND = 1
 _ENCODING_KIND = 1
 _STREAM_AT = slice(2, 6)
 _FIRST_STREAM = number_field(_STREAM_KIND, STREAM_KIND_ROW_INDEX) + number_field(STREAM_COLUMN, 0)
-"""Start of every stripe footer, after field and length of its first stream, the row index."""
+"""The start of every stripe footer, after field and length of its first stream, the row index."""
 _STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, STREAM_COLUMN, STREAM_LENGTH))
 
 
 class _Sink(Protocol):
-    """Destination of the compressed file."""
+    """The destination of the compressed file."""
 
     def write(self, data: bytes) -> int:
-        """Write bytes; return their number."""
+        """Write bytes, and return their number."""
         ...
 
 
 class FileCompressor:
-    """File object for an encoder that does not compress. Holds one stripe of its output.
+    """A file object for an encoder that does not compress. It holds one stripe of the encoder's output.
 
     A stripe ends with its footer, which the encoder writes in one call: bytes that list streams whose total
-    length equals that of all bytes since the last stripe. This only decides when a stripe is passed on. The
-    file's own footer finally says where the stripes lie, and :meth:`finish` refuses a file if it disagrees.
+    length equals that of all bytes since the last stripe. This only decides when a stripe is passed on. At
+    the end, the file's own footer contains the positions of the stripes, and :meth:`finish` rejects a file if
+    it disagrees.
 
     Args:
-        sink: destination of the compressed file.
+        sink: the destination of the compressed file.
         schema: the file's schema.
-        block_bytes: bytes of a stream that are compressed together.
+        block_bytes: the number of bytes of a stream that are compressed together.
         kept_bytes: files up to this size stay uncompressed.
     """
 
@@ -108,15 +109,16 @@ class FileCompressor:
         self._read = 0
         self._written = 0
         self._stripes: list[tuple[int, StripeInfo]] = []
-        """Start of each stripe in the encoder's file, and its new position, without its number of rows."""
+        """The start of each stripe in the encoder's file, and its new position, without its number of rows.
+        """
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Write bytes. They are copied, since the encoder's buffer may change afterwards.
+        """Write bytes. They are copied, because the encoder's buffer may change afterwards.
 
         Raises:
-            OSError: the sink cannot write.
-            CorruptFileError: this version does not know the layout of a stripe.
+            OSError: If the sink cannot write.
+            CorruptFileError: If this version does not support the layout of a stripe.
         """
         if self._small is None:
             self._take(bytes(data))
@@ -130,11 +132,11 @@ class FileCompressor:
         return len(data)
 
     def finish(self) -> None:
-        """Write the rest: the tail.
+        """Write the rest, which is the tail.
 
         Raises:
-            OSError: the sink cannot write.
-            CorruptFileError: the tail contradicts the stripes before it.
+            OSError: If the sink cannot write.
+            CorruptFileError: If the tail contradicts the stripes before it.
         """
         if self._small is not None:
             self._emit(b"".join(self._small))
@@ -152,7 +154,7 @@ class FileCompressor:
         is_whole = len(stripes) == len(tail.stripes) == len(self._stripes)
         if not is_whole or len(statistics) != tail.statistics_length:
             raise CorruptFileError(
-                f"its footer names {len(tail.stripes)} stripes and {tail.statistics_length} bytes of "
+                f"its footer has {len(tail.stripes)} stripes and {tail.statistics_length} bytes of "
                 f"statistics, but {len(self._stripes)} and {len(statistics)} were written"
             )
         packed_footer, _ = self._packed(_new_footer(footer, stripes, content_length=self._written))
@@ -169,14 +171,14 @@ class FileCompressor:
         self._emit(packed_statistics + packed_footer + postscript + bytes([len(postscript)]))
 
     def tell(self) -> int:
-        """Number of bytes written so far."""
+        """Return the number of bytes written so far."""
         return self._read + self._small_bytes
 
     def flush(self) -> None:
         """Do nothing."""
 
     def close(self) -> None:
-        """Do nothing: the encoder calls it, but :meth:`finish` ends the file."""
+        """Do nothing. The encoder calls it, but :meth:`finish` ends the file."""
 
     def _emit(self, data: bytes) -> None:
         self._written += len(data)
@@ -195,7 +197,7 @@ class FileCompressor:
             self._pending, self._pending_bytes = [], 0
 
     def _footer(self, data: bytes) -> _StripeFooter | None:
-        """Parse the last bytes as a footer; None if they are not one."""
+        """Parse the last bytes as a footer. Return None if they are not one."""
         if data[_STREAM_AT] != _FIRST_STREAM:
             return None
         try:
@@ -232,7 +234,7 @@ class FileCompressor:
         self._emit(b"".join([*parts, new_footer]))
 
     def _packed(self, data: bytes | memoryview) -> tuple[bytes, list[int]]:
-        """A stream in chunks, and the starts of these."""
+        """Return a stream in chunks, and the starts of the chunks."""
         if 0 < len(data) < _LEAST_BYTES:
             return chunk_header(len(data), is_original=True) + data, [0]
         parts: list[bytes | memoryview] = []
@@ -260,7 +262,7 @@ class _Stream(NamedTuple):
 
     @classmethod
     def parsed(cls, message: bytes) -> _Stream:
-        """Parse a stream; ValueError or IndexError if the bytes are not one.
+        """Parse a stream. Raises ValueError or IndexError if the bytes are not a stream.
 
         A file of few rows consists of about thirty streams. Accepting any fields in any order would take four
         times as long.
@@ -270,11 +272,11 @@ class _Stream(NamedTuple):
         length, end = varint_at(message, length_at + 1)
         keys = (message[0], message[column_at], message[length_at])
         if keys != _STREAM_KEYS or end != len(message):
-            raise ValueError("a stream has other fields than kind, column and length")
+            raise ValueError("a stream has fields other than kind, column and length")
         return cls(kind, column, length, message[: length_at + 1])
 
     def message(self, length: int) -> bytes:
-        """Message of this stream with another length."""
+        """Return the message of this stream with another length."""
         return bytes_field(STRIPE_STREAM, self.named + varint(length))
 
 
@@ -288,7 +290,7 @@ class _StripeFooter:
 
     @classmethod
     def parsed(cls, footer: bytes) -> _StripeFooter:
-        """Parse a footer; ValueError or IndexError if the bytes are not one."""
+        """Parse a footer. Raises ValueError or IndexError if the bytes are not a footer."""
         streams = []
         encodings = []
         others = []
@@ -306,7 +308,7 @@ class _StripeFooter:
 
 
 def _new_footer(footer: bytes, stripes: Sequence[StripeInfo], content_length: int) -> bytes:
-    """The file's footer with new stripes."""
+    """Return the file's footer with new stripes."""
     kept = with_numbers(footer, {_FOOTER_CONTENT_LENGTH: content_length}, dropped={FOOTER_STRIPE})
     return kept + b"".join(bytes_field(FOOTER_STRIPE, _stripe_information(stripe)) for stripe in stripes)
 

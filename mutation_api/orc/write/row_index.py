@@ -2,7 +2,7 @@
 
 Row indexes of an ORC file's columns, for streams that became chunks. Pure.
 
-An index says where each row group begins: for every stream of its column a byte, followed by numbers (the
+An index contains the start of each row group: for every stream of its column a byte, followed by numbers (the
 value within a run, the bit within a byte). In a compressed stream, the byte is replaced by the chunk's
 position and a byte within the chunk's content.
 
@@ -36,15 +36,16 @@ __all__ = ["KeyLog", "MovedRowIndex"]
 
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
 _PRESENT, _DATA, _LENGTH, _SECONDARY = 0, 1, 2, 5
-"""Kinds of streams."""
+"""The kinds of streams."""
 _WITH_DICTIONARY = {1, 3}
-"""Encodings DICTIONARY and DICTIONARY_V2."""
+"""The encodings DICTIONARY and DICTIONARY_V2."""
 
 _StreamParts = Sequence[tuple[int, int]]
-"""Kinds of streams in the order of their positions; for each, how many numbers follow its byte."""
+"""Kinds of streams in the order of their positions, each with the count of numbers after its byte."""
 
 _BYTES, _RUNS, _BITS = 0, 1, 2
-"""How many numbers follow the byte: for plain values, runs (position in the run), bits in runs of bytes."""
+"""The count of numbers after the byte: for plain values, runs (position in the run), bits in runs of bytes.
+"""
 _DICTIONARY: _StreamParts = ((_DATA, _RUNS),)
 _POSITIONS: Sequence[tuple[Callable[[pa.DataType], bool], _StreamParts]] = (
     (pa.types.is_boolean, ((_DATA, _BITS),)),
@@ -60,7 +61,7 @@ _POSITIONS: Sequence[tuple[Callable[[pa.DataType], bool], _StreamParts]] = (
     (pa.types.is_string, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
     (pa.types.is_binary, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
 )
-"""Parts of the row index for a column's streams, except the stream of nulls."""
+"""The parts of the row index for a column's streams, except the stream of nulls."""
 
 
 class MovedRowIndex:
@@ -68,7 +69,7 @@ class MovedRowIndex:
 
     Args:
         schema: the file's schema.
-        block_bytes: bytes of a stream in each chunk.
+        block_bytes: the number of bytes of a stream in each chunk.
     """
 
     def __init__(self, schema: pa.Schema, block_bytes: int) -> None:
@@ -82,16 +83,16 @@ class MovedRowIndex:
         encodings: Sequence[int],
         chunks: Mapping[tuple[int, int], Sequence[int]],
     ) -> bytes:
-        """Row index of a column, for compressed streams.
+        """Return the row index of a column, for compressed streams.
 
         Args:
             index: the row index for uncompressed streams.
-            column: number of the column in the tree of types.
-            encodings: encodings of all columns of the stripe.
-            chunks: start of each chunk in bytes, by kind of stream and column.
+            column: the number of the column in the tree of types.
+            encodings: the encodings of all columns of the stripe.
+            chunks: the start of each chunk in bytes, by kind of stream and column.
 
         Raises:
-            CorruptFileError: the index has other positions than a column of its type should have.
+            CorruptFileError: If the index has other positions than a column of its type should have.
         """
         known = _DICTIONARY if encodings[column] in _WITH_DICTIONARY else self._columns[column]
         nulls = ((_PRESENT, _BITS),) if (_PRESENT, column) in chunks else ()
@@ -103,21 +104,21 @@ class MovedRowIndex:
 
 
 def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block_bytes: int) -> bytes:
-    """An entry of a row index, for streams in chunks.
+    """Return an entry of a row index, for streams in chunks.
 
     Args:
         entry: message RowIndexEntry.
-        parts: for each stream the starts of its chunks, and how many numbers follow its byte.
-        block_bytes: bytes of a stream in each chunk.
+        parts: for each stream, the starts of its chunks and the count of numbers after its byte.
+        block_bytes: the number of bytes of a stream in each chunk.
     """
     position_count = sum(1 + count for _, count in parts)
-    # Most files have one row group, which starts with its streams.
+    # Most files have one row group, which starts where its streams start.
     begins = bytes_field(_ENTRY_POSITIONS, bytes(position_count))
     if entry.startswith(begins):
         return bytes_field(_ENTRY_POSITIONS, bytes(position_count + len(parts))) + entry[len(begins) :]
     old = numbers_in(as_bytes(dict(fields_of(entry)).get(_ENTRY_POSITIONS, b"")))
     if len(old) != position_count:
-        raise CorruptFileError(f"a row index names {len(old)} positions of {len(parts)} streams")
+        raise CorruptFileError(f"a row index has {len(old)} positions for {len(parts)} streams")
     new = b""
     at = 0
     for starts, count in parts:
@@ -131,7 +132,10 @@ def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block
 
 @functools.lru_cache
 def _parts_of_columns(schema: pa.Schema) -> Sequence[_StreamParts]:
-    """Parts for all columns of a file, in the order of ORC's numbers: each column before its inner ones."""
+    """Return the parts for all columns of a file, in the order of ORC's numbers.
+
+    Each column comes before its inner ones.
+    """
     return tuple(_parts_within(pa.struct(list(schema))))
 
 
@@ -148,19 +152,19 @@ def _parts_within(arrow: pa.DataType) -> Iterator[_StreamParts]:
 
 
 class KeyLog:
-    """ROW__IDs by number of rows up to and including the row; 28 to 32 bytes for each entry."""
+    """ROW__IDs by number of rows up to and including the row. Each entry takes 28 to 32 bytes."""
 
     def __init__(self) -> None:
         self._ends: list[NDArray[np.int64]] = []
         self._keys: list[RowIdArrays] = []
 
     def note(self, ends: NDArray[np.int64], keys: RowIdArrays) -> None:
-        """Add entries; ``ends`` ascend over all calls."""
+        """Add entries. ``ends`` must ascend over all calls."""
         self._ends.append(ends)
         self._keys.append(keys)
 
     def at(self, ends: NDArray[np.int64]) -> list[RecordIdentifier]:
-        """ROW__IDs of the rows at these ends. Raises KeyError if one was not recorded."""
+        """Return the ROW__IDs of the rows at these ends. Raises KeyError if one was not recorded."""
         if not len(ends):
             return []
         known = np.concatenate(self._ends) if self._ends else np.zeros(1, np.int64)

@@ -1,5 +1,5 @@
-"""Are the files of a table sound? Finds what would fail, lose or double rows in one of Hive's readers.
+"""Verifies the files of a table: finds what would make one of Hive's readers fail, lose or duplicate rows.
 
-:mod:`.finding` says what is looked for, :mod:`.verify` does it: first directories, then each file alone, then
-the files of each bucket together, and last what the metastore says of the rows.
+:mod:`.finding` has the rules, :mod:`.verify` checks them: first directories, then each file alone, then the
+files of each bucket together, and last what the metastore reports about the rows.
 """

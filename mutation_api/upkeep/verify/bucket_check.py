@@ -1,10 +1,10 @@
 """The files of each bucket together: order, duplicates, and bucket hashes.
 
-Examines the files of one bucket together: rows with one ROW__ID, deletes that hit nothing or twice.
+Examines the files of one bucket together: rows with the same ROW__ID, and wrong or repeated deletes.
 
 At most one stripe of keys of each file is in memory.
 
-HashCheck: whether rows lie in the bucket that their values hash to.
+HashCheck: checks whether rows are in the bucket that their values hash to.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _Mask = NDArray[np.bool_]
 
 @dataclasses.dataclass(frozen=True)
 class BucketResult:
-    """What is wrong with a bucket's files together, and how many rows a snapshot sees in them."""
+    """The findings about a bucket's files together, and the number of rows that a snapshot sees in them."""
 
     findings: tuple[Finding, ...]
     row_count: int
 
 
 class BucketCheck:
-    """One bucket being examined; used once.
+    """The examination of one bucket; used once.
 
     Args:
         partition: escaped name, for the findings.
-        bucket_id: the bucket; deletes of others are not its concern.
+        bucket_id: the bucket; deletes of other buckets are not examined.
         files: its files.
         valid: the ids that the snapshot sees.
         version: the layout of the table.
         base_last: highest id in the base. Deletes up to it may be of rows that the base no longer has.
-        any_bucket: deletes of the bucket may lie in files of others.
+        any_bucket: True if deletes of the bucket may be in files of other buckets.
     """
 
     def __init__(
@@ -82,9 +82,10 @@ class BucketCheck:
         self._counts: Counter[tuple[str, Location]] = Counter()
 
     def run(self) -> BucketResult:
-        """Read the keys of all files.
+        """Read the keys of all files and return the findings.
 
-        Raises: as :func:`~mutation_api.read.file_merge.key_rounds`.
+        Raises:
+            MutationError: See :func:`~mutation_api.read.file_merge.key_rounds`.
         """
         storage = storage_at(self._files[0].location)
         row_count = 0
@@ -97,7 +98,7 @@ class BucketCheck:
         return BucketResult(tuple(found), row_count)
 
     def _split(self, events: _Round) -> int:
-        """Rows and deletes in different files. Returns the number of rows that remain."""
+        """Check rows and deletes in different files, and return the number of rows that remain."""
         is_row = events.is_visible & ~events.is_delete
         is_delete = events.is_visible & events.is_delete
         self._report_twins(events, is_row, twice_rule(self._version), "another row with its ROW__ID")
@@ -117,7 +118,7 @@ class BucketCheck:
         return ours
 
     def _legacy(self, events: _Round) -> int:
-        """All events of a row in one order. Returns the number of rows that remain."""
+        """Check all events of a row in one order, and return the number of rows that remain."""
         keys = events.keys
         is_first_event = (keys.operation == Operation.INSERT) | events.is_in_base
         is_row = events.is_visible & is_first_event
@@ -128,7 +129,7 @@ class BucketCheck:
         return len(merge_legacy(keys, self._valid))
 
     def _report_twins(self, events: _Round, mask: _Mask, rule_name: str, found: str) -> None:
-        """Report events whose key another file has, too; within a file its own check finds them."""
+        """Report events whose key is also in another file; a file's own check finds duplicates within it."""
         order = events.order[mask[events.order]]
         groups, files = events.groups[order], events.files[order]
         is_twin = np.zeros(len(order), np.bool_)
@@ -160,7 +161,7 @@ class BucketCheck:
 
 
 class _Round:
-    """All events of some rows: n events of several files, and which of them are of one row."""
+    """All events of some rows: n events of several files, grouped by row."""
 
     def __init__(
         self,
@@ -191,7 +192,7 @@ class _Round:
         self.group_count = int(is_new.sum())
 
     def place(self, index: int) -> tuple[EventFile, int]:
-        """File of an event, and its position there."""
+        """Return the file of an event, and its position there."""
         number = int(self._piece_of[index])
         return self._pieces[number][0], self._positions[number] + index - int(self._starts[number])
 
@@ -201,7 +202,7 @@ class _Round:
 
 
 def _positions(pieces: Sequence[tuple[EventFile, EventKeys]], before: Counter[Location]) -> list[int]:
-    """Position in its file of the first event of each piece."""
+    """Return the position in its file of the first event of each piece."""
     reached = Counter(before)
     positions = []
     for file, keys in pieces:
@@ -211,7 +212,7 @@ def _positions(pieces: Sequence[tuple[EventFile, EventKeys]], before: Counter[Lo
 
 
 def _file_numbers(pieces: Sequence[tuple[EventFile, EventKeys]]) -> list[int]:
-    """A number for each piece, the same for pieces of one file."""
+    """Return a number for each piece, the same for pieces of the same file."""
     numbers: dict[Location, int] = {}
     return [numbers.setdefault(file.location, len(numbers)) for file, _ in pieces]
 
@@ -223,7 +224,7 @@ def _visible(ids: NDArray[np.int64], valid: ValidIdList) -> _Mask:
 
 
 class HashCheck:
-    """Compares rows with buckets. Threads may share it."""
+    """Compares rows with their buckets. Threads may share it."""
 
     def __init__(self, table: AcidTable, resolver: BucketIdResolver) -> None:
         self._names = [name.lower() for name in table.bucket_columns]
@@ -232,9 +233,10 @@ class HashCheck:
 
     @classmethod
     def of(cls, table: AcidTable) -> HashCheck | None:
-        """None if the table is not bucketed, or its hash is not defined, or is of timestamps.
+        """Create a check; None if the table is not bucketed, or its hash is undefined or of timestamps.
 
-        Those are read with microseconds, and in version 1 depend on the zone of Hive's processes.
+        Timestamps are read in microseconds, and their hash of version 1 depends on the zone of Hive's
+        processes.
         """
         kinds = [parse_hive_type(c.type).kind for c in table.columns if c.name in table.bucket_columns]
         if not table.is_bucketed or not table.version.has_row_ids or "timestamp" in kinds:
@@ -247,12 +249,12 @@ class HashCheck:
     def misplaced(
         self, columns: Mapping[str, pa.Array], has_row: NDArray[np.bool_], bucket_id: int
     ) -> Broken | None:
-        """Rows of a bucket that hash to another one; None if there are none.
+        """Return rows of a bucket that hash to another one; None if there are none.
 
         Args:
             columns: the table's columns by name, n values each.
-            has_row: which of them are rows; shape (n,).
-            bucket_id: the bucket in which they lie.
+            has_row: True for values that are rows; shape (n,).
+            bucket_id: the bucket that contains them.
         """
         batch = pa.record_batch([columns[name] for name in self._names], names=self._names)
         ids = np.asarray(self._resolver.resolve(batch))

@@ -1,4 +1,4 @@
-"""Examines the directories of one partition: names, ids, side files, and which files a reader reads."""
+"""Examines the directories of one partition: names, ids, side files, and the files that a reader reads."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _Directory = BaseDirectory | DeltaDirectory
 
 @dataclass
 class PartitionFiles:
-    """One partition: what is wrong with its directories, and the files that a snapshot reads.
+    """One partition: the findings about its directories, and the files that a snapshot reads.
 
     ``base_last`` is the highest id of its base, 0 without one.
     """
@@ -59,17 +59,17 @@ def check_directory(
 ) -> PartitionFiles:
     """Examine the directories of one partition.
 
-    What breaks a rule is left out of the files, so that the rest can be examined.
+    Files that break a rule are left out of the result's files, so that the rest can be examined.
 
     Args:
-        directories: lists them.
+        directories: lists the directories.
         view: the table and its snapshot.
         partition: escaped name, '' for the whole table.
         location: the partition's directory.
-        known: what the metastore says of ids.
+        known: the ids as the metastore reports them.
 
     Raises:
-        OSError: a directory cannot be listed.
+        OSError: If a directory cannot be listed.
     """
     result = PartitionFiles(partition, location)
     try:
@@ -87,7 +87,7 @@ def check_directory(
 def committed_directories(
     entries: Sequence[FileEntry], version: AcidVersion, known: KnownIds
 ) -> list[tuple[FileEntry, _Directory]]:
-    """Bases and deltas with rows that readers may see. Names that do not parse are left out."""
+    """Return bases and deltas with rows that readers may see. Names that do not parse are left out."""
     found = []
     for entry in entries:
         if entry.is_directory and not is_hidden(entry.name):
@@ -101,7 +101,7 @@ def committed_directories(
 
 
 def _state(directory: _Directory, known: KnownIds) -> tuple[IdState, str]:
-    """State of a directory's ids, and the rule that it breaks if they are not committed."""
+    """Return the state of a directory's ids, and the rule that it breaks if they are not committed."""
     if directory.compaction_txn:
         state = state_of(directory.compaction_txn, known.txns)
         if state is not IdState.COMMITTED:
@@ -127,7 +127,7 @@ def _states_of_range(first: int, last: int, known: KnownIds) -> set[IdState]:
 
 
 class _Examination:
-    """One partition being examined; adds to its result."""
+    """The examination of one partition; adds findings to its result."""
 
     def __init__(
         self, directories: Directories, view: TableView, result: PartitionFiles, known: KnownIds
@@ -140,7 +140,7 @@ class _Examination:
         self._hidden: set[Location] = set()
 
     def run(self, entries: Sequence[FileEntry]) -> None:
-        """Examine names, then what lies below, then what a reader makes of it."""
+        """Examine names, then the content of directories, then the files that a reader would read."""
         committed = [*self._committed(entries)]
         bases = [d.last for _, d in committed if isinstance(d, BaseDirectory)]
         self._result.base_last = max(bases, default=0)
@@ -162,7 +162,7 @@ class _Examination:
                 self._hide("directory-name", entry.location, str(error), "a name that Hive reads")
                 continue
             if directory is None:
-                continue  # original files
+                continue  # a directory of original files
             state, rule_name = _state(directory, self._known)
             if state is IdState.COMMITTED:
                 yield entry, directory
@@ -177,7 +177,7 @@ class _Examination:
                 self._add(rule_name, entry.location, f"an id that is {state.value}", "committed ids")
 
     def _check_ranges(self, committed: Sequence[tuple[FileEntry, _Directory]]) -> None:
-        """Deltas of one kind whose ranges overlap in part, or which are the same twice."""
+        """Report deltas of one kind whose ranges overlap partly or are the same."""
         for is_delete in (False, True):
             deltas = [
                 (entry, d)
@@ -220,7 +220,7 @@ class _Examination:
             self._check_version_file(entries, directory.location, _VERSION_BYTES)
 
     def _is_nested_result(self, entry: FileEntry, directory: FileEntry) -> bool:
-        """Whether readers ignore an entry as the result of another compaction of the same range."""
+        """Return True if readers ignore an entry as the result of another compaction of the same range."""
         is_result = entry.is_directory and entry.name == directory.name
         return is_result and self._version.ignores_nested_results
 
@@ -239,13 +239,13 @@ class _Examination:
                 continue
             other = of_bucket.setdefault(bucket_id, entry)
             if other is not entry:
-                self._hide("bucket-twice", entry.location, f"beside {other.name}", "one file a bucket")
+                self._hide("bucket-twice", entry.location, f"beside {other.name}", "one file per bucket")
             elif entry.size == 0 and f"{entry.name}{FLUSH_LENGTH_SUFFIX}" not in by_name:
                 self._hide("empty-file", entry.location, "no bytes", "an ORC file, which is never empty")
 
     def _check_side_file(self, entry: FileEntry, data: FileEntry | None) -> None:
         if data is None:
-            self._hide("side-file", entry.location, "no file to go with it", "a file of the same bucket")
+            self._hide("side-file", entry.location, "no data file", "a data file of the same bucket")
             return
         with self._directories.open_input(entry.location) as stream:
             content: bytes = stream.read()
@@ -254,7 +254,7 @@ class _Examination:
         length = int.from_bytes(last, "big", signed=True) if last else None
         if length is None or whole != len(content):
             found = f"{len(content)} bytes"
-            self._hide("side-file", entry.location, found, "numbers of 8 bytes", also=data.location)
+            self._hide("side-file", entry.location, found, "numbers with 8 bytes each", also=data.location)
         elif not 0 <= length <= data.size:
             expected = f"0 to {data.size}, the size of {data.name}"
             self._hide("side-file", entry.location, f"length {length}", expected, also=data.location)
@@ -313,7 +313,7 @@ class _Examination:
 
 
 def _conflicts(wide: DeltaDirectory, other: DeltaDirectory) -> bool:
-    """Whether Hive reads both though they hold the same events; ``wide`` starts first."""
+    """Return True if Hive reads both deltas though they hold the same events; ``wide`` starts first."""
     if (wide.first, wide.last) == (other.first, other.last):
         return wide.statement_id == other.statement_id
     return wide.first < other.first <= wide.last < other.last
@@ -321,7 +321,7 @@ def _conflicts(wide: DeltaDirectory, other: DeltaDirectory) -> bool:
 
 @dataclass(frozen=True)
 class _Without:
-    """Directories without some of their files."""
+    """Directories with some of their files hidden."""
 
     directories: Directories
     hidden: frozenset[Location]

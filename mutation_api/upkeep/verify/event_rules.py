@@ -2,7 +2,8 @@
 
 Rules on the events of one file, a stripe at a time. Pure, vectorised.
 
-Each rule is a function from the events to a mask of those that break it, with a text for the first of them.
+Each rule is a function from the events to a mask of those that break it, with a message for the first of
+them.
 
 Rules on the footer of an ACID file: key index, counts, version, compression, number of rows. Pure.
 """
@@ -48,7 +49,7 @@ _Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule that some events of a stripe break: the index of the first one, and how many do."""
+    """A rule that some events of a stripe break: the index of the first one, and their number."""
 
     rule_name: str
     first: int
@@ -67,16 +68,16 @@ def broken_rules(
     bucket_limit: int,
     any_bucket: bool,
 ) -> Iterator[Broken]:
-    """Rules that the events of a stripe break.
+    """Yield the rules that the events of a stripe break.
 
     Args:
         keys: the events of the stripe, at least one.
         previous: the last event before them in the file, if any.
-        has_row: whether each event has a row; None: all have.
-        file: the file; its kind, ids and bucket decide what it may hold.
+        has_row: True for each event that has a row. If None, all have one.
+        file: the file; its kind, ids and bucket determine what it may hold.
         version: the layout of the table.
-        bucket_limit: buckets are below it.
-        any_bucket: events of other buckets than the file's are allowed.
+        bucket_limit: the number that all buckets must be below.
+        any_bucket: True if events of other buckets than the file's are allowed.
     """
     yield from _operations(keys, has_row, file, version)
     yield from _order(keys, previous, file, version)
@@ -90,7 +91,7 @@ def _broken(rule_name: str, mask: _Mask, found: str, expected: str) -> Iterator[
 
 
 def _first(mask: _Mask, values: NDArray[np.integer]) -> int:
-    """Value at the first place of a mask; any value if there is none."""
+    """Return the value at the first True of a mask; any value if there is none."""
     return int(values[mask.argmax()])
 
 
@@ -114,7 +115,7 @@ def _allowed(file: EventFile, version: AcidVersion) -> list[int]:
     if file.kind is EventFileKind.DELETE_DELTA:
         return [Operation.DELETE]
     if file.kind is EventFileKind.BASE:
-        return [Operation.INSERT, Operation.UPDATE]  # updates are from before a legacy table was upgraded
+        return [Operation.INSERT, Operation.UPDATE]  # updates are older than the upgrade of a legacy table
     return [Operation.INSERT] if version.splits_updates else list(Operation)
 
 
@@ -144,7 +145,7 @@ def _event(keys: EventKeys, at: int) -> str:
 def _repeated(
     keys: EventKeys, previous: EventKeys | None, file: EventFile, version: AcidVersion
 ) -> Iterator[Broken]:
-    """Events whose key is that of the event before, where each row has one event."""
+    """Yield events that have the key of the previous event although each row may have only one event."""
     same = np.zeros(len(keys), np.bool_)
     same[1:] = (
         (keys.original_txn[1:] == keys.original_txn[:-1])
@@ -159,11 +160,11 @@ def _repeated(
         same &= (keys.operation == Operation.INSERT) & (before == Operation.INSERT)
     is_delete = file.kind is EventFileKind.DELETE_DELTA
     rule_name = "deleted-twice" if is_delete else twice_rule(version)
-    yield from _broken(rule_name, same, "the ROW__ID of the event before", "one event a row")
+    yield from _broken(rule_name, same, "the ROW__ID of the previous event", "one event per row")
 
 
 def twice_rule(version: AcidVersion) -> str:
-    """The rule that two rows with one ROW__ID break."""
+    """Return the rule that two rows with the same ROW__ID break."""
     return "key-twice" if version.uses_write_ids or not version.splits_updates else "key-twice-old"
 
 
@@ -195,7 +196,7 @@ def _ids(keys: EventKeys, file: EventFile, version: AcidVersion) -> Iterator[Bro
 
 
 def _deletes_of_later_statements(keys: EventKeys, file: EventFile, version: AcidVersion) -> _Mask:
-    """Hive 4 obeys a delete of the row's own id only if the row's statement comes before its own."""
+    """Find deletes that Hive 4 ignores: of the row's own id, unless the row's statement is an earlier one."""
     is_single = version.is_hive_4 and file.first == file.last and file.kind is EventFileKind.DELETE_DELTA
     if not is_single:
         return np.zeros(len(keys), np.bool_)
@@ -230,7 +231,7 @@ def _buckets(
 
 def _statements(keys: EventKeys, file: EventFile, unreadable: _Mask) -> Iterator[Broken]:
     if file.statement_id is None:
-        return  # a compaction may have made it of several statements
+        return  # a compaction may have merged several statements into it
     found = statement_ids(keys.bucket)
     other = (found != file.statement_id) & ~unreadable & (keys.bucket >> 29 == 1)
     yield from _broken(
@@ -240,14 +241,14 @@ def _statements(keys: EventKeys, file: EventFile, unreadable: _Mask) -> Iterator
 
 _VERSION_2 = b"2"
 _LEAST_VERSION_OF_OTHERS = 6
-"""Of writers other than Java's; Hive 4 refuses lower ones."""
+"""Lowest version of writers other than Java's; Hive 4 refuses lower ones."""
 _VERSIONS = ((), (0, 11), (0, 12))
-"""Of the format. Hive 4 refuses files of all others, Hive 2.3 only warns."""
+"""Versions of the format. Hive 4 refuses files of other versions; Hive 2.3 only warns."""
 
 
 @dataclass(frozen=True)
 class FooterFault:
-    """A rule that a footer breaks."""
+    """A broken rule on a footer."""
 
     rule_name: str
     found: str
@@ -256,14 +257,14 @@ class FooterFault:
 
 @dataclass(frozen=True)
 class FileCounts:
-    """What reading a whole file showed: events by operation, and the last key of each stripe."""
+    """The result of reading a whole file: events by operation, and the last key of each stripe."""
 
     operations: Sequence[int]
     last_keys: Sequence[RecordIdentifier]
 
 
 def layout_faults(tail: OrcTail, byte_count: int) -> Iterator[FooterFault]:
-    """Stripes that do not lie where stripes can lie, or rows that are counted differently."""
+    """Yield stripes at wrong places, and different counts of rows."""
     if tail.version[:2] not in _VERSIONS:
         yield FooterFault("unreadable", f"version {'.'.join(map(str, tail.version))}", "version 0.11 or 0.12")
     least = 0 if tail.writer == 0 else _LEAST_VERSION_OF_OTHERS
@@ -276,21 +277,21 @@ def layout_faults(tail: OrcTail, byte_count: int) -> Iterator[FooterFault]:
     in_stripes = sum(stripe.row_count for stripe in tail.stripes)
     if in_stripes != tail.row_count:
         yield FooterFault(
-            "row-count", f"{in_stripes} rows in stripes", f"{tail.row_count} rows as the footer"
+            "row-count", f"{in_stripes} rows in stripes", f"{tail.row_count} rows in the footer"
         )
     data_end = byte_count - tail.footer_length - tail.statistics_length - tail.postscript_length - 1
     last = tail.stripes[-1].end if tail.stripes else len(MAGIC)
     if last != data_end:
         yield FooterFault(
-            "unreadable", f"{data_end - last} bytes behind the stripes", "stripes up to the statistics"
+            "unreadable", f"{data_end - last} bytes after the stripes", "stripes up to the statistics"
         )
-    # Java counts the magic, C++ does not.
+    # Java includes the magic bytes, C++ does not.
     if tail.stripes and tail.content_length not in (None, last, last - len(MAGIC)):
-        yield FooterFault("unreadable", f"stripes up to byte {last}", f"{tail.content_length} as the footer")
+        yield FooterFault("unreadable", f"stripes up to byte {last}", f"{tail.content_length} in the footer")
 
 
 def codec_faults(tail: OrcTail, version: AcidVersion) -> Iterator[FooterFault]:
-    """A compression that the table's Hive does not know."""
+    """Yield a compression that the table's Hive does not support."""
     codec = tail.compression.name.lower()
     if codec not in (*version.compressions, "lzo"):
         yield FooterFault("codec", codec, "one of " + ", ".join(version.compressions))
@@ -299,12 +300,12 @@ def codec_faults(tail: OrcTail, version: AcidVersion) -> Iterator[FooterFault]:
 def footer_faults(
     tail: OrcTail, counts: FileCounts, file: EventFile, version: AcidVersion
 ) -> Iterator[FooterFault]:
-    """Entries of the footer that contradict the events.
+    """Yield entries of the footer that contradict the events.
 
     Args:
         tail: the file's tail.
-        counts: of the same file, read to its end.
-        file: its kind decides which entries are needed.
+        counts: the counts of the same file, read to its end.
+        file: its kind determines which entries are required.
         version: the layout of the table.
     """
     yield from _key_index_faults(tail, counts, file, version)
@@ -325,18 +326,18 @@ def _key_index_faults(
             version.splits_updates and file.kind is EventFileKind.DELTA
         )
         if is_base_like and not version.is_hive_4:
-            yield FooterFault("key-index", "no entry", "one key a stripe")
+            yield FooterFault("key-index", "no entry", "one key per stripe")
         return
     is_of_deletes = file.kind is EventFileKind.DELETE_DELTA
     rule_name = (
         "key-index-of-deletes" if is_of_deletes else "key-index"
-    )  # Trino writes another one for deletes
+    )  # Trino writes a different one for deletes
     keys = [each for each in text.decode(errors="replace").split(";") if each]
     expected = [f"{key.original_txn},{key.bucket},{key.row_id}" for key in counts.last_keys]
     # Hive 2 writes the footer before the last stripe. All readers accept that.
     fewest = len(expected) - (0 if version.uses_write_ids else 1)
     if not fewest <= len(keys) <= len(expected):
-        yield FooterFault(rule_name, f"{len(keys)} keys", f"{len(expected)} keys, one a stripe")
+        yield FooterFault(rule_name, f"{len(keys)} keys", f"{len(expected)} keys, one per stripe")
         return
     for number, (key, last) in enumerate(zip(keys, expected, strict=False)):
         if key != last:
@@ -359,6 +360,6 @@ def _stats_faults(
 
 
 def _is_of_hive_2(found: str, file: EventFile, version: AcidVersion) -> bool:
-    """Hive 2.3 writes the counts of the delete delta into a delta whose statement began with a delete."""
+    """Return True if these are a delete delta's counts: Hive 2.3 writes them if a delete came first."""
     is_its_delta = version.splits_updates and not version.uses_write_ids and file.kind is EventFileKind.DELTA
     return is_its_delta and found.startswith("0,0,")

@@ -1,4 +1,4 @@
-"""Examines one file: reads every value, stripe by stripe, and compares it with all that the file claims."""
+"""Examines one file: reads every value, stripe by stripe, and compares it with the file's own records."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _OPTIONS = ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds=True)
 def check_file(
     table: AcidTable, partition: str, file: EventFile, hashes: HashCheck | None, *, any_bucket: bool
 ) -> list[Finding]:
-    """All that is wrong with one file, considered alone.
+    """Return the findings about one file, considered alone.
 
-    Holds one stripe in memory.
+    This holds one stripe in memory.
 
     Args:
         table: its layout, columns and number of buckets.
         partition: escaped name, for the findings.
         file: the file.
-        hashes: compares rows with the bucket they lie in; None: not asked for.
-        any_bucket: events of other buckets than the file's are allowed.
+        hashes: compares rows with their bucket. If None, they are not compared.
+        any_bucket: True if events of other buckets than the file's are allowed.
 
     Raises:
-        ReadError, OSError: this machine cannot read the file, which may be sound.
+        ReadError, OSError: If this machine cannot read the file, which may be sound.
     """
     try:
         with faults_of(file.location):
@@ -69,12 +69,12 @@ def check_file(
 
 
 def _short(error: Exception, file: EventFile) -> str:
-    """The error's text without the file's name, which the finding has already."""
+    """Return the error's text without the file's name, which the finding already has."""
     return str(error).replace(f"{file.location} is ", "").replace(str(file.location), "the file")
 
 
 class _Examination:
-    """One file being examined."""
+    """The examination of one file."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class _Examination:
         self._previous: EventKeys | None = None
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong: one finding for each broken rule, with the number of rows."""
+        """Yield one finding for each broken rule, with the number of rows."""
         self._examine()
         for rule_name, finding in self._first_of.items():
             yield dataclasses.replace(finding, count=self._counts[rule_name])
@@ -173,10 +173,10 @@ class _Examination:
         expected = source.stripe_rows(index)
         if batch.num_rows != expected:
             found = f"{batch.num_rows} rows in stripe {index}"
-            self._add("row-count", found, f"{expected} rows as the footer", position)
+            self._add("row-count", found, f"{expected} rows in the footer", position)
 
     def _keys(self, batch: pa.RecordBatch, position: int) -> EventKeys | None:
-        """The events of a stripe; None if a field has nulls."""
+        """Return the events of a stripe; None if a field has nulls."""
         for name in _KEY_FIELDS:
             nulls = batch.column(name).is_null().to_numpy(zero_copy_only=False)
             if nulls.any():
@@ -257,7 +257,7 @@ class _Examination:
             position += batch.num_rows
         self._add_statistics_of_file(statistics)
 
-    # -- what was found --------------------------------------------------------------------------------------
+    # -- findings --------------------------------------------------------------------------------------------
     def _add_statistics(
         self, statistics: StatisticsCheck | None, index: int, batch: pa.RecordBatch, position: int
     ) -> None:
@@ -304,7 +304,7 @@ class _Examination:
 
 
 def _bucket_limit(table: AcidTable) -> int:
-    """Buckets that are read are below it; without a metastore ``num_buckets`` is the caller's."""
+    """Return the upper limit for bucket ids; without a metastore ``num_buckets`` is the caller's."""
     if table.was_altered:
         return table.bucket_limit
     return table.num_buckets if table.num_buckets > 0 else 2**31

@@ -1,13 +1,13 @@
 """Findings, and the rules that they break.
 
-KnownIds: what the metastore says of the ids in a table's names and events. Pure.
+KnownIds: what the metastore reports about the ids in a table's names and events. Pure.
 
-Rules that a sound table keeps, and what to do when one is broken.
+Rules that a sound table keeps, and how to fix a broken one.
 
 Source: Hive's AcidUtils, OrcInputFormat, OrcRawRecordMerger, VectorizedOrcAcidRowBatchReader (2.3, 3.1, 4.x),
-and what their readers were seen to do with damaged files.
+and the observed behaviour of their readers with damaged files.
 
-Finding: one place at which a table breaks a rule.
+Finding: a place where a table breaks a rule.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["RULES", "Finding", "IdState", "KnownIds", "Rule", "Severity", "state
 
 
 class IdState(enum.Enum):
-    """COMMITTED, ABORTED, OPEN, or UNKNOWN: not given out."""
+    """The state of an id: COMMITTED, ABORTED, OPEN, or UNKNOWN (not allocated)."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -32,9 +32,9 @@ class IdState(enum.Enum):
 
 @dataclass(frozen=True)
 class KnownIds:
-    """``ids`` those of the table's files, ``txns`` the transactions of compactions.
+    """The known ids: ``ids`` are those of the table's files, ``txns`` the transactions of compactions.
 
-    Both were asked for after the directories were listed, so that nothing there can be younger.
+    Both were requested after the directories were listed, so that nothing there can be younger.
     """
 
     ids: ValidIdList
@@ -42,7 +42,7 @@ class KnownIds:
 
 
 def state_of(id: int, valid: ValidIdList) -> IdState:
-    """State of one id; one that the metastore has forgotten (its files are cleaned) counts as committed."""
+    """Return the state of an id; a forgotten one (its files are cleaned) counts as committed."""
     if valid.is_valid(id):
         return IdState.COMMITTED
     if id > valid.high_watermark:
@@ -51,7 +51,7 @@ def state_of(id: int, valid: ValidIdList) -> IdState:
 
 
 class Severity(enum.Enum):
-    """DAMAGE: a reader fails, or rows are lost, doubled or wrong. NOTICE: harmless, but worth knowing."""
+    """DAMAGE: a reader fails, or rows are lost, duplicate or wrong. NOTICE: harmless, but worth knowing."""
 
     DAMAGE = "damage"
     NOTICE = "notice"
@@ -59,7 +59,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. ``meaning``: what it says; ``advice``: what to do when it is broken."""
+    """One rule. ``meaning``: the rule in words; ``advice``: what to do if it is broken."""
 
     name: str
     severity: Severity
@@ -68,10 +68,10 @@ class Rule:
 
 
 _REWRITE = (
-    "the program that wrote the file is faulty, or the file was changed since: restore it, or remove its "
+    "the program that wrote the file is faulty, or the file was changed later: restore it, or remove its "
     "directory and write that transaction's changes again"
 )
-_RESTORE = "restore the file from a copy or a replica; if there is none, its rows are lost"
+_RESTORE = "restore the file from a backup or a replica; if there is none, its rows are lost"
 _MOVE = "move it out of the table's directory, or give it a name that starts with an underscore"
 _WAIT = "nothing needs to be done"
 
@@ -80,8 +80,8 @@ _DAMAGES = (
     ("directory-name", "names are base_N or [delete_]delta_X_Y[_S], padded, on Hive 4 with _vM", _MOVE),
     (
         "unknown-id",
-        "write ids in names were given out by the metastore",
-        "move the directory away: its rows would appear as soon as that id is given out and committed",
+        "write ids in names were allocated by the metastore",
+        "move the directory away: its rows would appear as soon as that id is allocated and committed",
     ),
     (
         "unknown-compaction",
@@ -90,13 +90,13 @@ _DAMAGES = (
     ),
     (
         "overlapping-deltas",
-        "the ranges of two deltas lie apart or one within the other",
-        "find out which of them a compaction made, and move the other one away: Hive reads both",
+        "the ranges of two deltas are disjoint, or one contains the other",
+        "find out which of them a compaction wrote, and move the other one away: Hive reads both",
     ),
-    ("directory", "Hive can tell which directories to read", "see what was found"),
-    ("base-marker", "_metadata_acid says that the base was compacted", _RESTORE),
+    ("directory", "Hive can determine which directories to read", "see what was found"),
+    ("base-marker", "_metadata_acid records that the base was compacted", _RESTORE),
     ("acid-version-file", "_orc_acid_version holds the layout's version", "write the expected bytes into it"),
-    ("nested-directory", "a base or delta holds files only", _MOVE),
+    ("nested-directory", "a base or delta contains only files", _MOVE),
     ("file-name", "files of a base or delta are named bucket_NNNNN, on Hive 4 with an attempt", _MOVE),
     (
         "bucket-twice",
@@ -105,13 +105,13 @@ _DAMAGES = (
     ),
     (
         "side-file",
-        "the length in bucket_N_flush_length is that of a part of the file",
-        "if the writer is gone, remove the side file; rows behind the recorded length were never committed",
+        "the length in bucket_N_flush_length does not exceed that of the file",
+        "if the writer is gone, remove the side file; rows after the recorded length were never committed",
     ),
-    ("plain-file", "files of plain rows lie alone in a base or a delta of one id", _MOVE),
+    ("plain-file", "files of plain rows are alone in a base or a delta of one id", _MOVE),
     (
         "unregistered-partition",
-        "the metastore knows every partition directory that holds committed rows",
+        "every partition directory with committed rows is registered in the metastore",
         "add the partition (ALTER TABLE … ADD PARTITION) if its rows belong to the table, or move it away",
     ),
     # one file
@@ -120,20 +120,20 @@ _DAMAGES = (
     ("row-count", "footer, stripes and data have the same number of rows", _RESTORE),
     (
         "codec",
-        "the table's Hive knows the compression",
+        "the table's Hive supports the compression",
         "write the rows again with zlib, or read the table with Hive 4",
     ),
-    ("event-fields", "a file holds the fields of an event, in Hive's names, types and order", _REWRITE),
+    ("event-fields", "a file has the fields of an event, with Hive's names, types and order", _REWRITE),
     ("column-names", "columns are spelled as in the table, in lower case", _REWRITE),
     ("column-type", "values can be read as the table's type", "see what was found; ALTER TABLE may help"),
     ("key-index", "hive.acid.key.index holds the last ROW__ID of each stripe", _REWRITE),
     ("acid-stats", "hive.acid.stats counts inserts, updates and deletes", _REWRITE),
     ("acid-version", "hive.acid.version is the layout's version", _REWRITE),
-    ("orc-statistics", "ranges, counts and nulls that ORC records hold for the values", _REWRITE),
+    ("orc-statistics", "ranges, counts and nulls recorded by ORC match the values", _REWRITE),
     (
         "row-index",
-        "the positions of row groups in ORC's index lead to where their values lie",
-        "a query with a condition fails or shows other values: set hive.optimize.index.filter=false until "
+        "the positions of row groups in ORC's index lead to their values",
+        "a query with a condition fails or returns wrong values: set hive.optimize.index.filter=false until "
         "the rows are written again",
     ),
     # events
@@ -143,10 +143,10 @@ _DAMAGES = (
     ("order", "events are sorted by ROW__ID, the newest of a row first", _REWRITE),
     (
         "key-twice",
-        "no two rows have one ROW__ID",
-        "copy the rows to a new table: an update or delete of one of them takes both",
+        "no two rows have the same ROW__ID",
+        "copy the rows to a new table: an update or delete of one of them affects both",
     ),
-    ("id-range", "ids of events lie within the range of their directory", _REWRITE),
+    ("id-range", "ids of events are within the range of their directory", _REWRITE),
     ("original-id", "an insert's ROW__ID has the id that wrote it", _REWRITE),
     ("row-number", "row ids are not negative", _REWRITE),
     ("bucket-field", "buckets in ROW__IDs are encoded as Hive does it", _REWRITE),
@@ -155,38 +155,38 @@ _DAMAGES = (
     (
         "bucket-count",
         "buckets are below the table's number of buckets, or Hive 3 and 4 read them nevertheless",
-        "if the table had more buckets once, set their number back by ALTER TABLE … CLUSTERED BY; if the "
+        "if the table had more buckets before, restore their number by ALTER TABLE … CLUSTERED BY; if the "
         "file was added by hand, copy the rows to a new table",
     ),
     (
         "bucket-hash",
-        "rows lie in the bucket that their values hash to",
-        "the file was added by hand, or another program than Hive altered the table: copy the rows to a new "
+        "rows are in the bucket that their values hash to",
+        "the file was added by hand, or a program other than Hive altered the table: copy the rows to a new "
         "table; until then read all buckets (prune_buckets=False)",
     ),
     ("early-delete", "a delete has a higher id than the row's insert", _REWRITE),
     # the files of a bucket
     (
         "delete-hits-nothing",
-        "every delete and update is of a row that is there",
+        "every delete and update is of an existing row",
         "a base or delta of this partition is missing, or a delete was written for another table: restore "
         "what is missing",
     ),
     (
         "deleted-twice",
         "a row is deleted once",
-        "let Hive compact the partition (major) by its row reader: the vectorised readers lose other deletes",
+        "let Hive compact the partition (major) with its row reader: vectorised readers lose other deletes",
     ),
     ("read", "a reader can merge the bucket's files", "see what was found"),
     # the metastore
     (
         "row-statistics",
-        "numRows is the number of rows where the metastore calls it accurate",
+        "numRows is the number of rows if the metastore marks it as accurate",
         "ANALYZE TABLE … COMPUTE STATISTICS: count(*) is answered from it",
     ),
     (
         "column-statistics",
-        "least and greatest value, nulls and truths are those of a column where the metastore calls them "
+        "minimum, maximum, nulls and true values match a column if the metastore marks its statistics as "
         "accurate",
         "ANALYZE TABLE … COMPUTE STATISTICS FOR COLUMNS: min, max and count are answered from them",
     ),
@@ -207,37 +207,37 @@ _NOTICES = (
     ("side-file-left", "a writer left a side file; readers obey it", "remove it if its writer is gone"),
     (
         "bucket-hash-old",
-        "rows lie elsewhere than they hash to, as Hive 3.1 itself places some, and ALTER TABLE leaves them",
-        "nothing needs to be done for Hive and this library, which find them; Trino refuses such a table, or "
-        "misses rows: for Trino copy the rows to a new table",
+        "rows are not in the bucket that they hash to: Hive 3.1 writes some so, and ALTER TABLE leaves some",
+        "nothing needs to be done for Hive and this library, which find them; Trino refuses such a table or "
+        "misses rows: for Trino, copy the rows to a new table",
     ),
     (
         "key-twice-old",
-        "rows of one transaction share ROW__IDs, as Hive 2.3's MERGE writes some",
-        "let Hive compact the table before you change such a row: a change takes both",
+        "rows of one transaction share ROW__IDs, as some rows written by Hive 2.3's MERGE do",
+        "let Hive compact the table before you change such a row: a change affects both",
     ),
     (
         "key-index-of-deletes",
-        "a delete delta has another hive.acid.key.index than Hive writes, as those of Trino have",
+        "a delete delta has a hive.acid.key.index that differs from Hive's, as Trino writes it",
         "nothing needs to be done: Hive and this library read its deletes without that entry. Do not remove "
-        "the directory: deleted rows would come back",
+        "the directory: deleted rows would reappear",
     ),
     ("missing-partition", "a partition's directory is missing: it has no rows", _WAIT),
     (
         "statistics-unchecked",
-        "statistics were not compared: the table changed meanwhile, or cannot be read",
+        "statistics were not compared: the table changed meanwhile, or it cannot be read",
         _WAIT,
     ),
     (
         "column-statistics-plan",
-        "statistics of a column are called accurate and are not, but this Hive answers no query from them",
+        "statistics of a column are wrongly marked as accurate, but this Hive answers no query from them",
         "ANALYZE TABLE … COMPUTE STATISTICS FOR COLUMNS, for better plans; Hive 4's own INSERT spoils the "
         "range of decimals",
     ),
     (
         "not-read-here",
-        "a file holds values that Hive reads and this library cannot: it was examined up to them",
-        "leave that column out of what you read here, or let Hive write the rows again",
+        "a file holds values that Hive reads but this library cannot: it was examined up to these values",
+        "leave that column out when you read with this library, or let Hive write the rows again",
     ),
     ("not-merged", "a bucket's files were not compared, because one of them is damaged", _WAIT),
 )
@@ -252,7 +252,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule of :data:`~RULES` that is broken.
+    """A broken rule of :data:`~RULES`.
 
     Attributes:
         rule_name: key of the rule.
@@ -260,9 +260,9 @@ class Finding:
         location: the file or directory.
         found: what is there.
         expected: what should be there.
-        row: position in the file of the first row concerned, from 0; None if it is not about rows.
+        row: position in the file of the first affected row, from 0. If None, it is not about rows.
         row_id: its ROW__ID: id, bucket field, row id.
-        count: number of rows (or of places) concerned.
+        count: number of affected rows or places.
     """
 
     rule_name: str
@@ -281,11 +281,11 @@ class Finding:
 
     @property
     def is_damage(self) -> bool:
-        """Whether a reader fails, or rows are lost, doubled or wrong."""
+        """True if a reader fails, or if rows are lost, duplicate or wrong."""
         return self.rule.severity is Severity.DAMAGE
 
     def to_json(self) -> dict[str, object]:
-        """The finding as one JSON object."""
+        """Return the finding as one JSON object."""
         return {
             "rule": self.rule_name,
             "severity": self.rule.severity.value,
@@ -300,7 +300,7 @@ class Finding:
         }
 
     def __str__(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         place = str(self.location)
         if self.row is not None:
             place += f", row {self.row:,}"

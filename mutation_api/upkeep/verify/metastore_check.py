@@ -1,8 +1,8 @@
-"""What the metastore records about a table, against its files.
+"""Compares the metastore's records about a table with its files.
 
-Registered: what the metastore says of a table, and which of it Hive takes for true.
+Registered: a table's entries in the metastore, and which of them Hive trusts.
 
-Compares what the metastore says of partitions and of their rows with what is there.
+Compares what the metastore reports about partitions and their rows with the files.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _ANSWERED = {*INTEGER_KINDS, "float", "double", "date", "boolean", "string", "bi
 
 @dataclass(frozen=True)
 class Registered:
-    """A table and its partitions as they were described after a snapshot was taken, and whom to ask for more.
+    """A table and its partitions as described after a snapshot was taken, and the metastore to ask for more.
 
-    COLUMN_STATS_ACCURATE is a JSON object: ``BASIC_STATS`` is "true" if numRows is, ``COLUMN_STATS`` has the
-    columns whose statistics are. Source: Hive's StatsSetupConst.
+    COLUMN_STATS_ACCURATE is a JSON object. ``BASIC_STATS`` is "true" if numRows is accurate. ``COLUMN_STATS``
+    has the columns whose statistics are accurate. Source: Hive's StatsSetupConst.
     """
 
     metastore: MetastoreClient
@@ -43,15 +43,15 @@ class Registered:
     partitions: Sequence[PartitionInfo]
 
     def parameters(self, partition: str) -> Mapping[str, str]:
-        """Those of a partition, or of the table if it has none; nothing if it is not known any more."""
+        """Return the parameters of a partition or an unpartitioned table; empty if it is no longer known."""
         return self._parameters.get(partition, {})
 
     def claims_rows(self, partition: str) -> bool:
-        """Whether Hive answers count(*) from numRows."""
+        """Return True if Hive answers count(*) from numRows."""
         return str(self._claims(partition).get("BASIC_STATS", "")).lower() == "true"
 
     def claimed_columns(self, partition: str) -> tuple[str, ...]:
-        """Data columns of which Hive answers min, max and count from their statistics, sorted."""
+        """Return the data columns whose min, max and count Hive answers from their statistics, sorted."""
         claimed = self._claims(partition).get("COLUMN_STATS")
         if not isinstance(claimed, dict):
             return ()
@@ -59,9 +59,9 @@ class Registered:
         return tuple(sorted(accurate & {column.name for column in self.info.columns}))
 
     def answers_from(self, column: ColumnStatistics) -> bool:
-        """Whether this Hive answers queries from the statistics of such a column, and does not only plan.
+        """Return True if this Hive answers queries from the statistics of such a column, and not only plans.
 
-        Source: getType of Hive 4's StatsOptimizer; seen on 4.1.0 and 4.2.1. Older ones never do for
+        Source: getType of Hive 4's StatsOptimizer; seen on 4.1.0 and 4.2.1. Older releases never do so for
         transactional tables.
         """
         return self.metastore.capabilities().has_exclusive_write_lock and column.type in _ANSWERED
@@ -69,7 +69,7 @@ class Registered:
     def column_statistics(
         self, partitions: Sequence[str], columns: Sequence[str], valid_ids: ValidIdList
     ) -> dict[str, tuple[ColumnStatistics, ...]]:
-        """Recorded statistics by partition. Raises MetastoreError."""
+        """Return the recorded statistics by partition. Raises MetastoreError."""
         return self.metastore.get_column_statistics(
             self.info.database,
             self.info.name,
@@ -96,9 +96,9 @@ _ROWS = "numRows"
 
 
 def unregistered_partitions(view: TableView, directories: Directories, known: KnownIds) -> Iterator[Finding]:
-    """Directories of partitions that hold committed rows, and that the metastore does not know.
+    """Yield directories of partitions that hold committed rows but are not in the metastore.
 
-    Raises OSError: a directory cannot be listed.
+    Raises OSError if a directory cannot be listed.
     """
     table = view.table
     if not table.partition_keys:
@@ -111,7 +111,7 @@ def unregistered_partitions(view: TableView, directories: Directories, known: Kn
         held = committed_directories(entries, table.version, known)
         if held:
             found = f"{held[0][0].name} in {name}"
-            yield Finding("unregistered-partition", "", location, found, "a partition of the metastore")
+            yield Finding("unregistered-partition", "", location, found, "a partition in the metastore")
 
 
 def _directories_at(
@@ -135,14 +135,14 @@ def _directories_at(
 def row_statistics(
     view: TableView, registered: Registered, row_counts: Mapping[str, int | None], *, newest_id: int
 ) -> Iterator[Finding]:
-    """Numbers of rows that the metastore calls accurate, and which are not those of the files.
+    """Yield numbers of rows that the metastore marks as accurate but that differ from the files.
 
     Args:
         view: the snapshot that was read.
         registered: the table as described after the snapshot was taken.
-        row_counts: rows by partition; None: not known.
-        newest_id: the highest id that the metastore has given out now. If it is above the snapshot's, the
-            statistics may be of younger rows and are not compared.
+        row_counts: rows by partition; None if not known.
+        newest_id: the highest id that the metastore has allocated now. If it is above the snapshot's, the
+            statistics may include younger rows and are not compared.
     """
     is_old = has_younger(view, newest_id)
     for name, location in sorted(view.locations.items()):
@@ -157,5 +157,5 @@ def row_statistics(
 
 
 def has_younger(view: TableView, newest_id: int) -> bool:
-    """Whether the table may have rows that the snapshot does not see."""
+    """Return True if the table may have rows that the snapshot does not see."""
     return view.table.version.uses_write_ids and newest_id > view.valid_ids.high_watermark

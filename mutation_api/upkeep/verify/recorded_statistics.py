@@ -1,16 +1,17 @@
 """Statistics and sums that a file records.
 
-Sums that an ORC file records of its columns: of numbers, of lengths of texts, of truths.
+Sums that an ORC file records of its columns: of numbers, of lengths of strings, of true values.
 
-No reader looks at them. But ORC has no checksums, and a byte that turned in the values of a column shows in
-the sum more often than in the range. Numbers of children are left out: ORC's C++ writer records others.
+Readers do not use them. But ORC has no checksums, and a corrupt byte in the values of a column changes the
+sum more often than the range. Numbers of children are left out, because ORC's C++ writer records other
+numbers.
 
 Source: orc_proto.proto (IntegerStatistics and its like) and ORC's ColumnStatisticsImpl.
 
 Statistics that an ORC file records of its columns: for the file, each stripe, and each group of rows.
 
-Readers skip what cannot hold a wanted value by them, so values outside a recorded range are lost silently.
-Ranges that are wider than the values, or missing, are harmless.
+Readers use them to skip data that cannot contain a requested value, so values outside a recorded range are
+lost silently. Ranges that are wider than the values, or missing, are harmless.
 
 Source: orc_proto.proto (ColumnStatistics, RowIndex) and the ORC v1 specification.
 """
@@ -51,20 +52,20 @@ _INTEGERS, _DOUBLES, _TEXTS, _TRUTHS, _DECIMALS, _BINARIES = 2, 3, 4, 5, 6, 8
 """Fields of ColumnStatistics."""
 _SUM, _SUM_OF_BINARIES, _COUNTS = 3, 1, 1
 _ROUNDING = 1e-9
-"""Sums of doubles depend on the order, by less than so many times the sum of their sizes."""
+"""Sums of doubles depend on the order, by less than this part of the sum of their absolute values."""
 
 _Message = Mapping[int, int | bytes]
 
 
 def differing_sum(fields: _Message, values: pa.Array) -> tuple[str, str] | None:
-    """Sum of the values, and the recorded one; None if they agree, or none is recorded.
+    """Return the sum of the values and the recorded one; None if they agree, or none is recorded.
 
     Args:
-        fields: of a ColumnStatistics.
+        fields: the fields of a ColumnStatistics.
         values: all values of the column there.
 
     Raises:
-        CorruptFileError: the bytes are not statistics.
+        CorruptFileError: If the bytes are not statistics.
     """
     found = next(((field, summed) for is_type, field, summed in _SUMS if is_type(values.type)), None)
     if found is None or found[0] not in fields:
@@ -99,9 +100,9 @@ def _doubles(recorded: _Message, values: pa.Array) -> _Pair:
     total = pc.sum(values).as_py() or 0.0
     size = pc.sum(pc.abs(values)).as_py() or 0.0
     found = struct.unpack("<d", as_bytes(recorded[_SUM]))[0]
-    if pc.all(pc.is_finite(values)).as_py() is False:  # the sum of NaN or infinity is one of them
+    if pc.all(pc.is_finite(values)).as_py() is False:  # a sum that includes NaN or infinity is not finite
         return (total, found) if math.isfinite(found) else None
-    if not math.isfinite(size):  # numbers so large that the order decides whether they have a sum
+    if not math.isfinite(size):  # such large numbers that a finite sum depends on their order
         return None
     return None if abs(total - found) <= _ROUNDING * size else (total, found)
 
@@ -119,7 +120,7 @@ def _truths(recorded: _Message, values: pa.Array) -> _Pair:
     if packed is None:
         return None
     counts = numbers_in(packed) if isinstance(packed, bytes) else [packed]
-    # ORC's C++ writer records 0 whatever the values are.
+    # ORC's C++ writer always records 0.
     return _unequal(pc.sum(values).as_py() or 0, counts[0]) if counts and counts[0] else None
 
 
@@ -147,7 +148,7 @@ _SUMS: tuple[tuple[Callable[[pa.DataType], bool], int, Callable[[_Message, pa.Ar
 _FOOTER_STATISTICS, _FOOTER_STRIDE = 7, 8
 _COUNT, _HAS_NULL = 1, 10
 _INNER = (*range(2, 10), 12)
-"""Fields of ColumnStatistics that are messages, by the type of the column."""
+"""Fields of ColumnStatistics that are messages, one per type of the column."""
 _INDEX_ENTRY, _ENTRY_STATISTICS = 1, 2
 
 _TYPES = {
@@ -164,8 +165,8 @@ _TYPES = {
 class RecordedStatistics:
     """Serialised ColumnStatistics by column number.
 
-    ``stripes``: for each stripe, maybe for the first ones only; ``stride``: rows of a group, 0 if the file
-    has no index of groups.
+    ``stripes`` has those of each stripe, or maybe only of the first ones. ``stride`` is the number of rows of
+    a group, 0 if the file has no index of groups.
     """
 
     file: Mapping[int, bytes]
@@ -174,15 +175,15 @@ class RecordedStatistics:
 
 
 def parse_recorded(end: bytes, tail: OrcTail, columns: Collection[int]) -> RecordedStatistics:
-    """Statistics of some columns.
+    """Parse the statistics of some columns.
 
     Args:
         end: the end of the file, from the statistics of stripes on.
-        tail: of the same file.
+        tail: the tail of the same file.
         columns: their numbers in the tree of types.
 
     Raises:
-        CorruptFileError: the bytes are not such statistics.
+        CorruptFileError: If the bytes are not such statistics.
     """
     stop = len(end) - 1 - tail.postscript_length
     start = stop - tail.footer_length
@@ -206,17 +207,17 @@ def parse_recorded(end: bytes, tail: OrcTail, columns: Collection[int]) -> Recor
 def row_group_statistics(
     index: bytes, footer: StripeFooter, tail: OrcTail, stripe: StripeInfo, columns: Collection[int]
 ) -> dict[int, list[bytes]]:
-    """Statistics of the groups of rows of a stripe, by column number.
+    """Return the statistics of a stripe's groups of rows, by column number.
 
     Args:
         index: the ``index_length`` bytes at the beginning of the stripe.
-        footer: the stripe's.
-        tail: of the same file.
+        footer: the stripe's footer.
+        tail: the tail of the same file.
         stripe: the stripe.
-        columns: numbers of the columns wanted.
+        columns: numbers of the requested columns.
 
     Raises:
-        CorruptFileError: the bytes are not an index.
+        CorruptFileError: If the bytes are not an index.
     """
     try:
         return dict(_indexes(index, footer, tail, stripe, columns))
@@ -236,7 +237,7 @@ def _indexes(
 
 
 def _whole(statistics: bytes) -> bytes:
-    """Statistics of a column whose inner messages can be parsed: Hive parses them all, used or not."""
+    """Return the statistics if their inner messages can be parsed: Hive parses all of them, used or not."""
     for field, value in fields_of(statistics):
         if field in _INNER:
             collections.deque(fields_of(as_bytes(value)), maxlen=0)
@@ -244,14 +245,14 @@ def _whole(statistics: bytes) -> bytes:
 
 
 def difference(statistics: bytes, values: pa.Array) -> tuple[str, str] | None:
-    """What the values have, and what the statistics say instead; None if readers can rely on them.
+    """Return what the values have, and what the statistics have instead; None if readers can rely on them.
 
     Args:
         statistics: serialised ColumnStatistics.
-        values: all values of the column there, as pyarrow reads them, rows without a parent left out.
+        values: all values of the column there, as pyarrow reads them, without rows that have no parent.
 
     Raises:
-        CorruptFileError: the bytes are not statistics.
+        CorruptFileError: If the bytes are not statistics.
     """
     try:
         fields = dict(fields_of(statistics))
@@ -287,7 +288,7 @@ def _hive_type(data_type: pa.DataType) -> HiveType | None:
 
 
 def _comparable(values: pa.Array) -> pa.Array:
-    """Values in the form of :func:`comparable_range`: days as numbers, texts as bytes."""
+    """Return values in the form of :func:`comparable_range`: days as numbers, strings as bytes."""
     if pa.types.is_date32(values.type):
         return values.cast(pa.int32())
     return values.cast(pa.binary()) if pa.types.is_string(values.type) else values

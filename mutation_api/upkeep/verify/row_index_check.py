@@ -1,8 +1,8 @@
-"""Do the positions of groups of rows lead to where their values lie?
+"""Checks if the positions of groups of rows lead to their values.
 
-A reader that skips groups begins at such a position. Hive fails at one that lies outside its stream, and
-shows other values at one that is not the group's; nothing else of a file tells of it. So the position of each
-group is compared with the number of values before it.
+A reader that skips groups begins at such a position. Hive fails if it is outside its stream, and returns
+wrong values if it is not the group's; nothing else in a file reveals this. So the position of each group is
+compared with the number of values before it.
 
 Source: the ORC v1 specification (row index) and the seek methods of ORC's TreeReaderFactory.
 """
@@ -43,7 +43,7 @@ _BITS_PER_BYTE = 8
 
 
 class PositionFault(NamedTuple):
-    """A position of a group that is not where the group begins: its group, what is there, what should be."""
+    """A position that is not where its group begins: the group, what is there, and what should be there."""
 
     group: int
     found: str
@@ -51,13 +51,13 @@ class PositionFault(NamedTuple):
 
 
 class _Stream(NamedTuple):
-    """How the positions of one stream are read.
+    """Describes the positions of one stream.
 
     Attributes:
-        kind: of the stream.
-        runs: encoding of its runs; None: plain values.
-        is_bits: whether its runs are bytes of eight bits.
-        counts_slots: whether nulls are counted, too.
+        kind: the kind of the stream.
+        runs: the encoding of its runs. If None, it has plain values.
+        is_bits: True if its runs are bytes of eight bits.
+        counts_slots: True if nulls are counted too.
     """
 
     kind: int
@@ -67,7 +67,7 @@ class _Stream(NamedTuple):
 
 
 def _positions_of(index: bytes) -> list[list[int]]:
-    """The positions of each group, of an unpacked row index. Raises what damaged bytes raise."""
+    """Return the positions of each group, of an unpacked row index. Damaged bytes raise various errors."""
     entries = (as_bytes(entry) for field, entry in fields_of(index) if field == _INDEX_ENTRY)
     return [_numbers(entry) for entry in entries]
 
@@ -84,10 +84,10 @@ class StripeBytes:
     """The streams of one stripe, by kind and column.
 
     Args:
-        data: the stripe's.
-        offset: where the stripe begins in its file.
-        footer: the stripe's.
-        tail: the file's.
+        data: the bytes of the stripe.
+        offset: the position in the file where the stripe begins.
+        footer: the stripe's footer.
+        tail: the file's tail.
     """
 
     def __init__(self, data: bytes, offset: int, footer: StripeFooter, tail: OrcTail) -> None:
@@ -96,19 +96,19 @@ class StripeBytes:
         self._raw = {(s.kind, s.column): data[s.start - offset : s.stop - offset] for s in footer.streams}
 
     def has(self, kind: int, column: int) -> bool:
-        """Whether there is such a stream."""
+        """Return True if there is such a stream."""
         return (kind, column) in self._raw
 
     def chunks(self, kind: int, column: int) -> _Chunks:
-        """The content of a stream, with where its chunks begin."""
+        """Return the content of a stream, with the positions of its chunks."""
         return _Chunks(self._raw.get((kind, column), b""), self.tail)
 
 
 class _Chunks:
-    """A stream unpacked, and the places of its chunks.
+    """An unpacked stream, and the places of its chunks.
 
     Attributes:
-        content: all of it.
+        content: the whole content.
     """
 
     def __init__(self, raw: bytes, tail: OrcTail) -> None:
@@ -123,11 +123,11 @@ class _Chunks:
 
     @property
     def numbers(self) -> int:
-        """How many numbers of a position name a byte."""
+        """The number of values in a position that identify a byte."""
         return 2 if self._is_packed else 1
 
     def place(self, position: Sequence[int]) -> int | None:
-        """The byte of the content that a position names; None: it names none."""
+        """Return the byte of the content that a position identifies; None if there is no such byte."""
         if not self._is_packed:
             return position[0] if position[0] <= len(self.content) else None
         chunk, within = position
@@ -146,26 +146,27 @@ def _wrong_positions(
     values: Sequence[int],
     bytes_before: Sequence[int] | None,
 ) -> Iterator[PositionFault]:
-    """Positions of one column that are not those of its groups.
+    """Yield positions of one column that are not those of its groups.
 
     Args:
         stripe: the column's stripe.
         column: its number in the tree of types.
-        slots: of each group, how many values and nulls of the column lie before it.
-        values: the same without nulls.
-        bytes_before: the same in bytes of text or binary values; None: not known, or no such column.
+        slots: for each group, the number of values and nulls of the column before it.
+        values: the same numbers without nulls.
+        bytes_before: the same in bytes of string or binary values. If None, it is not known, or the column
+            is of another type.
 
-    Raises: what damaged bytes raise.
+    Damaged bytes raise various errors.
     """
     if not stripe.has(STREAM_KIND_ROW_INDEX, column):
-        yield PositionFault(0, f"no row index of column {column}", "one of each column")
+        yield PositionFault(0, f"no row index of column {column}", "a row index for each column")
         return
     groups = _positions_of(stripe.chunks(STREAM_KIND_ROW_INDEX, column).content)
     streams = [(each, stripe.chunks(each.kind, column)) for each in _streams(stripe, column)]
     needed = sum(_length(each, chunks) for each, chunks in streams)
     for group, found in enumerate(groups[: len(slots)]):
         if len(found) < needed:
-            yield PositionFault(group, f"{len(found)} numbers as position", f"{needed}")
+            yield PositionFault(group, f"{len(found)} numbers in a position", f"{needed}")
             return
     at = 0
     for each, chunks in streams:
@@ -179,7 +180,7 @@ def _wrong_positions(
 
 
 def _length(stream: _Stream, chunks: _Chunks) -> int:
-    """How many numbers a position in a stream has."""
+    """Return how many numbers a position in a stream has."""
     return chunks.numbers + (stream.runs is not None) + stream.is_bits
 
 
@@ -227,7 +228,7 @@ def _first_wrong(
 
 
 def _ends_of_numbers(content: bytes) -> NDArray[np.intp]:
-    """Last bytes of numbers in base 128."""
+    """Return the indices of the last bytes of numbers in base 128."""
     return np.flatnonzero(np.frombuffer(content, np.uint8) < 0x80)
 
 
@@ -240,7 +241,7 @@ _DICTIONARIES = (1, 3)
 
 
 def _streams(stripe: StripeBytes, column: int) -> list[_Stream]:
-    """The streams of a column in the order of their positions."""
+    """Return the streams of a column in the order of their positions."""
     kind, encoding = stripe.tail.nodes[column].kind, stripe.footer.encodings[column]
     found = []
     if stripe.has(STREAM_KIND_PRESENT, column):
@@ -268,7 +269,7 @@ def _streams(stripe: StripeBytes, column: int) -> list[_Stream]:
 
 
 class GroupCounts:
-    """How many values of each column lie before each group of rows of a stripe; filled group by group."""
+    """The number of values of each column before each group of rows of a stripe; filled group by group."""
 
     def __init__(self) -> None:
         self.slots: dict[int, list[int]] = defaultdict(lambda: [0])
@@ -276,7 +277,7 @@ class GroupCounts:
         self.bytes: dict[int, list[int]] = defaultdict(lambda: [0])
 
     def add(self, column: int, values: pa.Array) -> None:
-        """What one column has in the next group."""
+        """Add the values that one column has in the next group."""
         self.slots[column].append(self.slots[column][-1] + len(values))
         self.values[column].append(self.values[column][-1] + len(values) - values.null_count)
         if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
@@ -284,7 +285,7 @@ class GroupCounts:
             self.bytes[column].append(self.bytes[column][-1] + total)
 
     def faults(self, stripe: StripeBytes) -> Iterator[tuple[int, PositionFault]]:
-        """Columns with positions that are wrong."""
+        """Yield the columns with wrong positions."""
         for column, slots in self.slots.items():
             is_padded = column in stripe.tail.char_columns
             bytes_before = None if is_padded or column not in self.bytes else self.bytes[column][:-1]

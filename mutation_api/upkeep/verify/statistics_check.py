@@ -4,16 +4,16 @@ StatisticsCheck: compares the statistics that a file records with its values, st
 
 Rules on the names of a file's columns. Pure.
 
-ColumnValues: what statistics say of a column, counted from its values batch by batch, and compared.
+ColumnValues: counts the values of a column batch by batch, and compares them with its statistics.
 
-Hive 4 answers ``min``, ``max`` and ``count`` of a column from statistics that the metastore calls accurate.
-Numbers of distinct values and histograms are estimates, and are not compared.
+Hive 4 answers ``min``, ``max`` and ``count`` of a column from statistics that the metastore marks as
+accurate. Numbers of distinct values and histograms are estimates and are not compared.
 
 Source: Hive's GenericUDAFComputeStats and StatsOptimizer.
 
-Compares the statistics of columns that the metastore calls accurate with the values that a reader sees.
+Compares column statistics that the metastore marks as accurate with the values that a reader sees.
 
-Only the columns concerned are read, once for all partitions that claim the same ones.
+Only the columns with such statistics are read, once for all partitions that have the same columns.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _STATISTICS = "orc-statistics"
 
 
 class Difference(NamedTuple):
-    """A rule that is broken, from which row of the stripe on, what is there, and what should be."""
+    """A broken rule: from which row of the stripe on, what is there, and what should be there."""
 
     rule_name: str
     row: int
@@ -68,9 +68,9 @@ class Difference(NamedTuple):
 
 
 class StatisticsCheck:
-    """Recorded statistics of one file against its values.
+    """Compares the recorded statistics of one file with its values.
 
-    Columns are those of the file, with all that are nested in them, but for unions.
+    The columns are those of the file, including all that are nested in them, except for unions.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class StatisticsCheck:
     def of(
         cls, storage: Storage, file: EventFile, source: OrcInput, tail: OrcTail | None
     ) -> StatisticsCheck | None:
-        """None if the file is still being written, so that its tail is not where tails are, or has none.
+        """Create a check; None if the file has no row groups, or is still being written and so has no tail.
 
-        A minor compaction of Hive 2 and 3 records none: its files have no row groups, and zeros as counts.
+        A minor compaction of Hive 2 and 3 writes files without row groups, and with zeros as counts.
         """
         if tail is None:
             return None
@@ -106,9 +106,9 @@ class StatisticsCheck:
         return cls(storage, file, tail, source.schema, recorded) if recorded.stride else None
 
     def differences(self, index: int, batch: pa.RecordBatch) -> Iterator[Difference]:
-        """Where a stripe's values contradict what is recorded of the stripe and its groups of rows.
+        """Yield where a stripe's values contradict the records of the stripe and its groups of rows.
 
-        Raises CorruptFileError: what is recorded cannot be parsed.
+        Raises CorruptFileError if these records cannot be parsed.
         """
         try:
             yield from self._differences(index, batch)
@@ -150,14 +150,14 @@ class StatisticsCheck:
             yield Difference("row-index", fault.group * stride, there, fault.expected)
 
     def _difference(self, statistics: bytes | None, number: int, values: pa.Array) -> tuple[str, str] | None:
-        if statistics is None or number in self._tail.char_columns:  # the recorded texts are padded
+        if statistics is None or number in self._tail.char_columns:  # the recorded strings are padded
             return None
         return difference(statistics, values)
 
     def differences_of_file(self) -> Iterator[tuple[str, str]]:
-        """After all stripes: columns for which the file records another number of values.
+        """Yield, after all stripes, columns for which the file records another number of values.
 
-        The ranges of a file are not used by any reader that goes by the ranges of its stripes.
+        No reader that uses the ranges of stripes uses the range of a file.
         """
         for number, statistics in self._recorded.file.items():
             count = dict(fields_of(statistics)).get(1)
@@ -165,7 +165,7 @@ class StatisticsCheck:
                 yield f"{self._counts[number]} values in column {number} of the file", f"{as_number(count)}"
 
     def _index(self, index: int, row_count: int) -> tuple[StripeBytes | None, dict[int, list[bytes]]]:
-        """A stripe's streams (of its index alone, if it has one group) and its groups' statistics."""
+        """Return a stripe's streams (only of its index, if it has one group) and its groups' statistics."""
         stripe = self._tail.stripes[index]
         if not stripe.index_length:
             return None, {}
@@ -180,9 +180,10 @@ class StatisticsCheck:
 
 
 def _parts(number: int, name: str, values: pa.Array) -> Iterator[tuple[int, str, pa.Array]]:
-    """Number, name and values of a column and of those nested in it; without values that are not stored.
+    """Yield number, name and values of a column and of those nested in it, without values that are not
+    stored.
 
-    What is in a union is left out.
+    Columns in a union are left out.
     """
     kind = values.type
     if pa.types.is_union(kind):
@@ -215,28 +216,28 @@ _NAMELESS = re.compile(r"_col[0-9]+")
 def misspelled(
     in_file: Sequence[str], in_table: Sequence[str], *, by_position: bool
 ) -> Iterator[tuple[str, str]]:
-    """Columns that Hive reads as NULL, or as another column, because of their names.
+    """Yield columns that Hive reads as NULL, or as another column, because of their names.
 
-    Columns that the file does not have (added since), that the table does not have any more, and names
+    Columns that the file does not have (added since), columns that the table no longer has, and names
     ``_col0``, ``_col1``, … are fine.
 
     Yields:
-        What was found and what is expected.
+        The name that was found and the expected one.
     """
     if all(_NAMELESS.fullmatch(name) for name in in_file):
         return
     known = set(in_table)
     for name in in_file:
         if name not in known and name.lower() in known and not by_position:
-            yield f"column {name!r}", f"{name.lower()!r}: Hive reads NULL from the other spelling"
+            yield f"column {name!r}", f"{name.lower()!r}: Hive reads NULL for the other spelling"
             return
     if by_position:
         both = zip((n.lower() for n in in_file), in_table, strict=False)
         for found, expected in both:
             if found != expected and found in known and expected in {n.lower() for n in in_file}:
                 yield (
-                    f"column {found!r} at the place of {expected!r}",
-                    "the table's order: Hive goes by place",
+                    f"column {found!r} at the position of {expected!r}",
+                    "the table's order: Hive reads by position",
                 )
                 return
 
@@ -246,7 +247,7 @@ _GREGORIAN = date(1582, 10, 15)
 
 @dataclass
 class ColumnValues:
-    """The values of one column in a table or a partition. ``has_nan``: their range means nothing to Hive."""
+    """The values of one column of a table or partition. If ``has_nan``, Hive does not use their range."""
 
     null_count: int = 0
     true_count: int = 0
@@ -277,12 +278,12 @@ class ColumnValues:
         self.high = high if self.high is None else max(self.high, high)
 
     def difference(self, recorded: ColumnStatistics) -> tuple[str, str] | None:
-        """What the values have, and what is recorded of them instead; None if that is true."""
+        """Return what the values have, and what is recorded instead; None if they agree."""
         if recorded.null_count != self.null_count:
             return f"{self.null_count} nulls", f"{recorded.null_count} nulls"
         if recorded.true_count is not None:
             counts = (self.true_count, self.false_count), (recorded.true_count, recorded.false_count)
-            there, claimed = (f"{true} times true and {false} times false" for true, false in counts)
+            there, claimed = (f"{true} true values and {false} false values" for true, false in counts)
             return None if there == claimed else (there, claimed)
         ours, theirs = (_seconds(self.low), _seconds(self.high)), (recorded.low, recorded.high)
         if not self._is_comparable(ours, theirs) or ours == theirs:
@@ -290,11 +291,11 @@ class ColumnValues:
         return _shown(*ours), _shown(*theirs)
 
     def misleads(self, recorded: ColumnStatistics) -> bool:
-        """Whether a difference is one of nulls or range; how often a boolean is true answers no query."""
+        """Return True if nulls or the range differ; no query is answered from how often a boolean is true."""
         return recorded.null_count != self.null_count or recorded.true_count is None
 
     def _is_comparable(self, ours: tuple[Any, Any], theirs: tuple[Any, Any]) -> bool:
-        """Whether both count in one way: not so early days, NaN, and timestamps before Hive 4."""
+        """Return True if both ranges are comparable: no early days, no NaN, no timestamps before Hive 4."""
         ends = [each for each in (*ours, *theirs) if each is not None]
         kinds = {date if isinstance(each, date) else float for each in ends}
         return not self.has_nan and len(kinds) < 2 and not any(_is_early(each) for each in ends)
@@ -307,12 +308,12 @@ def _has_range(data_type: pa.DataType) -> bool:
 
 
 def _seconds(value: Any) -> Any:
-    """A timestamp as the metastore records it; other values as they are."""
+    """Return a timestamp as the metastore records it, and other values unchanged."""
     return value.replace(microsecond=0) if isinstance(value, datetime) else value
 
 
 def _is_early(value: Any) -> bool:
-    """Whether it is a day that releases number differently."""
+    """Return True if Hive releases number this day differently."""
     day = value.date() if isinstance(value, datetime) else value
     return isinstance(day, date) and day < _GREGORIAN
 
@@ -324,21 +325,21 @@ def _shown(low: Any, high: Any) -> str:
 
 
 _Values = Mapping[str, Mapping[str, ColumnValues]]
-"""By partition and column."""
+"""Values by partition and column."""
 
 
 def column_statistics(
     view: TableView, registered: Registered, partitions: Sequence[str], threads: int | None
 ) -> Iterator[Finding]:
-    """Statistics of columns that are called accurate, and are not those of the values.
+    """Yield statistics of columns that are marked as accurate but differ from the values.
 
     Args:
         view: the snapshot; its table must have no younger rows.
-        registered: what the metastore says.
-        partitions: those whose files are sound; '' for an unpartitioned table.
-        threads: as of :class:`~mutation_api.read.table_scan.TableScan`.
+        registered: the table as the metastore describes it.
+        partitions: partitions whose files are sound; '' for an unpartitioned table.
+        threads: number of threads; see :class:`~mutation_api.read.table_scan.TableScan`.
 
-    Raises MetastoreError: the server could not be asked.
+    Raises MetastoreError if the server could not be asked.
     """
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name in sorted(partitions):

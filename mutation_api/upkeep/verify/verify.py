@@ -1,4 +1,4 @@
-"""verify_table: examines all files of a table, several at a time, and lists what is wrong."""
+"""verify_table: examines all files of a table, several at a time, and lists the findings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class VerifyProgress:
-    """How far an examination is: files and bytes done, and in all."""
+    """The progress of an examination: files and bytes done, and in total."""
 
     file_count: int
     byte_count: int
@@ -56,10 +56,10 @@ Progress = Callable[[VerifyProgress], None]
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was examined of a table, and what is wrong.
+    """The result of examining a table.
 
-    ``findings`` are sorted by partition and file. ``row_count``: rows that a reader sees; None if damages
-    keep them from being counted.
+    ``findings`` are sorted by partition and file. ``row_count`` is the number of rows that a reader sees; if
+    None, damages prevented counting them.
     """
 
     table: str
@@ -71,16 +71,16 @@ class VerifyReport:
 
     @property
     def damages(self) -> tuple[Finding, ...]:
-        """Findings that make a reader fail, or show wrong rows."""
+        """The findings that make a reader fail or show wrong rows."""
         return tuple(each for each in self.findings if each.is_damage)
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is damaged; there may be notices."""
+        """True if nothing is damaged; there may be notices."""
         return not self.damages
 
     def to_json(self) -> dict[str, object]:
-        """The report as one JSON object."""
+        """Return the report as one JSON object."""
         return {
             "table": self.table,
             "sound": self.is_sound,
@@ -101,19 +101,20 @@ def verify_table(
 ) -> VerifyReport:
     """Examine all files of a table of the metastore, as a snapshot of this moment reads them.
 
-    A read lock keeps Hive's cleaner away meanwhile; writers are not kept waiting.
+    A read lock keeps Hive's cleaner away meanwhile; writers do not wait.
 
     Args:
         metastore: describes the table and its transactions.
         table_name: ``database.table``.
-        threads: files examined at a time; None: one for each processor. Each holds a stripe in memory.
+        threads: the number of files to examine at a time. If None, one per processor. Each needs a stripe
+            of memory.
         progress: called now and then, from any thread.
 
     Raises:
-        TableNotMutableError: there is no such table, or it is none that can be read.
-        LockNotAcquiredError, ConnectionFailedError, TransactionError: see Transaction.begin.
-        ConfigurationError: ``threads`` is below 1.
-        ReadError, OSError: a directory cannot be listed, or this machine cannot read a file.
+        TableNotMutableError: If the table does not exist or cannot be read.
+        LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
+        ConfigurationError: If ``threads`` is below 1.
+        ReadError, OSError: If a directory cannot be listed, or this machine cannot read a file.
     """
     database, name = split_full_name(table_name)
     full_name = f"{database}.{name}"
@@ -134,23 +135,24 @@ def verify_table(
 def verify_view(
     view: TableView, *, threads: int | None = None, progress: Progress | None = None
 ) -> VerifyReport:
-    """Examine the files of a table that no metastore describes; see
-    :func:`~mutation_api.read.directory_scan.open_directory`.
+    """Examine the files of a table that no metastore describes.
 
     Args:
-        view: the directory. Its bucket columns are not known, so hashes are not compared.
-        threads: as for :func:`verify_table`.
-        progress: as for :func:`verify_table`.
+        view: the directory; see :func:`~mutation_api.read.directory_scan.open_directory`. Its bucket columns
+            are
+            not known, so hashes are not compared.
+        threads: see :func:`verify_table`.
+        progress: see :func:`verify_table`.
 
     Raises:
-        ConfigurationError, OSError: as for :func:`verify_table`.
+        ConfigurationError, OSError: See :func:`verify_table`.
     """
     return _verified(view, lambda: KnownIds(view.valid_ids, view.valid_txns), threads, progress)
 
 
 def _known_now(metastore: MetastoreClient, view: TableView) -> KnownIds:
-    """What the metastore says of ids now."""
-    with metastore_errors_as_ours(f"could not ask for the ids of table {view.table.full_name}"):
+    """Return the ids as the metastore reports them now."""
+    with metastore_errors_as_ours(f"could not read the ids of table {view.table.full_name}"):
         return current_ids(metastore, view.table)
 
 
@@ -162,7 +164,7 @@ def _verified(
     registered: Registered | None = None,
 ) -> VerifyReport:
     if threads is not None and threads < 1:
-        raise ConfigurationError(f"threads {threads}: it cannot be below 1")
+        raise ConfigurationError(f"threads {threads}: it must be 1 or more")
     table = view.table
     elsewhere = [p for p in view.locations.values() if not p.is_within(table.location)]
     directories = directories_below([table.location, *elsewhere])
@@ -189,7 +191,7 @@ def _verified(
 def _check_directories(
     view: TableView, directories: Directories, ask_ids: Callable[[], KnownIds], pool: ThreadPoolExecutor
 ) -> list[PartitionFiles]:
-    """Examine directories; what looks too young is examined again, as it may have been published since."""
+    """Examine directories; those that look too young are examined again, since they may be new."""
     known = ask_ids()
 
     def check(named: tuple[str, Location]) -> PartitionFiles:
@@ -209,20 +211,20 @@ def _check_metastore(
     ask_ids: Callable[[], KnownIds],
     threads: int | None,
 ) -> Iterator[Finding]:
-    """What the metastore says, and what is there."""
+    """Yield differences between the metastore's entries and the files."""
     counted = [name for name, count in row_counts.items() if count is not None]
-    with metastore_errors_as_ours(f"could not ask for the statistics of table {view.table.full_name}"):
+    with metastore_errors_as_ours(f"could not read the statistics of table {view.table.full_name}"):
         of_columns = list(column_statistics(view, registered, counted, threads))
     known = ask_ids()
     newest_id = known.ids.high_watermark
     yield from unregistered_partitions(view, directories, known)
     yield from row_statistics(view, registered, row_counts, newest_id=newest_id)
-    if not has_younger(view, newest_id):  # else what was recorded may be of younger rows
+    if not has_younger(view, newest_id):  # otherwise the records may include younger rows
         yield from of_columns
 
 
 class _Meter:
-    """Counts what is done; threads share it."""
+    """Counts finished files and bytes; threads share it."""
 
     def __init__(self, partitions: Iterable[PartitionFiles], progress: Progress | None) -> None:
         sizes = [file.byte_count for p in partitions for file in p.files]
@@ -232,7 +234,7 @@ class _Meter:
         self._lock = threading.Lock()
 
     def add(self, file: EventFile) -> None:
-        """A file is done."""
+        """Count a finished file."""
         if self._progress is None:
             return
         with self._lock:
@@ -243,7 +245,7 @@ class _Meter:
 def _check_files(
     view: TableView, partitions: Sequence[PartitionFiles], meter: _Meter, pool: ThreadPoolExecutor
 ) -> dict[Location, list[Finding]]:
-    """What is wrong with each file alone."""
+    """Return the findings about each file alone."""
     hashes = HashCheck.of(view.table)
     any_bucket = takes_deletes_of_all_buckets(view.table)
 
@@ -266,7 +268,7 @@ def _check_buckets(
     found: list[Finding],
     pool: ThreadPoolExecutor,
 ) -> dict[str, int | None]:
-    """Compare the files of each bucket, adding to ``found``; returns the rows of each partition."""
+    """Compare the files of each bucket, add to ``found``, and return the rows of each partition."""
     counts: dict[str, int | None] = {}
     groups = [(p, bucket, files) for p in partitions for bucket, files in _buckets(view, p)]
 
@@ -289,7 +291,7 @@ def _check_buckets(
 
 
 def _buckets(view: TableView, partition: PartitionFiles) -> Iterator[tuple[int, Sequence[EventFile]]]:
-    """Groups of files whose events are of the same rows."""
+    """Yield groups of files whose events belong to the same rows."""
     version = view.table.version
     buckets: dict[int, list[EventFile]] = defaultdict(list)
     for file in partition.files:

@@ -153,7 +153,7 @@ def check_refusal(
         seen["history"] += 1
         return
     assert VERSIONS[hive.line].is_hive_4, place
-    if "hold the same events" in error:
+    if "contain the same events" in error:
         known = [*theirs.deltas, *(theirs.obsolete if hive.line == NEWEST else ())]
         plain = [name.rpartition("_v")[0] or name for name in known]
         assert len(set(plain)) < len(plain), place

@@ -78,7 +78,7 @@ def test_what_a_merge_refuses(filled: FilledTable, tmp_path: Path, run_here: Run
     chosen = ("--engine", engine)
     message = short(run_here(*merge_into(filled, "--source", file, *chosen)))
     assert message.startswith("hive-mutate merge: DuplicateKeyError: ")
-    assert "1 key has several source rows that would act" in message
+    assert "1 key has more than one source row that would act" in message
     bad = tmp_path / "x.csv"
     bad.write_text("id,msg,ds\n3,a,a\nthree,b,a\n")
     assert "column id (bigint) has 'three' in row ('three', 'b', 'a')" in short(

@@ -258,7 +258,7 @@ class User:
             self._agree_on_columns(error)
             return extra
         if found := re.search(
-            r"\.(\w)\b[^,]*, column '(\w+)' .* cannot go into a column of type bigint", error
+            r"\.(\w)\b[^,]*, column '(\w+)' .* cannot be stored in a column of type bigint", error
         ):
             self._as_string(*found.groups())
             return extra

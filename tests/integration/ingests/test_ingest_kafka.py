@@ -173,7 +173,7 @@ def test_two_topics_become_two_tables_in_one_transaction(
     shop.kafka.delete_topic(shop.topics["people"])
     shop.kafka.create_topic(shop.topics["people"], 3)
     assert main(shop.words()) == EXIT_FAILED
-    assert "it was deleted and made anew" in capsys.readouterr().err
+    assert "it was deleted and created again" in capsys.readouterr().err
     with pytest.raises(SourcePositionError, match="another name of the source"):
         shop.ingest()
     assert shop.found() == shop.expected()

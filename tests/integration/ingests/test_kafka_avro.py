@@ -273,16 +273,22 @@ def test_what_the_registry_does_not_have_is_refused_by_its_place(
     refused = (
         (
             b"\0\0\x0f\x42\x40" + value[5:],
-            "does not give schema 1000000.*Is it the registry of the connector",
+            "did not return schema 1000000.*Is it the registry of the connector",
         ),
-        (b"\0" + proto.to_bytes(4) + b"\0x", f"schema {proto} of the registry .*, which is one of PROTOBUF"),
+        (
+            b"\0" + proto.to_bytes(4) + b"\0x",
+            f"schema {proto} of the registry .*, which is a schema for PROTOBUF",
+        ),
         (
             framed(odd, union, {"x": 1}),
             f"schema {odd} of the registry.*field x is a union of null, int, string",
         ),
-        (framed(text, "string", "a"), f"schema {text}, with which the message is written, is not one of rec"),
+        (
+            framed(text, "string", "a"),
+            f"schema {text}, with which the message is written, is not a record schema",
+        ),
         (b"\0\0\0", "the message is cut off: it has 3 bytes"),
-        (value[:-2], "and it was not written with its schema: "),
+        (value[:-2], "but it was not written with its schema: "),
         (b"\xff\xfe", "the message is not JSON in UTF-8"),
     )
     for number, (message, said) in enumerate(refused):
@@ -402,12 +408,12 @@ def test_a_registry_that_is_busy_gone_or_wants_a_password(
     assert read_rows(source_of(kafka, topic, front.url)) == [("insert", 1, "a")]
     front.busy = 1000
     where = f"topic {topic}, partition 0, offset 0: the schema registry {front.url} "
-    with pytest.raises(ConnectionFailedError, match=f"{where}does not give schema"):
+    with pytest.raises(ConnectionFailedError, match=f"{where}did not return schema"):
         read(source_of(kafka, topic, front.url, timeout_seconds=1))
     front.busy = 0
     gone = source_of(kafka, topic, "http://127.0.0.1:1", timeout_seconds=1)
     with pytest.raises(
-        ConnectionFailedError, match=r"did not give schema .* for 1 s \(last error: ConnectErr"
+        ConnectionFailedError, match=r"did not return schema .* for 1 s \(last error: ConnectErr"
     ):
         read(gone)
     front.login = "reader:se:cret"
@@ -418,7 +424,7 @@ def test_a_registry_that_is_busy_gone_or_wants_a_password(
     words = ["ingest", "debezium", "--kafka", kafka.servers, "--topic", topic, "--table", "shop.orders=x.y"]
     words += ["--schema-registry", front.url.replace("//", "//reader@")]
     assert main([*words, "--metastore", "thrift://127.0.0.1:1"]) == EXIT_FAILED
-    assert f"give the password in {REGISTRY_PASSWORD_VARIABLE}" in capsys.readouterr().err
+    assert f"pass the password in {REGISTRY_PASSWORD_VARIABLE}" in capsys.readouterr().err
     monkeypatch.setenv(REGISTRY_PASSWORD_VARIABLE, "se:cret")
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)

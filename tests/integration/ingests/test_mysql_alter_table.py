@@ -17,7 +17,7 @@ from tests.integration.ingests.followed_tables import Answer, FollowedTables
 pytestmark = pytest.mark.slow
 
 GUIDE = Path(__file__).parents[3] / "docs/guides/ingest.md"
-STOPS, REFUSED, GOES_ON = "stops", "is refused", "goes on"
+STOPS, REFUSED, GOES_ON = "stops", "is refused", "continues"
 
 Way = Callable[[FollowedTables, Answer], list[str]]
 """Does what the guide says, and gives the words of the next run."""
@@ -114,7 +114,7 @@ CASES = {
     "`MODIFY`, `CONVERT TO CHARACTER SET`": Case(
         ["ALTER TABLE t MODIFY v SMALLINT"], [seen, recopy], is_long=True
     ),
-    "another primary key": Case(
+    "a changed primary key": Case(
         ["ALTER TABLE t MODIFY v INT NOT NULL, DROP PRIMARY KEY, ADD PRIMARY KEY (v)"],
         [seen, recopy],
         is_long=True,
@@ -137,7 +137,7 @@ CASES = {
         ["DROP TABLE t", "CREATE TABLE t (v INT, id INT PRIMARY KEY)", "INSERT INTO t VALUES (9, 9)"],
         [emptied, recopy],
     ),
-    "`DROP TABLE` for good": Case(["DROP TABLE t"], is_gone=True, is_long=True),
+    "`DROP TABLE` without a new table": Case(["DROP TABLE t"], is_gone=True, is_long=True),
     "`RENAME TABLE`, as gh-ost and pt-online-schema-change do": Case(
         [*NEW, "RENAME TABLE t TO o, n TO t"], [seen, recopy]
     ),
@@ -150,7 +150,7 @@ CASES = {
         ],
         [restricted],
     ),
-    "a statement logged in place of rows": Case(
+    "a statement logged instead of rows": Case(
         ["SET binlog_format = STATEMENT", "UPDATE o SET v = v + 1", "SET binlog_format = ROW"],
         [recopy],
         ["CREATE VIEW o AS SELECT * FROM t"],

@@ -210,8 +210,8 @@ def test_a_table_is_read_again_though_another_stops(shop: FollowedTables) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--recopy", "x"], "table x is to be read again, and is not a table of this run"),
-        (["--recopy", "t", "--follow", "1"], "does not go with --follow"),
+        (["--recopy", "x"], "table x cannot be read again, because it is not a table of this run"),
+        (["--recopy", "t", "--follow", "1"], "cannot be combined with --follow"),
     ],
 )
 def test_a_table_to_read_again_must_be_one_of_the_run(

@@ -558,7 +558,7 @@ def test_a_timestamp_with_zone(make_table: MakeTable, spark: SparkSession) -> No
         apply_changes(transaction, table.full_name, changes)
     assert [row[2] for row in table.values()] == ["2020-01-01 00:00:00.0"]
     with (
-        refused(table, RecordLayoutError, "'ts'", "timestamp[us, tz=UTC]", "wall clock"),
+        refused(table, RecordLayoutError, "'ts'", "timestamp[us, tz=UTC]", "without time zone"),
         table.transaction() as transaction,
         MutatorCoordinator(transaction.table(table.full_name)) as target,
     ):
@@ -588,7 +588,7 @@ COORDINATOR_VALUES: list[tuple[str, Any, type[MutationError], str]] = [
     ("ts", pa.array([2**62], pa.timestamp("us")), RecordValueError, "years 1 to 9999"),
     ("ts", pa.array([-1], pa.timestamp("ns")), RecordValueError, "1969-12-31 23:59:59.999999999"),
     ("ts", pa.array([2**62], pa.timestamp("s")), RecordValueError, "years 1 to 9999"),
-    ("ts", pa.array([0], pa.timestamp("us", "UTC")), RecordLayoutError, "wall clock"),
+    ("ts", pa.array([0], pa.timestamp("us", "UTC")), RecordLayoutError, "without time zone"),
     ("d", pa.array([2932897], pa.date32()), RecordValueError, "2932897"),
     ("msg", NOT_UTF8, RecordValueError, "UTF-8"),
     ("v", NOT_UTF8, RecordValueError, "UTF-8"),

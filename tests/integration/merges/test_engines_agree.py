@@ -189,7 +189,7 @@ def _plain(report: MergeReport, known: set[str]) -> dict[str, Any]:
 def _said(error: MutationError, table: Table) -> tuple[str, str]:
     text = str(error).replace(table.full_name, "the table")
     if isinstance(error, DuplicateKeyError):  # which of many keys it shows is each engine's choice
-        text = re.sub(r"random: .*(?=\. Nothing was written)", "random: …", text)
-    if "has no value for a row" in text:  # an overflow, say, in the words of Spark or of Arrow
-        text = "an expression has no value for a row"
+        text = re.sub(r"ambiguous: .*(?=\. Nothing was written)", "ambiguous: …", text)
+    if "cannot be evaluated for a row" in text:  # an overflow, say, in the words of Spark or of Arrow
+        text = "an expression cannot be evaluated for a row"
     return type(error).__name__, text

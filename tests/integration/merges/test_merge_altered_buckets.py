@@ -97,7 +97,7 @@ def test_rows_are_found_and_updated(
     """Whichever bucket a row lies in, a merge by its key updates it, also after Hive has inserted more."""
     name = altered(hive_line, line_database, change, is_partitioned=is_partitioned)
     if hive_line.line == "2.3" and change == "fewer":
-        with pytest.raises(DirectoryStateError, match=r"Hive 2\.3 never reads .* BUCKETS brings them"):
+        with pytest.raises(DirectoryStateError, match=r"Hive 2\.3 never reads .* BUCKETS makes them"):
             merged(hive_line, name, [1], engine_session, is_partitioned=is_partitioned)
         return
     expected = dict.fromkeys(range(-5, 5), "old")

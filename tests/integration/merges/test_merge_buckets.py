@@ -75,7 +75,7 @@ def test_rows_in_other_buckets_than_their_key_tells_are_not_overlooked(
     source = source_of(spark, 4, 3)
     with table.transaction() as transaction:
         for act in (MergeInto.dry_run, MergeInto.merge):
-            with pytest.raises(DirectoryStateError, match="another program than Hive altered the table"):
+            with pytest.raises(DirectoryStateError, match="a program other than Hive altered the table"):
                 act(merged(transaction, table, source, collected_keys=collected_keys))
     assert sorted(row.values for row in table.rows()) == before
     with table.transaction() as transaction:

@@ -72,9 +72,9 @@ def test_refusals_and_the_cases_of_hive(
         (
             lambda: merge(doubled).whenMatched().updateAll(),
             DuplicateKeyError,
-            "1 key has several source rows that would act, so the outcome would be random: (a=2) in 2 "
-            'rows: {"a":2,"b":2}, {"a":2,"b":3}. Nothing was written. Keep one source row for each key, or '
-            "define which one counts with on_duplicate=first_by(…)",
+            "1 key has more than one source row that would act, so the result would be ambiguous: (a=2) in 2 "
+            'rows: {"a":2,"b":2}, {"a":2,"b":3}. Nothing was written. Keep one source row per key, or '
+            "choose which one is used with on_duplicate=first_by(…)",
         ),
         (
             lambda: merge(big).whenMatched().updateAll(),
@@ -85,45 +85,46 @@ def test_refusals_and_the_cases_of_hive(
         (
             lambda: merge(source.withColumn("b", sf.array("b"))).whenMatched().updateAll(),
             RecordLayoutError,
-            "column 'b' (int) cannot hold a array<int>; cast it in the source",
+            "column 'b' (int) cannot hold array<int> values; cast it in the source",
         ),
         (
             lambda: merge(source.drop("b"), missing_columns="error").whenMatched().updateAll(),
             RecordLayoutError,
-            "the source lacks the columns b, which whenMatched().updateAll needs",
+            "the source lacks the columns b, which whenMatched().updateAll requires",
         ),
         (
             lambda: merge(more).whenNotMatched().insertAll(),
             RecordLayoutError,
-            "the source has columns that the table does not have and no condition reads: c; the "
+            "the source has columns that are not in the table and that no condition reads: c. The "
             "table's columns are a, b",
         ),
         (
             lambda: merge(source, ["c"]).whenMatched().delete(),
             RecordLayoutError,
-            "the table has no key column c; its columns are a, b",
+            "the table has no key column c. Its columns are a, b",
         ),
         (
             lambda: merge(source.drop("a")).whenMatched().delete(),
             RecordLayoutError,
-            "the source has no key column a; its columns are b",
+            "the source has no key column a. Its columns are b",
         ),
         (
             lambda: merge(source).whenMatched("rand() < source.b").delete(),
             RecordLayoutError,
-            "the condition of whenMatched(rand() < source.b).delete 'rand() < source.b' gives another value "
-            "each time it is evaluated, so a repeated task would write different rows. Make it a column of "
+            "the condition of whenMatched(rand() < source.b).delete 'rand() < source.b' is not "
+            "deterministic, so a repeated task would write different rows. Make it a column of "
             "the source, and materialise the source",
         ),
         (
             lambda: merge(source).whenMatched().update({"x": "source.b"}),
             RecordLayoutError,
-            "whenMatched().update assigns columns that the table does not have: x; its columns are a, b",
+            "whenMatched().update assigns columns that the table does not have: x. The table's columns "
+            "are a, b",
         ),
         (
             lambda: merge(source),
             RecordLayoutError,
-            "the merge has no clause; add one, such as whenMatched() or when_matched_update_all()",
+            "the merge has no clauses. Add one, such as whenMatched() or when_matched_update_all()",
         ),
     ]
     with client.new_transaction() as transaction:
@@ -175,13 +176,14 @@ def test_a_key_is_not_inserted_as_another(
             with pytest.raises(RecordValueError) as caught:
                 merge.merge()
             assert str(caught.value) == (
-                f"table {name}: keys to insert would be stored as other keys, which existing rows may have: "
-                "k='abc' as 'ab'. Nothing was written. Cast or trim them in the source, so that they match"
+                f"table {name}: keys to insert would be stored as different keys, which may equal keys of "
+                "existing rows: k='abc' as 'ab'. Nothing was written. Cast or trim the keys in the source "
+                "so that they match"
             )
             with pytest.raises(ClientError) as unknown:
                 merge_into(transaction, "d.nowhere", source=source, on=["k"]).whenMatched().delete().merge()
             assert str(unknown.value) == (
                 f"table d.nowhere is not part of the transaction, which has {name}: name it where the "
-                "transaction is made, in Hive.transaction(…) or MutatorClientBuilder.add_sink_table(…)"
+                "transaction is created, in Hive.transaction(…) or MutatorClientBuilder.add_sink_table(…)"
             )
             assert live.state() == before

@@ -68,7 +68,7 @@ COUNTS = {
 }
 
 
-@pytest.mark.feature("merges by key, also judged by SQL's MERGE")
+@pytest.mark.feature("merges by key, compared with SQL's MERGE")
 @pytest.mark.parametrize(
     ("hive_line", "layout", "seed"),
     seeded(COUNTS),

@@ -590,7 +590,7 @@ def test_trino_two_writers_of_an_insert_only_table(line: Line, spark: SparkSessi
     line.judge.sql(f"INSERT INTO {name} VALUES (1, 0)")
     with line.builder(name, insert_only=True).build() as one, one.new_transaction() as first:
         merge = merge_into(first, name, source=given(spark, a=[1, 2], b=[1, 1]), on=["a"])
-        with pytest.raises(ConfigurationError, match="others insert beside it"):
+        with pytest.raises(ConfigurationError, match="others may insert at the same time"):
             merge.whenNotMatched().insertAll().merge()
     with line.builder(name).build() as one, one.new_transaction() as first:
         merge = merge_into(first, name, source=given(spark, a=[1, 2, 3], b=[1, 1, 1]), on=["a"])

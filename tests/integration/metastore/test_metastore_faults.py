@@ -226,7 +226,7 @@ def test_a_server_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
 def test_a_start_that_is_given_up_leaves_nothing_behind() -> None:
     """Neither the process nor the temporary folder."""
     metastore = EmbeddedMetastore(start_timeout_seconds=0.1)
-    with pytest.raises(MetastoreUnavailableError, match="gave no answer within"):
+    with pytest.raises(MetastoreUnavailableError, match="did not answer within"):
         metastore.start()
     wait_until(lambda: _processes_in(metastore.data_directory) == [])
     assert not metastore.data_directory.exists()

@@ -78,7 +78,7 @@ def test_https(https_uri: str) -> None:
         assert client.capabilities().has_exclusive_write_lock
         check_calls(client)
     with (
-        pytest.raises(MetastoreUnavailableError, match=r"no metastore is at this path|was answered 4"),
+        pytest.raises(MetastoreUnavailableError, match=r"no metastore at this path|was answered 4"),
         client_of(https_uri, HTTP, TLS_CLIENT),
     ):
         pass
@@ -89,7 +89,7 @@ def test_https(https_uri: str) -> None:
         pass
 
 
-@pytest.mark.feature("metastore behind TLS", "metastore that asks for user and password", lines=["4.1"])
+@pytest.mark.feature("metastore behind TLS", "metastore with user and password", lines=["4.1"])
 def test_tls_and_password(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Hive 4.1, which then knows who we are; a wrong password, or none, is no login."""
     settings = {

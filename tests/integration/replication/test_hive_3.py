@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 @pytest.mark.feature(
     "replication by REPL DUMP and REPL LOAD",
     lines=["3.1"],
-    says="the first dump brings all rows, later ones none, whoever wrote them",
+    says="the first dump copies all rows, later dumps copy none",
 )
 def test_a_first_dump_brings_rows_and_later_ones_none(hive31_notifying: Hive31, tmp_path: Path) -> None:
     """Neither ours nor those of Hive's own INSERT; the target is refused by ``repl.last.id``."""

@@ -81,7 +81,7 @@ def test_partitions_are_chosen(filled: FilledTable, seen: SnapshotView, spark: S
     """Only the partitions named are read; one that is not there is refused, and so is a doubled column."""
     chosen = snapshot(seen, filled.full_name, columns=["ds"], partitions=["ds=b"], spark=spark)
     assert {row["ds"] for row in chosen.collect()} == {"b"}
-    with pytest.raises(RecordLayoutError, match="this snapshot has no partition ds=z"):
+    with pytest.raises(RecordLayoutError, match="this snapshot does not have the partition ds=z"):
         snapshot(seen, filled.full_name, partitions=["ds=b", "ds=z"], spark=spark)
     with pytest.raises(RecordLayoutError, match="cannot be read"):
         snapshot(seen, filled.full_name, columns=["id", "ID"], spark=spark)

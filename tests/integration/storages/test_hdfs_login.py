@@ -18,7 +18,7 @@ def test_it_is_no_place_for_who_wants_security(hdfs: MiniHdfs, hdfs_root: Locati
     """As Hadoop refuses it, and unless Hadoop's own setting allows it; the client alone would be anybody."""
     secure = HadoopSettings({**hdfs.settings, AUTHENTICATION: "kerberos"})
     configure_storage(secure)
-    with pytest.raises(PermissionError, match="asks for no authentication") as caught:
+    with pytest.raises(PermissionError, match="requires no authentication") as caught:
         storage_at(hdfs_root).list(hdfs_root)
     assert caught.value.errno == errno.EACCES
     assert hdfs_root.authority in str(caught.value.filename)

@@ -156,7 +156,7 @@ def test_a_program_that_tells_no_keys_is_named(
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     keys = ("fs.s3a.access.key", "fs.s3a.secret.key")
     configure_storage(HadoopSettings({name: text for name, text in s3.settings.items() if name not in keys}))
-    with pytest.raises(PermissionError, match="does not answer in JSON") as caught:
+    with pytest.raises(PermissionError, match="did not answer with JSON") as caught:
         storage_at(s3_root).list(s3_root)
     assert "half" not in str(caught.value)
     assert caught.value.__suppress_context__

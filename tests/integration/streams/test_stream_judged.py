@@ -89,7 +89,7 @@ def test_a_batch_with_other_input_is_not_taken_for_the_same(shop: Shop) -> None:
         path.unlink()
     shop.make(4)
     shop.rows = shop.rows[:-6]
-    with pytest.raises(SourcePositionError, match="batch 2 comes again"):
+    with pytest.raises(SourcePositionError, match="batch 2 runs again with different input"):
         shop.run()
     shop.check()
 

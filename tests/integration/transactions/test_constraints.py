@@ -217,7 +217,7 @@ def test_defaults_that_only_hive_evaluates(
 ) -> None:
     """They are refused where they would be stored, and nowhere else: deletes need none. 3.1 takes no such."""
     table = Table(hive_line, f"{line_database}.t", engine_session, "s string default concat('a', 'b')")
-    with pytest.raises(RecordLayoutError, match=r"DEFAULT concat\('a', ?'b'\) of column s.*give the column"):
+    with pytest.raises(RecordLayoutError, match=r"DEFAULT concat\('a', ?'b'\) of column s.*Give the column"):
         table.change("append", {})
     table.change("append", {"s": "x"})
     assert table.rows() == [[2, "x"]]
@@ -314,7 +314,7 @@ def test_messages_that_lack_columns_have_their_default(
 
     with pytest.raises(RecordLayoutError, match=r"does not have this column.*--default-if-missing"):
         run(names[1:])
-    with pytest.raises(ConfigurationError, match="has no DEFAULT of such a column"):
+    with pytest.raises(ConfigurationError, match="has no DEFAULT for such a column"):
         run(["id", *names])
     assert table.rows() == [expected]
     run(names)

@@ -214,7 +214,7 @@ def assert_nothing_is_left_open(line: Line) -> None:
     assert [t for t in line.judge.sql("SHOW LOCKS") if line.database in t] == []
 
 
-@pytest.mark.feature("UPDATE, DELETE and MERGE of SQL over our rows, ours over SQL's")
+@pytest.mark.feature("SQL's UPDATE, DELETE and MERGE over the library's rows, and the reverse")
 @on_both
 @pytest.mark.long
 @pytest.mark.parametrize(

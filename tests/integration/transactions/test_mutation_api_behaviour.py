@@ -90,7 +90,7 @@ def test_revisited_group_is_refused(make_table: MakeTable, groups: list[str]) ->
     table = make_table(buckets=3)
     table.commit(insert("a", 0))
     with (
-        table.refuses(GroupRevisitedError, r"partition 'ds=a', bucket 0: it comes back after group"),
+        table.refuses(GroupRevisitedError, r"partition 'ds=a', bucket 0: it occurs again after group"),
         table.transaction() as transaction,
     ):
         write(transaction, table.full_name, _groups(*groups))
@@ -115,14 +115,14 @@ def test_distinct_groups_in_any_order_are_written(make_table: MakeTable, groups:
 def test_refused_coordinator_fails_the_same_way_until_aborted(filled: FilledTable) -> None:
     """After a refusal close() raises the first error again, every write is refused, and abort() cleans up."""
     with (
-        filled.refuses(GroupRevisitedError, "it comes back after group"),
+        filled.refuses(GroupRevisitedError, "it occurs again after group"),
         filled.transaction() as transaction,
     ):
         coordinator = MutatorCoordinator(transaction.table(filled.full_name), writer_id="w")
         with pytest.raises(GroupRevisitedError) as first:
             for number in (20, 21, 22):
                 coordinator.insert(["a"], pa.table({"id": [number], "msg": ["x"]}))
-        with pytest.raises(TransactionStateError, match=r"failed before .* abort it"):
+        with pytest.raises(TransactionStateError, match=r"failed earlier .* abort it"):
             coordinator.insert(["a"], {"id": 24, "msg": "x"})
         with pytest.raises(GroupRevisitedError) as again:
             coordinator.close()
@@ -300,7 +300,7 @@ def test_delete_looks_at_the_row_id_alone(filled_anew: FilledTable, columns: dic
 def test_delete_in_a_bucket_that_is_not_there_is_refused(filled: FilledTable) -> None:
     """No reader opens the file of bucket 7 of 2, so the delete would do nothing."""
     with (
-        filled.refuses(BucketIdError, "does not have: expected 0 <= bucket < 2, .*bucket=7"),
+        filled.refuses(BucketIdError, "does not have: expected 0 <= bucket < 2; .*bucket=7"),
         filled.transaction() as transaction,
     ):
         write(transaction, filled.full_name, [delete("a", (filled.txn_id, 7, 0))])
@@ -361,7 +361,7 @@ def test_missing_partition_has_no_rows_to_change(
 def test_wrong_number_of_partition_values_is_refused(filled: FilledTable, values: list[str] | None) -> None:
     """Neither the table's root nor a made-up key takes the rows."""
     with (
-        filled.refuses(RecordLayoutError, r"partition value\(s\) .* were given; the table has 1"),
+        filled.refuses(RecordLayoutError, r"got .* partition value\(s\) .*, but the table has 1"),
         filled.transaction() as transaction,
     ):
         write(transaction, filled.full_name, [insert(values, 1)])
@@ -443,7 +443,7 @@ def test_nothing_is_written_without_begin(filled: FilledTable) -> None:
         transaction = client.new_transaction()
         with filled.refuses(TransactionStateError, r"call begin\(\) first"):
             transaction.table(filled.full_name)
-        with filled.refuses(TransactionStateError, "belongs to no transaction"):
+        with filled.refuses(TransactionStateError, "does not belong to a transaction"):
             MutatorCoordinator(client.tables[0], writer_id="w")
 
 

@@ -106,7 +106,7 @@ def test_a_merge_is_refused_where_others_insert(
     name = _table(hive_line, line_database, "partitioned")
     if hive_line.line == "3.1":
         lock = "exclusive"
-    refused = pytest.raises(ConfigurationError, match=r"insert_only=True, .*make it without insert_only")
+    refused = pytest.raises(ConfigurationError, match=r"insert_only=True, .*create it without insert_only")
     if engine_session is None:
         with connect(hive_line.uri, write_lock=lock) as hive:
             inserting = hive.transaction(name, create_partitions=True, insert_only=True)

@@ -149,10 +149,10 @@ def _run(hive: HiveJudge, database: str, seed: int, steps: int = STEPS_PER_HISTO
     "partitions",
     "tables with `transactional_properties=legacy`",
     "inserts, updates, deletes read by SQL, row by row and vectorised",
-    "UPDATE, DELETE and MERGE of SQL over our rows, ours over SQL's",
-    "minor and major compaction of our files",
+    "SQL's UPDATE, DELETE and MERGE over the library's rows, and the reverse",
+    "minor and major compaction of written files",
     "snapshots with ROW__ID",
-    "abort and death leave nothing",
+    "no leftovers after an abort or a crash",
 )
 @pytest.mark.parametrize("seed", DEFAULT_SEEDS)
 def test_random_histories_agree(hive: Hive23, hive_database: str, seed: int) -> None:

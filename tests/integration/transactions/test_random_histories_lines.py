@@ -264,10 +264,10 @@ def _run(hive: HiveJudge, database: str, seed: int, steps: int = STEPS_PER_HISTO
     "tables without buckets",
     "partitions",
     "inserts, updates, deletes read by SQL, row by row and vectorised",
-    "UPDATE, DELETE and MERGE of SQL over our rows, ours over SQL's",
-    "minor and major compaction of our files",
+    "SQL's UPDATE, DELETE and MERGE over the library's rows, and the reverse",
+    "minor and major compaction of written files",
     "snapshots with ROW__ID",
-    "abort and death leave nothing",
+    "no leftovers after an abort or a crash",
 )
 @pytest.mark.parametrize(
     ("hive_line", "seed"),

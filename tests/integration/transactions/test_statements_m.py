@@ -172,7 +172,7 @@ def test_m9_broken_sequence_ends_the_coordinator(filled: FilledTable) -> None:
         ]
         with pytest.raises(RecordSequenceError, match="comes after"):
             coordinator.delete(["a"], pa.table({"ROW__ID": ids}))
-        with pytest.raises(TransactionStateError, match="failed before"):
+        with pytest.raises(TransactionStateError, match="failed earlier"):
             coordinator.insert(["a"], {"id": 20, "msg": "x"})
         transaction.abort()
     assert filled.state() == before
@@ -180,7 +180,10 @@ def test_m9_broken_sequence_ends_the_coordinator(filled: FilledTable) -> None:
 
 def test_m10_closed_group_cannot_be_reopened(filled: FilledTable) -> None:
     """Its file is complete; one more would hide it."""
-    with filled.refuses(GroupRevisitedError, "bucket 0: it comes back"), filled.transaction() as transaction:
+    with (
+        filled.refuses(GroupRevisitedError, "bucket 0: it occurs again"),
+        filled.transaction() as transaction,
+    ):
         write(transaction, filled.full_name, [insert("a", 20), insert("a", 21), insert("a", 22)])
 
 

@@ -121,7 +121,7 @@ def test_hive_changes_our_rows_and_we_follow(
         assert _rows(hive, parts) == expected
 
 
-@pytest.mark.feature("abort and death leave nothing")
+@pytest.mark.feature("no leftovers after an abort or a crash")
 def test_aborted_rows_stay_invisible_even_after_the_initiator(
     hive: Hive23, client: MutatorClient, parts: str
 ) -> None:

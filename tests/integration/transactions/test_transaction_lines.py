@@ -253,7 +253,7 @@ class Killed(BaseException):
     """Ends the driver where it stands."""
 
 
-@pytest.mark.feature("abort and death leave nothing")
+@pytest.mark.feature("no leftovers after an abort or a crash")
 @each_line
 def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """Aborted, dead before publishing, dead between publishing and commit: initiator, worker and cleaner
@@ -452,7 +452,7 @@ def test_hive_sql_waits_for_us_and_no_update_is_lost(line: Line) -> None:
 
 
 @pytest.mark.feature(
-    "optimistic writers: first to commit wins", says={"3.1": "they wait: its locks leave no choice"}
+    "optimistic writers: first to commit wins", says={"3.1": "they wait: it has no optimistic locks"}
 )
 @each_line
 def test_optimistic_writers_let_the_first_win(line: Line) -> None:
@@ -552,7 +552,7 @@ def test_a_snapshot_keeps_the_cleaner_away(line: Line) -> None:
     assert line.rows(name, "id") == [(1,), (2,), (3,)]
 
 
-@pytest.mark.feature("data of Hive 2 not yet compacted", refused="updates and deletes; inserts alone work")
+@pytest.mark.feature("data of Hive 2 not yet compacted", refused="updates and deletes; only inserts work")
 @each_line
 def test_updates_that_hive_2_left_are_refused(line: Line) -> None:
     """An upgraded table: this line's Hive reads them wrongly, so whoever builds on them makes the damage
@@ -588,7 +588,7 @@ def test_updates_that_hive_2_left_are_refused(line: Line) -> None:
     )
 
 
-@pytest.mark.feature("replication targets", refused="only the replication may write them")
+@pytest.mark.feature("replication targets", refused="only replication may write to them")
 @each_line
 def test_targets_of_a_replication_are_refused(line: Line) -> None:
     """By their property, at once; so are tables that the server has made external."""
@@ -611,7 +611,7 @@ def _golden_rows(name: str) -> list[tuple[Any, ...]]:
 @pytest.mark.feature(
     "file notifications for replication",
     lines=["3.1"],
-    says="transactions and partitions are logged; it has no events for files",
+    says="transactions and partitions are logged; file events do not exist",
 )
 def test_replication_hears_of_the_transaction_on_hive_3(hive31_notifying: Hive31) -> None:
     """What Hive's own listener logs of a commit and of an aborted job: our calls make it complete."""

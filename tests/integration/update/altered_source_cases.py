@@ -12,7 +12,7 @@ COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"), ColumnInfo(
 ORDERS = "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, item VARCHAR(20), v INTEGER)"
 FILL = "INSERT INTO orders VALUES (1, 'tea', 1), (2, 'coffee', 2), (3, 'wine', 3)"
 REPAIR = "update repair"
-BROUGHT_BACK = "bring the table back"
+BROUGHT_BACK = "restore the table"
 
 
 def documented(kind: str) -> list[str]:
@@ -207,7 +207,7 @@ POSTGRESQL = [
     Case(
         "key column renamed",
         ("ALTER TABLE orders RENAME COLUMN id TO number", "UPDATE orders SET v = 9 WHERE number = 1"),
-        "name the column as before",
+        "rename the column back",
         ("ALTER TABLE orders RENAME COLUMN number TO id",),
     ),
     Case(
@@ -368,7 +368,7 @@ MYSQL = [
     Case(
         "key column renamed",
         ("ALTER TABLE orders RENAME COLUMN id TO number", "UPDATE orders SET v = 9 WHERE number = 1"),
-        "name the column as before",
+        "rename the column back",
         ("ALTER TABLE orders RENAME COLUMN number TO id",),
     ),
     Case(
@@ -468,7 +468,7 @@ SQLITE = [
     Case(
         "key column renamed",
         ("ALTER TABLE orders RENAME COLUMN id TO number", "UPDATE orders SET v = 9 WHERE number = 1"),
-        "name the column as before",
+        "rename the column back",
         ("ALTER TABLE orders RENAME COLUMN number TO id",),
     ),
     Case(

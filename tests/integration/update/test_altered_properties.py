@@ -132,7 +132,7 @@ def test_a_password_goes_nowhere_else(
         f"{source.url}?plugin=x",
     ):
         _alter(shop, source=hidden)
-        with pytest.raises(ConfigurationError, match="behind the \\? is not allowed"):
+        with pytest.raises(ConfigurationError, match="after the \\? is not allowed"):
             shop.extract(password=password, source=source.url)
     _alter(shop, source=source.url)
     with pytest.raises(ConfigurationError, match=f"set {SOURCE_VARIABLE}='{source.url}'"):
@@ -150,7 +150,9 @@ def test_nor_does_the_binary_log_send_it(shop: Shop, listener: Listener) -> None
         *shop.table.split("."), {PREFIX + "version_column": None, PREFIX + "overlap": None}
     )
     for command in (shop.extract, shop.disable):
-        with pytest.raises(ConfigurationError, match=f"{PREFIX}source is {there}, and allowed is"):
+        with pytest.raises(
+            ConfigurationError, match=f"{PREFIX}source is {there}, but only .* may be connected to"
+        ):
             command()
     assert not listener.was_connected()
 
@@ -273,7 +275,7 @@ def test_a_version_column_of_texts_is_refused_by_each_extraction(shop: Shop) -> 
         ignored = ["v", *(f"w{each}" for each in range(number + 1))]
         _alter(shop, version_column=f"w{number}", ignored_columns=json.dumps(ignored))
         for _ in range(2):
-            with pytest.raises(ConfigurationError, match=f"w{number} .* cannot be the version column: only"):
+            with pytest.raises(ConfigurationError, match=f"w{number} .* cannot be the version column, only"):
                 shop.extract()
     _alter(shop, version_column="v")
     shop.extract()
@@ -286,9 +288,9 @@ def test_a_zone_is_the_same_on_both_sides(source: Source, tmp_path: Path) -> Non
     shop = Shop(source, InMemoryMetastore(tmp_path, capabilities=HIVE_4_1), "default", COLUMNS)
     for zone, said in (
         ("CET", "CET.*another zone: .* and 2024-07-15 13:00:00 there"),
-        ("+05:30", "must be the name of a time zone"),
-        ("Nowhere/City", "must be the name of a time zone"),
-        ("UTC'", "must be the name of a time zone"),
+        ("+05:30", "expected the name of a time zone"),
+        ("Nowhere/City", "expected the name of a time zone"),
+        ("UTC'", "expected the name of a time zone"),
     ):
         with pytest.raises(ConfigurationError, match=re.escape(said) if "CET" not in said else said):
             shop.enable(time_zone=zone)
@@ -302,7 +304,7 @@ def test_a_zone_is_the_same_on_both_sides(source: Source, tmp_path: Path) -> Non
 def test_an_overlap_is_neither_taken_away_nor_endless(shop: Shop) -> None:
     """Without one, late rows would be missed; MySQL would take NULL for a time before the first one."""
     shop.metastore.set_table_parameters(*shop.table.split("."), {PREFIX + "overlap": None})
-    with pytest.raises(ConfigurationError, match="give an overlap"):
+    with pytest.raises(ConfigurationError, match="pass an overlap"):
         shop.extract()
     _alter(shop, version_column="at", overlap="999999999999")
     with pytest.raises(ConfigurationError, match=r"overlap=999999999999: .* at most 316,224,000"):

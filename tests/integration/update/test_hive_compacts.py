@@ -48,7 +48,7 @@ def _compactor(judge: HiveJudge) -> Iterator[None]:
         thread.join()
 
 
-@pytest.mark.feature("compactions asked for and waited for")
+@pytest.mark.feature("requesting compactions and waiting for them")
 @pytest.mark.parametrize(
     "hive_line",
     [pytest.param("2.3", marks=pytest.mark.long), "3.1", pytest.param("4.1", marks=pytest.mark.long)],

@@ -98,7 +98,7 @@ def test_a_string_holds_what_the_server_writes(source: Source, tmp_path: Path) -
     source.run(MODE[source.kind], f"INSERT INTO orders (id) VALUES ('{keys[0]}')")
     dates = _shop(source, tmp_path / "dates", TYPES)
     dates.enable()
-    with pytest.raises(RecordValueError, match=r"row id=.*: column 'id' \(date\).*has id as a string$"):
+    with pytest.raises(RecordValueError, match=r"row id=.*: column 'id' \(date\).*in which id is a string$"):
         dates.extract()
     dates.disable(discard=True)
     shop = _shop(source, tmp_path / "texts", dict.fromkeys(TYPES, "string") | {"n": _number(source)})

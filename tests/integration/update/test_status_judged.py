@@ -112,7 +112,7 @@ def test_g16_the_status_says_what_the_server_has(
         monkeypatch.undo()
         assert late.sizes == ()
         assert f"transaction {holder}" in late.sizes_error
-        assert f"(not known: {late.sizes_error})" in status_text(late)
+        assert f"(unknown: {late.sizes_error})" in status_text(late)
         assert late.sizes_error in html.unescape(status_page([late], late.at))
         (lock,) = late.waiting_locks
         told = (str(lock.lock_id), str(lock.blocked_by), lock.user)

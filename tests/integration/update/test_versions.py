@@ -173,7 +173,7 @@ def test_a_column_without_an_order_to_grow_in_is_refused(source: Source, tmp_pat
     """With the types that can be used; the method that is named then follows the table."""
     for number, kind in enumerate(("text", "time")):
         with pytest.raises(
-            ConfigurationError, match=r"column v \(\w+.*cannot be the version column: only .*int"
+            ConfigurationError, match=r"column v \(\w+.*cannot be the version column, only .*int"
         ):
             _shop(source, tmp_path / str(number), kind, "5")
     shop = Shop(source, InMemoryMetastore(tmp_path / "w", capabilities=HIVE_4_1), "default", COLUMNS)

@@ -121,7 +121,7 @@ def _sorted(rows: list[list[Any]]) -> list[list[Any]]:
     return sorted(rows, key=repr)
 
 
-@pytest.mark.feature("materialized views over our tables")
+@pytest.mark.feature("materialized views over written tables")
 @pytest.mark.parametrize("layout", ["partitioned", "plain"])
 @pytest.mark.parametrize(
     "seed", [1, pytest.param(2, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)]

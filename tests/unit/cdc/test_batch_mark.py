@@ -35,7 +35,10 @@ def test_the_same_batch_is_skipped() -> None:
 @pytest.mark.parametrize(
     ("batch", "words"),
     [
-        (RunningBatch("id-1", 7, "other input"), ["comes again", "older than the table", "transaction 12"]),
+        (
+            RunningBatch("id-1", 7, "other input"),
+            ["runs again with different input", "older than the table", "transaction 12"],
+        ),
         (RunningBatch("id-1", 6, BATCH.plan), ["batch 6", "up to 7", "older than the table"]),
         (RunningBatch("id-1", 9, "later"), ["batch 9 follows batch 7", "missing"]),
         (RunningBatch("id-2", 0, BATCH.plan), ["id-2", "id-1", "another name", "checkpoint was deleted"]),
@@ -57,12 +60,12 @@ def test_a_table_begins_with_its_first_batch() -> None:
     assert is_new(BATCH, None, joined)
     assert not is_new(RunningBatch("id-1", 6, "earlier"), None, joined)
     assert is_new(RunningBatch("id-1", 0, "first"), None, WRITTEN)
-    with pytest.raises(SourcePositionError, match=r"batches 0 to 6 are not in it.*first_batch=7"):
+    with pytest.raises(SourcePositionError, match=r"it lacks the batches 0 to 6.*first_batch=7"):
         is_new(BATCH, None, WRITTEN)
 
 
 def test_the_mark_of_something_else_is_refused() -> None:
     """Its text was not written by a streaming query."""
     other = Watermark(source_id_of("orders"), SOURCE_TABLE, "d.t", (7,), "7", 12, datetime(2026, 11, 25))
-    with pytest.raises(SourcePositionError, match="is not that of a streaming query"):
+    with pytest.raises(SourcePositionError, match="was not written by a streaming query"):
         is_new(BATCH, other, WRITTEN)

@@ -294,7 +294,7 @@ def test_a_file_in_place_of_the_one_read_is_refused(spark: SparkSession, tmp_pat
     with pytest.raises(SourcePositionError, match="up to number 2"):
         read(spark, tmp_path, reached)
     (tmp_path / "raw_02").write_text(lines("I"))
-    with pytest.raises(InputFormatError, match="it is not known which of them is the later"):
+    with pytest.raises(InputFormatError, match="it is not known which file is later"):
         read(spark, tmp_path, reached)
 
 
@@ -302,9 +302,13 @@ def test_a_file_in_place_of_the_one_read_is_refused(spark: SparkSession, tmp_pat
     ("line", "error", "told"),
     [
         ('INSERT,00,"7","n",1\n', InputFormatError, "field uid is '00', which is not the md5 of the key"),
-        (lines("I").replace("INSERT", "insert"), InputFormatError, "field operation is 'insert', and can be"),
+        (
+            lines("I").replace("INSERT", "insert"),
+            InputFormatError,
+            "field operation is 'insert', expected one of",
+        ),
         (lines("I").replace("INSERT", "REPLACE"), InputFormatError, "field operation is 'REPLACE'"),
-        (lines("I").replace(",0\n", "\n"), InputFormatError, "has 4 fields separated by ',', expected are 5"),
+        (lines("I").replace(",0\n", "\n"), InputFormatError, "has 4 fields separated by ',', expected 5"),
         (lines("I").replace(",0\n", ",0,0\n"), InputFormatError, "has 6 fields"),
         (lines("I").replace(",", ";"), InputFormatError, r"field 1 \(operation\) continues with"),
         (lines("I").replace(",", "|").replace('"', ""), InputFormatError, "has 1 fields separated by ','"),
@@ -366,18 +370,18 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     source = CollectorSource(raw, "people")
     with pytest.raises(ConfigurationError, match="cannot be the key"):
         source.read(nothing, [SourceTable("people", TABLE)], {})
-    with pytest.raises(ConfigurationError, match="raw files are of one table"):
+    with pytest.raises(ConfigurationError, match="raw files have the operations of one table"):
         source.read(nothing, [PEOPLE, PEOPLE], {})
-    with pytest.raises(RecordLayoutError, match="needs the columns id, name, age"):
+    with pytest.raises(RecordLayoutError, match="expected id, name, age"):
         CollectorSource(raw, "people", columns=("id", "name")).read(nothing, [PEOPLE], {})
-    with pytest.raises(ConfigurationError, match="there is no raw file"):
+    with pytest.raises(ConfigurationError, match=r"raw file .* does not exist"):
         CollectorSource(tmp_path / "none", "people").read(nothing, [PEOPLE], {})
     with pytest.raises(
-        InputFormatError, match=r"more/raw: its number.*is 0 as that of .*/raw, so it is not known"
+        InputFormatError, match=r"more/raw: its number.*is 0, as for .*/raw, so it is not known"
     ):
         (tmp_path / "more").mkdir()
         (tmp_path / "more" / "raw").write_text(RAW)
         CollectorSource([raw, tmp_path / "more"], "people").read(nothing, [PEOPLE], {})
     (tmp_path / "folder" / "raw-1").mkdir(parents=True)
-    with pytest.raises(InputFormatError, match="folder/raw-1: found a folder, expected raw files alone"):
+    with pytest.raises(InputFormatError, match="folder/raw-1: found a directory, expected only raw files"):
         CollectorSource(tmp_path / "folder", "people").read(nothing, [PEOPLE], {})

@@ -16,17 +16,17 @@ URI = "thrift://metastore.example:9083"
     ("make", "words"),
     [
         (lambda: hive_batches(URI, "orders"), "at least one action"),
-        (lambda: hive_batches(URI, "", AppendRows("d.t")), "needs a name"),
+        (lambda: hive_batches(URI, "", AppendRows("d.t")), "requires a name"),
         (lambda: hive_batches(URI, "orders", AppendRows("t")), "database"),
         (lambda: hive_batches(URI, "orders", AppendRows("d.T")), "lower case"),
         (
             lambda: hive_batches(URI, "orders", AppendRows("d.t"), MergeRows("d.t", on=["id"])),
-            "d.t is named twice",
+            "d.t has two actions",
         ),
         (lambda: hive_batches(URI, "orders", AppendRows("d.t"), AppendRows("e.t")), "several databases"),
         (lambda: hive_batches(URI, "orders", AppendRows("d.t"), watermark_table="d.t"), "both a target"),
-        (lambda: ReduceLog("d.t", key=[], order_by=["seq"]), "needs key columns"),
-        (lambda: ReduceLog("d.t", key=["id"], order_by=[]), "columns that order it"),
+        (lambda: ReduceLog("d.t", key=[], order_by=["seq"]), "requires key columns"),
+        (lambda: ReduceLog("d.t", key=["id"], order_by=[]), "order_by columns"),
     ],
 )
 def test_arguments_are_checked_before_a_query_starts(make: Callable[[], Any], words: str) -> None:

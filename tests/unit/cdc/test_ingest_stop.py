@@ -83,7 +83,7 @@ def test_a_stop_with_nothing_before_it_commits_nothing(metastore: InMemoryMetast
     """Each run says so until somebody goes on."""
     source = StoppingSource(LOG, Stop("x", {}))
     for _ in range(2):
-        with pytest.raises(StoppedAtStatementError, match="nothing lies before it that was not applied"):
+        with pytest.raises(StoppedAtStatementError, match="everything before it had already been applied"):
             ingest(metastore, TABLES, source, local=LocalOptions())
     assert marks(metastore) == {}
 

@@ -111,9 +111,9 @@ def logs(given: Mapping[str, str]) -> Rows:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"a": "IUDI", "b": "II"}, '1 inserts of present keys: insert of the present key {"id":"b"} at '),
-        ({"a": "DU"}, 'update of the absent key {"id":"a"} at {"position":{"at":1}}'),
-        ({"a": "IDD"}, 'delete of the absent key {"id":"a"} at {"position":{"at":2}}'),
+        ({"a": "IUDI", "b": "II"}, '1 inserts of present keys: insert of present key {"id":"b"} at '),
+        ({"a": "DU"}, 'update of absent key {"id":"a"} at {"position":{"at":1}}'),
+        ({"a": "IDD"}, 'delete of absent key {"id":"a"} at {"position":{"at":2}}'),
         ({f"k{n}": "II" for n in range(9)}, '{"id":"k4"} at {"position":{"at":1}}, …. Nothing was written.'),
     ],
 )
@@ -158,7 +158,7 @@ def test_a_key_in_two_partitions_has_no_order() -> None:
 def test_more_than_fits_is_refused() -> None:
     """With the limit, and what to do."""
     with pytest.raises(
-        ConfigurationError, match=r"^table d\.t: the log has new operations of more than the 99"
+        ConfigurationError, match=r"^table d\.t: the log: the new operations need more than the 99"
     ):
         reduced(logs({str(n): "I" for n in range(50)}), {"id": pa.string()}, ["id"], byte_limit=99)
 
@@ -166,8 +166,10 @@ def test_more_than_fits_is_refused() -> None:
 def test_columns_that_do_not_do() -> None:
     """Refused with name and type."""
     rows = logs({"a": "I"})
-    with pytest.raises(RecordLayoutError, match="the operations have no column no; they have __operation"):
+    with pytest.raises(RecordLayoutError, match="the operations lack columns no; they have __operation"):
         reduced(rows, {"id": pa.string()}, ["no"])
     nested = [("insert", (1,), ["a"])]
-    with pytest.raises(RecordLayoutError, match=r"key column 'id' is of type list<.*compared without Spark"):
+    with pytest.raises(
+        RecordLayoutError, match=r"key column 'id' has the type list<.*compared without Spark"
+    ):
         reduced(nested, {"id": pa.list_(pa.string())}, ["id"])

@@ -73,7 +73,7 @@ def test_what_arrow_reads_is_what_is_there(text: SeparatedText) -> None:
 @pytest.mark.parametrize(
     ("text", "chunk", "offset", "field", "reason"),
     [
-        (HIVE, b"a\x01b\x01c\na\x01b\n", 6, None, "has 2 fields separated by '\\x01', expected are 3"),
+        (HIVE, b"a\x01b\x01c\na\x01b\n", 6, None, "has 2 fields separated by '\\x01', expected 3"),
         (HIVE, b"a\x01b\x01c\x01d\n", 0, None, "has 4 fields"),
         (HIVE, b"\n", 0, None, "has 1 fields"),
         (HIVE, b"a,b,c\n", 0, None, "has 1 fields separated by"),
@@ -82,8 +82,8 @@ def test_what_arrow_reads_is_what_is_there(text: SeparatedText) -> None:
         (HIVE, b"a\x01b\x01c\na\x01\xff\x01c\n", 6, 1, "is not UTF-8: b'\\xff'"),
         (QUOTED, b'a,"b"x,c\n', 0, 1, "continues with b'x,c"),
         (QUOTED, b'a,b"x,c\n', 0, 1, "continues with"),
-        (QUOTED, b'a,"b,c\n', 0, 1, "no quote ends it"),
-        (DOUBLED, b'a,b,"c\n', 0, 2, "no quote ends it"),
+        (QUOTED, b'a,"b,c\n', 0, 1, "quote that is never closed"),
+        (DOUBLED, b'a,b,"c\n', 0, 2, "quote that is never closed"),
         (HIVE, b"a\x01b\x01c", 0, None, "has no end"),
     ],
 )

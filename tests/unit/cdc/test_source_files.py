@@ -63,5 +63,7 @@ def test_what_cannot_be_read_is_an_error_of_ours(tmp_path: Path) -> None:
     """It names the source, and the file as the storage does."""
     with pytest.raises(InputError, match=r"list:x: its files cannot be read: .*none"), readable("list:x"):
         opened(Location.given(tmp_path / "none")).__enter__()
-    with pytest.raises(ConfigurationError, match="file://elsewhere/x: a local location names no other host"):
+    with pytest.raises(
+        ConfigurationError, match="file://elsewhere/x: a local location must not name another"
+    ):
         located("file://elsewhere/x")

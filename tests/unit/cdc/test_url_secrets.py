@@ -66,7 +66,7 @@ def test_a_secret_is_refused_and_not_shown(text: str) -> None:
     """Also in texts that are no URL of a source, or of an unknown kind."""
     for refuse in (checked_url, connect_database):
         with pytest.raises(
-            ConfigurationError, match=r"must not contain a password|not a URL|not allowed|not known"
+            ConfigurationError, match=r"must not contain a password|not a URL|not allowed|unknown kind"
         ) as caught:
             refuse(text)
         assert "s3c" not in str(caught.value)

@@ -79,7 +79,7 @@ def test_what_is_wrong_is_one_line(
     status, out, err = run(capsys, file, "--engine", LOCAL, "--create-partitions")
     assert (status, out) == (EXIT_FAILED, "")
     assert err.splitlines()[0].startswith(
-        f"hive-mutate apply: RecordValueError: {file}, table default.t: values"
+        f"hive-mutate apply: RecordValueError: {file}, table default.t: invalid values"
     )
     assert "column id (int) has 'twelve' in row ('insert', 'twelve', 'bad', 'a')" in err
     assert not list((tmp_path / "warehouse").rglob("bucket_*"))

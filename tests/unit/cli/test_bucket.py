@@ -107,7 +107,7 @@ def test_notations_of_the_same_value(
         ("array<int>", '[["x"]]', "expected a number"),
         ("map<string,int>", "[[[null, 1]]]", "null"),
         ("map<string,int>", '[[["a"]]]', "pairs"),
-        ("struct<a:int>", '[{"b": 1}]', "no field"),
+        ("struct<a:int>", '[{"b": 1}]', "does not have the fields"),
         ("struct<a:int>", "[[1, 2]]", "expected 1 fields"),
         ("uniontype<int,string>", "[[2, 1]]", "tag"),
         ("uniontype<int,string>", "[[0]]", "uniontype"),
@@ -140,9 +140,9 @@ def test_lines_are_counted_across_batches(
     [
         (("--types", "foo", "--buckets", "2"), "'foo' is not a Hive type"),
         (("--types", "", "--buckets", "2"), "a type name is missing"),
-        (("--types", "int", "--buckets", "0"), "found 0"),
+        (("--types", "int", "--buckets", "0"), "got 0"),
         (("--types", "binary", "--buckets", "2", "--bucketing-version", "2"), "binary"),
-        (("--types", "timestamp", "--buckets", "2", "--time-zone", "Mars"), "'Mars' is not known"),
+        (("--types", "timestamp", "--buckets", "2", "--time-zone", "Mars"), "unknown time zone 'Mars'"),
         (("--types", "int", "--buckets", "2", "/no/such/file"), "cannot read /no/such/file"),
     ],
 )

@@ -122,7 +122,7 @@ TRACE = (
     'Exception in thread "main" org.apache.spark.SparkException: Application application_17_0003 finished '
     "with failed status\n\tat org.apache.spark.deploy.yarn.Client.run(Client.scala:1311)\n"
 )
-LOGS = "; what it wrote: yarn logs -applicationId application_17_0003"
+LOGS = "; for its output: yarn logs -applicationId application_17_0003"
 UNKNOWN = "application_17_0003 failed on the cluster"
 
 
@@ -140,7 +140,7 @@ UNKNOWN = "application_17_0003 failed on the cluster"
         (
             "no HADOOP_CONF_DIR\n",
             EXIT_FAILED,
-            "spark-submit failed before it had an application on the cluster",
+            "spark-submit failed before it started an application on the cluster",
         ),
     ],
 )
@@ -169,13 +169,13 @@ def test_only_options_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--deploy-mode cluster x.csv", "--deploy-mode is for a cluster: say which by --master"),
-        ("--spark-conf spark.a=b x.csv", "--spark-conf is for a cluster"),
-        ("--python-archive p.tar.gz x.csv", "--python-archive is for a cluster"),
+        ("--deploy-mode cluster x.csv", "--deploy-mode needs a cluster: name it with --master"),
+        ("--spark-conf spark.a=b x.csv", "--spark-conf needs a cluster"),
+        ("--python-archive p.tar.gz x.csv", "--python-archive needs a cluster"),
         ("--master yarn --engine local x.csv", "leave out --master"),
         ("--master yarn --spark-conf executor.memory=4g x.csv", "expected spark.NAME=VALUE"),
         ("--master yarn --spark-conf spark.a x.csv", "expected spark.NAME=VALUE"),
-        ("--master yarn --deploy-mode cluster x.csv", "x.csv (changes) lies on this machine"),
+        ("--master yarn --deploy-mode cluster x.csv", "x.csv (changes) is on this machine"),
         ("--master yarn --deploy-mode cluster --hive-conf /etc hdfs://n/x.csv", "--hive-conf names a file"),
     ],
 )
@@ -191,4 +191,4 @@ def test_a_refusal_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     """As all others of the command."""
     words = ["merge", "--table", "d.t", "--key", "id", "--source", "x.csv", "--deploy-mode", "cluster"]
     assert main(words) == EXIT_FAILED
-    assert capsys.readouterr().err.startswith("hive-mutate merge: ConfigurationError: --deploy-mode is for")
+    assert capsys.readouterr().err.startswith("hive-mutate merge: ConfigurationError: --deploy-mode needs")

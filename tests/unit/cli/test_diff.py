@@ -27,10 +27,10 @@ NEEDED = ("diff", "--table", "d.t", "--key", "id")
         (NEEDED, "one of the arguments --against --since/--since-write-id is required"),
         ((*NEEDED, "--against", "x.csv"), "give either --output FILE or --summary"),
         ((*NEEDED, "--against", "x.csv", "--summary", "--output", "y.csv"), "give either --output FILE or"),
-        ((*NEEDED, "--against", "x.csv", "--summary", "--undo"), "--undo goes with --since"),
+        ((*NEEDED, "--against", "x.csv", "--summary", "--undo"), "--undo can only be used with --since"),
         (
             (*NEEDED, "--since-write-id", "3", "--summary", "--format", "csv"),
-            "--format goes with --against FILE",
+            "--format can only be used with --against FILE",
         ),
     ],
 )
@@ -46,7 +46,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...],
     ("name", "message"),
     [
         ("changes.txt", "the name must end in .csv, .json, .orc, .parquet"),
-        ("no/x.csv", "its folder does not exist"),
+        ("no/x.csv", "parent directory does not exist"),
     ],
 )
 def test_the_output_is_looked_at_first(
@@ -204,8 +204,8 @@ def test_the_past_comes_back(metastore: InMemoryMetastore, run: Run, tmp_path: P
             'DuplicateKeyError: table default.t: the key ds is not unique in the table: {"ds":"a"} in 2 '
             'rows; {"ds":"b"} in 2 rows. Choose',
         ),
-        ("id", [SECOND[0]] * 2, 'is not unique in what it is compared with: {"id":1} in 2 rows'),
-        ("nix", FIRST, "['nix'] cannot be its key: name at least one of its columns"),
+        ("id", [SECOND[0]] * 2, 'is not unique in the new state: {"id":1} in 2 rows'),
+        ("nix", FIRST, "invalid key ['nix']: name at least one column"),
         ("id", ["one,a,,,a"], "column id (int) has 'one' in row"),
     ],
 )
@@ -247,5 +247,5 @@ def test_what_needs_more_memory(run: Run, tmp_path: Path, capsys: pytest.Capture
         main(words)
     assert main((*words, "--engine", LOCAL)) == EXIT_FAILED
     err = capsys.readouterr().err
-    assert "both states and their changes would take more than the 1,048,576 bytes" in err
-    assert "allow more with --local-memory, or use Spark" in err
+    assert "both states and their changes would need more than the 1,048,576 bytes" in err
+    assert "raise the limit with --local-memory, or use Spark" in err

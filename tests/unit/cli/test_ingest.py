@@ -89,8 +89,8 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         (("ingest",), "the following arguments are required: KIND"),
         (("ingest", "paper"), "argument KIND: invalid choice: 'paper' (choose from "),
         (("ingest", "list"), "the following arguments are required: --entries"),
-        ((*NEEDED, "--follow", "0"), "--follow takes seconds above 0"),
-        ((*NEEDED, "--follow", "1", "--dry-run"), "does not go with --dry-run"),
+        ((*NEEDED, "--follow", "0"), "--follow requires seconds above 0"),
+        ((*NEEDED, "--follow", "1", "--dry-run"), "cannot be combined with --dry-run"),
         (("watermarks",), "give --table, --watermark-table, or both"),
     ],
 )
@@ -108,7 +108,7 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...],
         (("ingest", "--help"), ["neither loses an operation nor applies one twice", "a list in memory"]),
         (
             ("ingest", "list", "--help"),
-            ["--entries", "--strict", "--watermark-table", "reduced to the last"],
+            ["--entries", "--strict", "--watermark-table", "Only the last operation on each key"],
         ),
         (("watermarks", "--help"), ["DELETE FROM"]),
     ],
@@ -252,7 +252,7 @@ def test_a_source_that_only_spark_reads(
     monkeypatch.setattr(ListKind, "source_from", lambda arguments: SparkOnlySource())
     assert main([*NEEDED, "--engine", "local", "--quiet"]) == EXIT_FAILED
     error = capsys.readouterr().err
-    assert "ConfigurationError: source mine:x can be read by Spark only" in error
+    assert "ConfigurationError: source mine:x can only be read by Spark" in error
     assert metastore.get_all_tables("default") == ["orders"]
 
     class StartedError(Exception):

@@ -81,7 +81,7 @@ def test_places_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
     """Wrong usage; the message shows the form of a location."""
     with pytest.raises(SystemExit):
         parsed(ingest_canal, "--files", "file://otherhost/x", "--table", "s.t=s.u")
-    assert "'file://otherhost/x': a local location names no other host" in capsys.readouterr().err
+    assert "'file://otherhost/x': a local location must not name another host" in capsys.readouterr().err
 
 
 def test_all_arguments_of_a_log() -> None:
@@ -128,7 +128,7 @@ def test_flattened_messages() -> None:
     assert ingest_debezium.source_from(parsed(ingest_debezium, *named)).flattened == FlattenedMessages(
         table="s.t", prefix="m_"
     )
-    with pytest.raises(ConfigurationError, match="goes with --flattened"):
+    with pytest.raises(ConfigurationError, match="requires --flattened"):
         ingest_debezium.source_from(parsed(ingest_debezium, *words, "--add-fields-prefix", "m_"))
 
 
@@ -193,15 +193,15 @@ def test_topics_of_kafka(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (KAFKA, "--kafka: name what is read with --topic"),
-        ((*KAFKA, "--topic", "a", "--topic", "b"), "several topics need a --name"),
+        (KAFKA, "--kafka requires --topic"),
+        ((*KAFKA, "--topic", "a", "--topic", "b"), "several topics require --name"),
         ((*KAFKA, "--topic", "a", "--topic", "a"), "topics=a, a: name each topic once"),
         (
             ("--files", "x", "--table", "s.t=s.u", "--topic", "a"),
-            "--topic goes with --kafka, not with --files",
+            "--topic requires --kafka and cannot be used with --files",
         ),
-        (("--files", "x", "--table", "s.t=s.u", "--from", "end"), "--from goes with --kafka"),
-        ((*KAFKA, "--topic", "a", "--kafka-conf-file", "/no/such"), "/no/such: it cannot be read"),
+        (("--files", "x", "--table", "s.t=s.u", "--from", "end"), "--from requires --kafka"),
+        ((*KAFKA, "--topic", "a", "--kafka-conf-file", "/no/such"), "/no/such: cannot read the file"),
     ],
 )
 def test_arguments_of_kafka_that_do_not_fit(words: tuple[str, ...], said: str) -> None:
@@ -212,9 +212,9 @@ def test_arguments_of_kafka_that_do_not_fit(words: tuple[str, ...], said: str) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--from", "yesterday"), "is not beginning, end or a time"),
+        (("--from", "yesterday"), "expected beginning, end or a time"),
         (("--from", "2026-11-25T08:00:00"), "has no time zone"),
-        (("--kafka-conf", "client.id"), "is not NAME=VALUE"),
+        (("--kafka-conf", "client.id"), "expected NAME=VALUE"),
         (("--kafka-conf", "sasl.password=x"), "is a secret, and other users can see"),
         (("--kafka-conf", "Sasl.Password =x"), "is a secret, and other users can see"),
         (("--kafka-conf", "a.passphrase=x"), "is a secret, and other users can see"),
@@ -231,7 +231,7 @@ def test_a_damaged_file_of_settings(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("client.id=x\nwhat\n", encoding="utf-8")
     arguments = parsed(ingest_maxwell, *KAFKA, "--topic", "a", "--kafka-conf-file", str(file))
-    with pytest.raises(ConfigurationError, match="line 2: it is not NAME=VALUE"):
+    with pytest.raises(ConfigurationError, match="line 2: expected NAME=VALUE"):
         ingest_maxwell.source_from(arguments)
 
 
@@ -256,11 +256,11 @@ def test_a_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             (*KAFKA, "--topic", "a", "--schema-registry", "http://u@r"),
-            "has a user: give the password in HIVE_",
+            "contains a user: pass the password in HIVE_",
         ),
         (
             (*KAFKA, "--topic", "a", "--kafka-conf", "schema.registry.timeout=3"),
-            "schema.registry.timeout: name the registry by its own argument",
+            "schema.registry.timeout: give the address of the registry with its own argument",
         ),
         (
             (
@@ -272,11 +272,11 @@ def test_a_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
                 "--kafka-conf",
                 "schema.registry.url=x",
             ),
-            "schema.registry.url: name the registry by its own argument",
+            "schema.registry.url: give the address of the registry with its own argument",
         ),
         (
             ("--files", "x", "--table", "s.t=s.u", "--schema-registry", "http://r"),
-            "--schema-registry goes with --kafka",
+            "--schema-registry requires --kafka",
         ),
     ],
 )

@@ -84,9 +84,12 @@ def test_all_arguments_of_tungsten(staging: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--header", "operation,when"), "'when' is not a valid HeaderField; fields are operation, seqno"),
+        (
+            ("--header", "operation,when"),
+            "'when' is not a valid HeaderField; expected fields among operation, seqno",
+        ),
         (("--field-separator", "||"), "one ASCII character each"),
-        (("--table", "denver=a.b"), "has no table denver; it has hadoop.chicago"),
+        (("--table", "denver=a.b"), "does not have a table denver; it has hadoop.chicago"),
     ],
 )
 def test_wrong_arguments_of_tungsten(words: tuple[str, ...], message: str, staging: Path) -> None:

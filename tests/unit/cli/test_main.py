@@ -77,7 +77,7 @@ def test_a_missing_metastore_is_to_be_named_by_an_option(
     printed, err = capsys.readouterr()
     assert printed == ""
     assert "no metastore is given" in err
-    assert err.endswith("neither is set); name it by --metastore, or a file by --hive-conf\n")
+    assert err.endswith("neither is set); pass an address with --metastore, or a file with --hive-conf\n")
     for named in (("--metastore", "http//x"), ("--hive-conf", str(tmp_path / "no.xml"))):
         assert main(["show", "txns", *named]) == EXIT_FAILED
         assert "name it by" not in capsys.readouterr().err
@@ -101,7 +101,7 @@ def test_lists_of_names_and_settings() -> None:
     with pytest.raises(ConfigurationError, match="--key: name at least one column"):
         key_columns(" ")
     for text in ("a,", ",a", "a,,b"):
-        with pytest.raises(ConfigurationError, match="a name between commas is empty"):
+        with pytest.raises(ConfigurationError, match="the list contains an empty name"):
             listed_names(text)
     for wrong in ("a", "=b"):
         with pytest.raises(ConfigurationError, match=f"--property '{wrong}': expected KEY=VALUE"):

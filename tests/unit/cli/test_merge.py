@@ -40,7 +40,7 @@ Rows = list[tuple[Any, ...]]
         ((*NEEDED, "--no-update", "--no-insert"), "--no-update and --no-insert leave nothing to do"),
         ((*NEEDED, "--missing-columns", "skip"), "invalid choice: 'skip'"),
         ((*NEEDED, "--engine", "hive"), "invalid choice: 'hive'"),
-        ((*NEEDED, "--local-memory", "0"), "'0': expected a whole number of MiB, at least 1"),
+        ((*NEEDED, "--local-memory", "0"), "'0': expected an integer number of MiB, at least 1"),
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:
@@ -57,9 +57,9 @@ def test_help_tells_what_happens_to_rows(capsys: pytest.CaptureFixture[str]) -> 
         main(["merge", "--help"])
     assert caught.value.code == 0
     printed = capsys.readouterr().out
-    assert "the others are inserted" in printed
-    assert "A row for which --delete-when holds is never inserted." in printed
-    assert "All other SQL is Spark's" in printed
+    assert "the other rows are inserted" in printed
+    assert "A row for which --delete-when is true is never inserted." in printed
+    assert "All other SQL needs Spark" in printed
 
 
 def test_files_are_looked_for_before_anything_is_begun(
@@ -68,7 +68,7 @@ def test_files_are_looked_for_before_anything_is_begun(
     """A missing file and one of an unknown format: status 1, though no metastore answers."""
     nowhere = ("--metastore", "thrift://127.0.0.1:1")
     assert main([*NEEDED[:-1], str(tmp_path / "no.csv"), *nowhere]) == EXIT_FAILED
-    assert f"there is no file {tmp_path / 'no.csv'}" in capsys.readouterr().err
+    assert f"file not found: {tmp_path / 'no.csv'}" in capsys.readouterr().err
     (tmp_path / "x.txt").touch()
     assert main([*NEEDED[:-1], str(tmp_path / "x.txt"), *nowhere]) == EXIT_FAILED
     assert "name the format with --format, one of csv, json, orc, parquet" in capsys.readouterr().err
@@ -148,7 +148,7 @@ def test_marked_rows_are_deleted(metastore: InMemoryMetastore, run: Run) -> None
         status, _, err = run(text, *words[:2], *extra)
         assert (status, rows_of(metastore)) == (EXIT_FAILED, before)
         assert "ds=c do not exist; create them" in err
-        assert "--create-partitions of a command" in err
+        assert "with --create-partitions on the command line" in err
     status, out, err = run(text, *words)
     assert status == EXIT_OK, err
     assert out.splitlines()[0] == (
@@ -171,7 +171,7 @@ def test_it_says_whom_it_waits_for(
     told, refused = err.splitlines()
     assert told.startswith("hive-mutate merge: transaction ")
     assert f"of transaction {holder.id}, ann@" in told
-    assert f"(hive-mutation-api pid {os.getpid()}); it waits for 0 s more at most" in told
+    assert f"(hive-mutation-api pid {os.getpid()}); it waits for at most 0 s more" in told
     assert "LockNotAcquiredError" in refused
     assert "raise --lock-timeout, or abort" in refused
     status, _, err = run("id,msg,ds\n1,x,a\n", "--lock-timeout", "0")
@@ -230,22 +230,22 @@ def test_rules(
         (
             "id,msg,ds\n1,a,a\n1,b,a\n",
             (),
-            "DuplicateKeyError: table default.t: 1 key has several source rows",
+            "DuplicateKeyError: table default.t: 1 key has more than one source row",
         ),
         ("id,msg,ds\none,a,a\n", (), "column id (int) has 'one' in row"),
-        ("id,colour\n1,red\n", (), "columns that the table does not have and no condition reads: colour"),
+        ("id,colour\n1,red\n", (), "columns that are not in the table and that no condition reads: colour"),
         (
             "id,colour\n1,red\n",
             ("--delete-when", "color = 'red'"),
             "RecordLayoutError: table default.t: the condition \"color = 'red'\" cannot be resolved over "
-            "source (id, colour) and target (id, msg, ds): there is no column color",
+            "source (id, colour) and target (id, msg, ds): column color does not exist",
         ),
         ("id,msg\n1,a\n", ("--missing-columns", "error"), "the source lacks the columns ds"),
         (
             "id,msg,ds\n1,a,a\n",
             ("--delete-when", "target.msg = 'x'"),
-            "--delete-when \"target.msg = 'x'\" reads the table's row, which a row to be inserted does not "
-            "have: say with --insert-when which rows are inserted, or give --no-insert",
+            "--delete-when \"target.msg = 'x'\" reads the table's row, which rows to insert do not "
+            "have. Choose the rows to insert with --insert-when, or pass --no-insert",
         ),
     ],
 )
@@ -261,20 +261,28 @@ def test_what_is_refused(
 
 
 FOR_SPARK = [
-    ("id,msg\n1,a\n", ("--update-when", "upper(msg) = 'A'"), 'only Spark reads the condition "upper(msg)'),
-    ("id,msg\n1,a\n", ("--update-when", "id = '1'"), "only Spark compares 'id', of type int32, with '1'"),
+    (
+        "id,msg\n1,a\n",
+        ("--update-when", "upper(msg) = 'A'"),
+        'only Spark can interpret the condition "upper(msg)',
+    ),
+    ("id,msg\n1,a\n", ("--update-when", "id = '1'"), "only Spark can compare 'id', of type int32, with '1'"),
     (
         "id,msg\n1,a\n",
         ("--insert-when", "current_date = '2024-05-01'"),
-        "only Spark knows 'current_date', which is no column of source (id, msg)",
+        "only Spark can resolve 'current_date', which is not a column of source (id, msg)",
     ),
-    ("id,msg,n\n1,a,2\n", ("--first-by", "cast(n AS int)"), "--first-by 'cast(n AS int)': only Spark orders"),
-    ("id,msg,n\n1,a,2\n", ("--first-by", "n DESC NULLS FIRST"), "only Spark orders by it"),
-    ("id,msg\n1,a\n", ("--first-by", "colour"), "only Spark orders by it; without it the source has columns"),
+    (
+        "id,msg,n\n1,a,2\n",
+        ("--first-by", "cast(n AS int)"),
+        "--first-by 'cast(n AS int)': only Spark can order",
+    ),
+    ("id,msg,n\n1,a,2\n", ("--first-by", "n DESC NULLS FIRST"), "only Spark can order by this"),
+    ("id,msg\n1,a\n", ("--first-by", "colour"), "only Spark can order by this. Without Spark, it must be"),
     (
         "id,msg,ds\n" + "7,a,a\n" * 100_000,
         ("--local-memory", "1", "--first-by", "msg"),
-        "the source would take more than the 1,048,576 bytes that the local engine may hold",
+        "the source would need more than the 1,048,576 bytes that the local engine may use",
     ),
 ]
 
@@ -289,7 +297,7 @@ def test_what_only_spark_does(
     assert (status, out) == (EXIT_FAILED, "")
     assert err.startswith("hive-mutate merge: ConfigurationError: --engine local: ")
     assert message in err
-    assert err.rstrip().endswith("Change that, or leave it to --engine spark")
+    assert err.rstrip().endswith("Change this, or use --engine spark")
     with pytest.raises(AssertionError, match=SENT_TO_SPARK):
         run(text, *words)
     assert rows_of(metastore) == before
@@ -300,7 +308,7 @@ def test_without_pyspark(run: Run) -> None:
     """The reason, and what to install."""
     status, _, err = run("id,msg\n1,a\n", "--update-when", "upper(msg) = 'A'")
     assert status == EXIT_FAILED
-    assert "only Spark reads the condition" in err
+    assert "only Spark can interpret the condition" in err
     assert "pyspark is not installed: pip install hive-mutation-api[spark]" in err
 
 

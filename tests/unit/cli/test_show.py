@@ -80,7 +80,10 @@ def test_the_open_transactions_come_first(
     assert [int(row.split()[0]) for row in short[1 + len(opened) : -1]] == aborted[: -ABORTED_SHOWN - 1 : -1]
     left_out = states.count("aborted") - ABORTED_SHOWN
     assert left_out >= 3
-    assert short[-1] == f"and {left_out} older aborted ones that are not yet cleaned: --all shows them"
+    assert (
+        short[-1]
+        == f"and {left_out} older aborted transactions that are not yet cleaned: use --all to show them"
+    )
 
 
 def test_locks(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]) -> None:

@@ -295,8 +295,8 @@ def test_wrong_usage_is_told_apart(capsys: pytest.CaptureFixture[str], arguments
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--schema", "id"], "is not a column name and its type"),
-        (["--schema", "id bigint, ID int"], "'id' comes twice"),
+        (["--schema", "id"], "is not a column name followed by its type"),
+        (["--schema", "id bigint, ID int"], "'id' occurs twice"),
         (["--schema", "id bigintt"], "not a Hive type"),
         (["--schema", ""], "it has no columns"),
         (["--schema", "id bigint", "--valid-txns", "x"], "--valid-txns: not a list of valid transactions"),
@@ -318,7 +318,10 @@ def test_wrong_usage_is_told_apart(capsys: pytest.CaptureFixture[str], arguments
             "rows have no ROW__ID",
         ),
         (["--schema", "id bigint", "--output", "x.txt"], "must end in .csv"),
-        (["--schema", "id bigint", "--output", "no/x.csv"], "it is a folder, or its folder does not exist"),
+        (
+            ["--schema", "id bigint", "--output", "no/x.csv"],
+            "it is a directory, or its parent directory does not exist",
+        ),
         (["--schema", "id bigint", "--partition-schema", "ds string"], "--partition-schema has ds"),
         (["--schema", "id bigint", "--location", "/does/not/exist"], "no such directory"),
     ],

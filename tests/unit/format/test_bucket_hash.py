@@ -74,7 +74,7 @@ def test_the_sign_bit_is_masked() -> None:
 @pytest.mark.parametrize("num_buckets", [-1, 0, 4097])
 def test_bucket_counts_out_of_range_are_refused(num_buckets: int) -> None:
     """1 to 4096 buckets, no others."""
-    with pytest.raises(TableNotMutableError, match=f"found {num_buckets}"):
+    with pytest.raises(TableNotMutableError, match=f"got {num_buckets}"):
         bucket_ids(np.zeros(1, np.int32), num_buckets)
 
 
@@ -103,7 +103,7 @@ def test_a_version_1_timestamp_needs_a_zone() -> None:
 
 def test_an_unknown_version_is_refused() -> None:
     """Only versions 1 and 2 exist."""
-    with pytest.raises(ConfigurationError, match="found 3"):
+    with pytest.raises(ConfigurationError, match="got 3"):
         check_hashable([parse_hive_type("int")], 3, None)
 
 

@@ -110,7 +110,7 @@ def test_layouts() -> None:
         ("int", [None, Decimal("1.5")], None, r"row 1: value Decimal\('1.5'\)"),
         ("float", [1.0, 1e300], None, "row 1: value 1e[+]300 is too large for a float"),
         ("bigint", [1.0, 2.0**53], None, r"row 1: value 9007199254740992.0 may be another number, rounded"),
-        ("bigint", [-(2.0**24)], pa.float32(), r"holds whole numbers exactly below 2\*\*24"),
+        ("bigint", [-(2.0**24)], pa.float32(), r"represents integers exactly only below 2\*\*24"),
         ("decimal(38,2)", [2.0**60], None, "row 0: .*may be another number"),
         ("array<bigint>", [[1.0], [2.0**63]], None, "row 1, element: value"),
         ("array<bigint>", [[1.0], [2.0**60]], None, "row 1, element: .*may be another number"),
@@ -195,12 +195,12 @@ def test_a_bad_alternative_of_a_union_is_named_by_its_row() -> None:
         ("map<int,int>", [{"a": 1}], None, "cannot become a map"),
         ("struct<a:int>", [1], None, "cannot become a struct"),
         ("struct<a:int>", [{"a": 1, "z": 1}], None, r"no field \['z'\]; it has \['a'\]"),
-        ("struct<a:int>", [{"a": 1, "A": 1}], None, "same name twice"),
+        ("struct<a:int>", [{"a": 1, "A": 1}], None, "duplicate field names"),
         ("struct<a:int,b:int>", [{"a": 1}], None, r"lack fields of the struct: \['b'\]"),
         ("array<struct<a:int,b:int>>", [[{"b": 1}]], None, r"element: the values lack .*\['a'\]"),
         ("map<double,double>", [[{"lat": 1.0, "lon": 2.0}]], None, "not pairs"),
         ("uniontype<int,string>", [1], None, "cannot become a union"),
-        ("uniontype<int>", UNION, None, "2 alternatives, the column's 1"),
+        ("uniontype<int>", UNION, None, "2 alternatives, the column's has 1"),
     ],
 )
 def test_types_that_never_fit(
@@ -256,12 +256,17 @@ def test_a_null_struct_above_a_union_is_refused() -> None:
 
 
 MAPS = {
-    "equal": ("map<string,int>", [[("a", 1)], [("b", 1), ("a", 2), ("b", 3)]], pa.string(), "'b' is the key"),
+    "equal": (
+        "map<string,int>",
+        [[("a", 1)], [("b", 1), ("a", 2), ("b", 3)]],
+        pa.string(),
+        "'b' is a duplicate key",
+    ),
     "decimals rounded": (
         "map<decimal(4,1),int>",
         [[], [(Decimal("1.04"), 1), (Decimal("1.01"), 2)]],
         pa.decimal128(5, 2),
-        r"Decimal\('1.01'\) is stored as Decimal\('1.0'\), which is the key",
+        r"Decimal\('1.01'\) is stored as Decimal\('1.0'\), which is a duplicate key",
     ),
     "varchar cut": (
         "map<varchar(2),int>",
@@ -270,9 +275,14 @@ MAPS = {
         "'abd' is stored as 'ab'",
     ),
     "char blanks": ("map<char(3),int>", [[], [("a", 1), ("a ", 2)]], pa.string(), "'a ' is stored as 'a'"),
-    "two zeros": ("map<double,int>", [[], [(0.0, 1), (-0.0, 2)]], pa.float64(), "is the key of two"),
-    "two NaN": ("map<double,int>", [[], [(float("nan"), 1), (float("nan"), 2)]], pa.float64(), "is the key"),
-    "floats": ("map<float,int>", [[], [(0.1, 1), (0.1 + 1e-12, 2)]], pa.float64(), "is the key of two"),
+    "two zeros": ("map<double,int>", [[], [(0.0, 1), (-0.0, 2)]], pa.float64(), "is a duplicate key"),
+    "two NaN": (
+        "map<double,int>",
+        [[], [(float("nan"), 1), (float("nan"), 2)]],
+        pa.float64(),
+        "is a duplicate key",
+    ),
+    "floats": ("map<float,int>", [[], [(0.1, 1), (0.1 + 1e-12, 2)]], pa.float64(), "is a duplicate key"),
 }
 
 

@@ -140,7 +140,7 @@ def test_a_compaction_counts_when_its_transaction_is_seen() -> None:
     assert names(choose_v2(*statements, *compacted, txns=ValidTxnList(30, (20,), 20))) == list(statements)
     state = choose_v2(*statements, *compacted, "base_0000006_v0000021")
     assert (state.base, names(state)) == (BaseDirectory("base_0000006_v0000021", 6, 21), [])
-    match = r"0000020 was made by the compaction of transaction 20; .*pass the list"
+    match = r"0000020 was made by the compaction of transaction 20, .*pass the list"
     with pytest.raises(DirectoryStateError, match=match):
         choose_v2(*compacted, txns=None)
 
@@ -165,5 +165,5 @@ def test_a_base_that_nobody_sees_is_passed_over_by_hive_4_only() -> None:
 
 def test_two_directories_of_the_same_events_are_refused() -> None:
     """Hive reads both and doubles their rows."""
-    with pytest.raises(DirectoryStateError, match=r"delta_0000005_0000006 and .*20 hold the same events"):
+    with pytest.raises(DirectoryStateError, match=r"delta_0000005_0000006 and .*20 contain the same events"):
         choose_v2("delta_0000005_0000006", "delta_0000005_0000006_v0000020")

@@ -76,9 +76,9 @@ REFUSED = [
     ("date", "2017-02-29", "is not a date"),
     ("date", "2017-06-07 09:22:28", "is not a date"),
     ("timestamp", "0000-00-00 00:00:00", "zero date"),
-    ("timestamp", "2017-06-07 09:22:28.1234567", "is not a wall clock"),
-    ("timestamp", "2017-06-07 09:22:28Z", "no zone"),
-    ("timestamp", "2017-06-07 24:00:00", "is not a wall clock"),
+    ("timestamp", "2017-06-07 09:22:28.1234567", "is not a timestamp"),
+    ("timestamp", "2017-06-07 09:22:28Z", "without time zone"),
+    ("timestamp", "2017-06-07 24:00:00", "is not a timestamp"),
     ("timestamp", "0000-12-31 23:59:59", "the years 1 to 9999"),
 ]
 

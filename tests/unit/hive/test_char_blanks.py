@@ -38,16 +38,16 @@ def hive(tmp_path: Path) -> Iterator[Hive]:
 
 
 REFUSED = {
-    "equal": (C == "a ", "c, a char, with 'a '.* write 'a'"),
+    "equal": (C == "a ", "c, a char, with 'a '.* Write 'a'"),
     "on the left": (pc.equal(pc.scalar("a "), C), "c, a char"),
-    "an order": (C < "a   ", "c, a char, with 'a   '.* write 'a'"),
+    "an order": (C < "a   ", "c, a char, with 'a   '.* Write 'a'"),
     "a set": (C.isin(["b", "a "]), "c, a char, with 'a '"),
     "a typed set": (C.isin(pa.array(["a "], pa.large_string())), "c, a char"),
     "not": (~(P == "1  "), "p, a char, with '1  '"),
     "a struct's field": (pc.field("n", "c") == "x ", r"n\.c, a char, with 'x '"),
     "within a function": (pc.utf8_upper(C) == "A ", "c, a char, with 'A '"),
     "within a cast": (C.cast(pa.large_string()) == pa.scalar("a ", pa.large_string()), "c, a char"),
-    "beside others": ((S == "a ") & ((C == "b") | (C == " ")), "c, a char, with ' '.* write ''"),
+    "beside others": ((S == "a ") & ((C == "b") | (C == " ")), "c, a char, with ' '.* Write ''"),
 }
 FOUND = {
     "without blanks": (C == "a", [1]),
@@ -103,7 +103,7 @@ def test_keys(hive: Hive) -> None:
             table.merge(padded, on="c").when_not_matched_by_source_delete(),
             table.merge(padded, on="c", null_safe=True).when_not_matched_insert_all(),
         ):
-            with pytest.raises(RecordValueError, match=r"key column 'c' is a char.* the source has 'a   '"):
+            with pytest.raises(RecordValueError, match=r"key column 'c' is a char.* the source key 'a   '"):
                 begun.dry_run()
         merge = table.merge(padded, on="id").when_matched_update_all()
         assert merge.execute().total.unchanged == 1  # as the column stores it; the other loses its value

@@ -75,11 +75,11 @@ def test_a_delete_needs_no_default(tmp_path: Path) -> None:
     with hive.transaction("default.t") as tx:
         inserts = IDS.append_column("operation", pa.array(["insert", "INSERT"]))
         with pytest.raises(
-            RecordLayoutError, match=r"t: DEFAULT concat.* of column s.*give the column a value"
+            RecordLayoutError, match=r"t: DEFAULT concat.* of column s.*Give the column a value"
         ):
             tx.table("default.t").apply(inserts)
         with pytest.raises(
-            RecordLayoutError, match=r"t: DEFAULT concat.* of column s.*give the column a value"
+            RecordLayoutError, match=r"t: DEFAULT concat.* of column s.*Give the column a value"
         ):
             tx.table("default.t").append(IDS)
 

@@ -59,7 +59,9 @@ def test_an_empty_text_becomes_null(hive: Hive) -> None:
 def test_an_empty_text_as_key_is_refused(hive: Hive) -> None:
     """It would be inserted again by every merge."""
     merge(hive, rows_of("a"), ["p"])
-    with pytest.raises(RecordValueError, match=r"keys to insert would be stored as other keys.*p='' as None"):
+    with pytest.raises(
+        RecordValueError, match=r"keys to insert would be stored as different keys.*p='' as None"
+    ):
         merge(hive, rows_of("a", ""), ["p"])
     assert stored(hive) == ["a"]
 

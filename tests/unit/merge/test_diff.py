@@ -224,9 +224,9 @@ def test_keys_that_occur_twice_are_named(diff: Diff) -> None:
         diff(old_state(twice), new_state(once), ["id"])
     assert str(caught.value) == (
         'table default.t: the key id is not unique in the table: {"id":null} in 2 rows. Choose a unique key, '
-        "or keep one row for each"
+        "or keep one row per key"
     )
-    with pytest.raises(DuplicateKeyError, match=r"not unique in what it is compared with: .* in 2 rows"):
+    with pytest.raises(DuplicateKeyError, match=r"not unique in the new state: .* in 2 rows"):
         diff(old_state(once), new_state(twice), ["id"])
 
 
@@ -234,17 +234,19 @@ def test_what_cannot_be_compared_is_refused(diff: Diff) -> None:
     """Unknown or doubled keys, maps as keys, an operation named like a column, other columns, no ROW__ID."""
     old, new = old_state([]), new_state([])
     for keys in ([], ["nix"], ["id", "ID"]):
-        with pytest.raises(ConfigurationError, match="cannot be its key: name at least one of its columns"):
+        with pytest.raises(ConfigurationError, match=r"invalid key .*: name at least one column"):
             diff(old, new, keys)
-    with pytest.raises(ConfigurationError, match="maps cannot be keys: tags"):
+    with pytest.raises(ConfigurationError, match="a map column cannot be a key: tags"):
         diff(old, new, ["tags"])
     with pytest.raises(
-        ConfigurationError, match="has a column 'Sub' itself; give the operation another name"
+        ConfigurationError, match=r"already has a column 'Sub'. Choose another name for the operation column"
     ):
         diff(old, new, ["id"], operation_column="Sub")
     renamed = new.rename_columns(["more" if name == "sub" else name for name in new.column_names])
     for other in (new.drop_columns(["RATIO"]), renamed):
-        with pytest.raises(RecordLayoutError, match="what it is compared with must have the same, found"):
+        with pytest.raises(
+            RecordLayoutError, match=r"the columns of the new state differ from the table's: got .*, expected"
+        ):
             diff(old, other, ["id"])
     insert_only = dataclasses.replace(TABLE, version=AcidVersion.INSERT_ONLY_HIVE4)
     with pytest.raises(RecordLayoutError, match="insert-only: its rows have no ROW__ID"):
@@ -307,18 +309,18 @@ def test_what_the_local_engine_leaves_to_spark() -> None:
     old, new = old_state([]), new_state([])
     nested = dataclasses.replace(TABLE, columns=(*TABLE.columns, AcidColumn("xs", "array<int>")))
     more = (each.append_column("xs", pa.array([], pa.list_(pa.int32()))) for each in (old, new))
-    with pytest.raises(LocalEngineError, match=r"only Spark compares nested key columns: xs list"):
+    with pytest.raises(LocalEngineError, match=r"only Spark can compare nested key columns: xs list"):
         diff_by_local(*more, ["xs"], table=nested)
     clocks = dataclasses.replace(TABLE, columns=(*TABLE.columns, AcidColumn("at", "timestamp")))
     instants = new.append_column("at", pa.array([], pa.timestamp("us", "UTC")))
-    with pytest.raises(LocalEngineError, match="at of what it is compared with holds instants"):
+    with pytest.raises(LocalEngineError, match="columns of the new state hold timestamps with time zone: at"):
         diff_by_local(old, instants, ["id"], table=clocks)
     unions = dataclasses.replace(TABLE, columns=(*TABLE.columns, AcidColumn("u", "uniontype<int,string>")))
     with pytest.raises(TableNotMutableError, match="unions cannot be compared: u uniontype"):
         diff_by_local(old, new.append_column("u", pa.array([], pa.int32())), ["id"], table=unions)
     many = [(n, "x" * 100, None, None, None, "u") for n in range(10_000)]
     with pytest.raises(
-        LocalEngineError, match=r"both states and their changes would take more than the 1,048"
+        LocalEngineError, match=r"both states and their changes would need more than the 1,048"
     ):
         local.local_diff(
             TABLE,

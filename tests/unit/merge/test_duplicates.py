@@ -14,10 +14,11 @@ def test_the_error_names_keys_and_rows() -> None:
         DuplicatedKey(key='{"icao":"LFPG"}', row_count=4, rows=['{"n":3}', '{"n":4}', '{"n":5}']),
     ]
     assert str(duplicate_key_error("d.t", 1200, samples)) == (
-        "table d.t: 1,200 keys have several source rows that would act, so the outcome would be random: "
+        "table d.t: 1,200 keys have more than one source row that would act, so the result would be "
+        "ambiguous: "
         '(icao=\'EDDF\') in 2 rows: {"n":1}, {"n":2}; '
         '(icao=\'LFPG\') in 4 rows: {"n":3}, {"n":4}, {"n":5}, …; '
-        "and 1,198 more. Nothing was written. Keep one source row for each key, or define which one counts "
+        "and 1,198 more. Nothing was written. Keep one source row per key, or choose which one is used "
         "with on_duplicate=first_by(…)"
     )
 
@@ -25,8 +26,9 @@ def test_the_error_names_keys_and_rows() -> None:
 def test_a_copy_names_its_keys() -> None:
     """The same count and the same cut, said of keys that Hive does not keep apart."""
     assert str(copied_keys_error("the copy of shop.t", "d.t", 1, ['{"code":"a"}'])) == (
-        'the copy of shop.t: 1 key has several rows, as d.t stores it: {"code":"a"}. Nothing was written. If '
-        "the source has such a key once, give the key columns types in Hive that keep its values apart"
+        'the copy of shop.t: 1 key has more than one row when stored in d.t: {"code":"a"}. Nothing was '
+        "written. If each key occurs only once in the source, choose types for the key columns in Hive that "
+        "keep the values distinct"
     )
     assert '{"a":1}; {"a":2}; and 1,198 more. ' in str(
         copied_keys_error("the copy", "d.t", 1200, ['{"a":1}', '{"a":2}'])
@@ -35,5 +37,5 @@ def test_a_copy_names_its_keys() -> None:
 
 def test_an_order_needs_a_column() -> None:
     """Without a column the first row would be random."""
-    with pytest.raises(ValueError, match="first_by needs at least one column to order by"):
+    with pytest.raises(ValueError, match="first_by requires at least one column to order by"):
         first_by()

@@ -141,7 +141,7 @@ def test_what_is_told_in_our_words_is_not_logged(
     for wrong in ("nope = 1", sf.col("nope") == 1, sf.col("n") == 1, "source.id ="):
         with pytest.raises(RecordLayoutError, match=r"cannot be resolved|name each column"):
             analyser.analyse(wrong, (SOURCE, TARGET), "on")
-    with pytest.raises(ConfigurationError, match="is not a SQL condition"):
+    with pytest.raises(ConfigurationError, match="is not an SQL condition"):
         with_sides(spark, "id = = 1", {})
     assert logged == []
     own_query()

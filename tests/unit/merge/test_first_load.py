@@ -93,7 +93,7 @@ def test_texts_that_a_partition_stores_as_null(spark: SparkSession, client: Muta
             begun.whenMatched().updateAll()
             return begun.whenNotMatched().insertAll().merge(num_partitions=1).total
 
-    with pytest.raises(RecordValueError, match=r"keys to insert would be stored as other.*ds='' as None"):
+    with pytest.raises(RecordValueError, match=r"keys to insert would be stored as different.*ds='' as None"):
         merge(rows, ["id", "ds"])
     with pytest.raises(RecordValueError, match=r"is the server's name for NULL"):
         merge(rows.withColumn("ds", sf.lit("__HIVE_DEFAULT_PARTITION__")), ["id"])

@@ -42,10 +42,10 @@ def test_clauses_are_kept_in_order() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"on_duplicate": "last"}, "on_duplicate='last': it must be 'error' or first_by(…)"),
-        ({"missing_columns": "skip"}, "missing_columns='skip': it must be 'null' or 'error'"),
-        ({"on": []}, "on=[]: name at least one key column, and each once"),
-        ({"on": ["id", "ID"]}, "on=['id', 'id']: name at least one key column, and each once"),
+        ({"on_duplicate": "last"}, "on_duplicate must be 'error' or first_by(…), got 'last'"),
+        ({"missing_columns": "skip"}, "missing_columns must be 'null' or 'error', got 'skip'"),
+        ({"on": []}, "on must name at least one key column, and each once, got []"),
+        ({"on": ["id", "ID"]}, "on must name at least one key column, and each once, got ['id', 'id']"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:

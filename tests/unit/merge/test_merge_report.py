@@ -80,8 +80,8 @@ def test_a_dry_run_tells_what_it_would_write() -> None:
     assert str(DRY_RUN).splitlines()[4:] == [
         "  would write 5 files, about 1.2 MB (estimated)",
         "  biggest: ds=b, bucket 3: 83 % of the rows",
-        "  lock: transaction 17 (etl@host) holds SHARED_WRITE on ds=a: if both change rows of one partition, "
-        "the second to commit is refused",
+        "  lock: transaction 17 (etl@host) holds SHARED_WRITE on ds=a: if both change rows of the same "
+        "partition, the commit of the second is refused",
         '  moved in ds=a {"id":1}: ds "a" → "b", n NULL → 2',
     ]
 

@@ -38,7 +38,7 @@ def test_locks_that_cover_a_touched_partition() -> None:
         ForeignLock(7, "etl", "host", "SHARED_WRITE", "ACQUIRED", "ds=a"),
         ForeignLock(7, "etl", "host", "SHARED_WRITE", "ACQUIRED", "ds=a/hr=1"),
     )
-    assert str(found[0]) == "a client without transaction (etl@host) waits for EXCLUSIVE on the whole table"
+    assert str(found[0]) == "a client without a transaction (etl@host) waits for EXCLUSIVE on the whole table"
 
 
 @pytest.mark.parametrize(

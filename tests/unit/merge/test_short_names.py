@@ -41,5 +41,5 @@ def test_sides_are_found(spark: SparkSession) -> None:
 
 def test_what_is_no_condition_is_refused(spark: SparkSession) -> None:
     """The message has the text and the parser's reason."""
-    with pytest.raises(ConfigurationError, match=r"'op = = 1' is not a SQL condition: .*at or near '='"):
+    with pytest.raises(ConfigurationError, match=r"'op = = 1' is not an SQL condition: .*at or near '='"):
         with_sides(spark, "op = = 1", SIDES)

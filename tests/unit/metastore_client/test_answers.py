@@ -94,7 +94,7 @@ CASES: list[tuple[str, Callable[[Any], Any], str]] = [
     (
         "get_valid_write_ids",
         _set("tblValidWriteIds.0.fullTableName", "d.x"),
-        "is 'd.x', expected what",
+        "is 'd.x', expected a requested",
     ),
     (
         "get_valid_write_ids",
@@ -105,12 +105,12 @@ CASES: list[tuple[str, Callable[[Any], Any], str]] = [
     (
         "get_table",
         _set("table.tableName", "other"),
-        "is 'other', expected what was asked for: 't'",
+        "is 'other', expected a requested name: 't'",
     ),
     (
         "get_partitions_by_names",
         _set("0.dbName", "x"),
-        r"\[0\]\.dbName is 'x', expected what was asked",
+        r"\[0\]\.dbName is 'x', expected a requested name",
     ),
     (
         "get_partitions_by_names",
@@ -120,7 +120,7 @@ CASES: list[tuple[str, Callable[[Any], Any], str]] = [
     (
         "get_partition_names",
         _set("0", "a"),
-        r"\[0\] is 'a', expected a partition's name",
+        r"\[0\] is 'a', expected a partition name",
     ),
 ]
 """Method of the client, damage of its last answer, what the error says."""
@@ -170,7 +170,7 @@ def test_the_answer_to_another_call_is_refused(server: SoundServer, client: Meta
     server.damaged = len(server.calls)
     server.damage_bytes = lambda answer: answer.replace(b"get_table_req", b"get_catalogs_", 1)
     with pytest.raises(
-        InvalidAnswerError, match="table_req could not be decoded: it is an answer to 'get_cat"
+        InvalidAnswerError, match="table_req could not be decoded: received an answer to 'get_cat"
     ):
         client.get_table("d", "t")
     assert client.get_table("d", "t").name == "t"

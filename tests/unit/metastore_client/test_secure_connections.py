@@ -100,7 +100,7 @@ def _until_closed(line: Any) -> Any:
     ("tls", "host", "said"),
     [
         (TlsConfig(TLS_FILES / "other_ca.pem"), "localhost", r"other_ca\.pem"),
-        (TlsConfig(), "localhost", "what this machine trusts"),
+        (TlsConfig(), "localhost", "those of this machine"),
         (TRUSTING, "localhost.localdomain", "not valid for"),
     ],
 )
@@ -211,7 +211,7 @@ def test_http_sends_calls_on_one_connection(
     ("path", "error", "said"),
     [
         ("who", SecureConnectionError, "refuses the login; HTTP: POST /who was answered 401 .*Error: <why>"),
-        ("gone", MetastoreUnavailableError, "no metastore is at this path"),
+        ("gone", MetastoreUnavailableError, "no metastore at this path"),
         ("broken", TTransportException, "500"),
     ],
 )
@@ -319,7 +319,7 @@ def test_digest_md5_signs_what_follows() -> None:
     assert first[:4] == second[:4] == b"same"
     assert first[4:14] != second[4:14]
     assert (first[14:], second[14:]) == (b"\0\1\0\0\0\0", b"\0\1\0\0\0\1")
-    with pytest.raises(SecureConnectionError, match="changed on its way"):
+    with pytest.raises(SecureConnectionError, match="changed in transit"):
         mechanism.unwrap(first)  # our own signature, sent back
 
 

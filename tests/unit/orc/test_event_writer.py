@@ -333,7 +333,7 @@ def test_a_row_count_that_disagrees_is_refused(tmp_path, monkeypatch):
     target = writer(tmp_path)
     insert(target, rows_of(10))
     target._counts[0] += 1
-    with pytest.raises(DeltaWriteError, match="11 events were written, but the file says 10 rows"):
+    with pytest.raises(DeltaWriteError, match="11 events were written, but the file has 10 rows"):
         target.close()
     target.discard()
     assert os.listdir(tmp_path) == []

@@ -250,11 +250,11 @@ def test_memory_holds_one_stripe() -> None:
     ("change", "message"),
     [
         (lambda pieces: [*pieces[:-3], pieces[-3] + pieces[-2] + pieces[-1]], None),
-        (lambda pieces: [b"".join(pieces[:3]), *pieces[3:]], "its footer names"),
+        (lambda pieces: [b"".join(pieces[:3]), *pieces[3:]], "its footer has"),
         (lambda pieces: [*pieces[:4], pieces[4] + pieces[5], *pieces[6:]], None),
-        (lambda pieces: [pieces[0], b"".join(pieces[1:])], "its footer names"),
+        (lambda pieces: [pieces[0], b"".join(pieces[1:])], "its footer has"),
         (lambda pieces: pieces[:-1], "not an ORC tail"),
-        (lambda pieces: [*pieces[:-4], b"more", *pieces[-4:]], "its footer names"),
+        (lambda pieces: [*pieces[:-4], b"more", *pieces[-4:]], "its footer has"),
     ],
 )
 def test_an_encoder_that_writes_in_other_pieces_is_understood_or_refused(change, message) -> None:
@@ -280,7 +280,7 @@ def test_positions_of_another_number_than_the_streams_have_are_refused() -> None
     kept = Kept()
     encode(table, kept, stripe_size=64 * 1024 * 1024, rows_a_write=ROWS)
     compressor = FileCompressor(io.BytesIO(), pa.schema([("c", pa.string())]), BLOCK_BYTES)
-    with pytest.raises(CorruptFileError, match="a row index names 1 positions of 2 streams"):
+    with pytest.raises(CorruptFileError, match="a row index has 1 positions for 2 streams"):
         for piece in kept.pieces:
             compressor.write(piece)
 
@@ -294,5 +294,5 @@ def test_bytes_that_look_like_a_stripes_footer_are_refused_in_the_end() -> None:
     compressor = FileCompressor(io.BytesIO(), table.schema, BLOCK_BYTES)
     for piece in [kept.pieces[0], b"12345", bytes_field(1, stream) + bytes_field(2, b""), *kept.pieces[1:]]:
         compressor.write(piece)
-    with pytest.raises(CorruptFileError, match="its footer names 1 stripes"):
+    with pytest.raises(CorruptFileError, match="its footer has 1 stripes"):
         compressor.finish()

@@ -73,7 +73,7 @@ def test_many_small_chunks_are_no_large_section():
     """Each of 600 chunks is sound for blocks of 8 MiB; together they are gigabytes."""
     chunk = _deflated(1 << 23)
     data = (chunk_header(len(chunk), is_original=False) + chunk) * 600
-    with pytest.raises(ValueError, match="no section has"):
+    with pytest.raises(ValueError, match="no section can have"):
         unpacked(data, Compression.ZLIB, 1 << 23)
 
 
@@ -227,9 +227,7 @@ def _with_maps(folder: Path, rows: list[tuple[object, ...]]) -> Path:
 def test_a_null_key_names_file_and_column(tmp_path, row, column):
     """Pyarrow ends the process when it decodes one. The other columns are read."""
     path = _with_maps(tmp_path, [row, (2, {"b": 3}, [])])
-    with pytest.raises(
-        RecordValueError, match=rf"bucket_00000, column '{column}': a map has a key that is NULL"
-    ):
+    with pytest.raises(RecordValueError, match=rf"bucket_00000, column '{column}': a map has a NULL key"):
         _read(path)
     rest = ["id", "deep" if column == "m" else "m"]
     assert _read(path, *rest).column("id").to_pylist() == [1, 2]

@@ -123,5 +123,5 @@ def test_what_is_no_key_is_refused() -> None:
         KeyFilter(pa.table({}))
     with pytest.raises(RecordLayoutError, match=r"'l': a list.* cannot be a key"):
         KeyFilter(pa.table({"l": [[1]]}))
-    with pytest.raises(RecordLayoutError, match="keys are int64, the table's values int32"):
+    with pytest.raises(RecordLayoutError, match="keys have type int64, but the table's values int32"):
         KeyFilter(pa.table({"c": [1]})).find([pa.array([1], pa.int32())])

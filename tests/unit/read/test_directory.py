@@ -65,7 +65,7 @@ def test_lists_of_valid_ids_are_texts_or_values() -> None:
             "acid_version 2 does not support transactional_properties legacy",
         ),
         ({"num_buckets": 0}, "num_buckets 0"),
-        ({"location": "file://elsewhere/x"}, "location file://elsewhere/x: a local location names no other"),
+        ({"location": "file://elsewhere/x"}, "location file://elsewhere/x: a local location must not name"),
     ],
 )
 def test_refusals_name_the_argument(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
@@ -77,7 +77,7 @@ def test_refusals_name_the_argument(tmp_path: Path, arguments: dict[str, Any], m
 
 def test_other_partition_keys_are_refused(tmp_path: Path) -> None:
     """The names of the directories decide; an unpartitioned table has no keys."""
-    with pytest.raises(DirectoryStateError, match=r"partition keys ds, hr, partition_schema has hr, ds"):
+    with pytest.raises(DirectoryStateError, match=r"partition keys ds, hr, but partition_schema has hr, ds"):
         open_directory(partitioned_directory(tmp_path), SCHEMA, partition_schema="hr int, ds date")
-    with pytest.raises(DirectoryStateError, match=r"partition keys \(none\), partition_schema has ds"):
+    with pytest.raises(DirectoryStateError, match=r"partition keys \(none\), but partition_schema has ds"):
         open_directory(plain_view(tmp_path).table.location, SCHEMA, partition_schema="ds date")

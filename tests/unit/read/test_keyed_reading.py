@@ -211,7 +211,7 @@ def test_keys_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     table = table_at(tmp_path, version)
     for keys, message in (
         (pa.table({"nope": [1]}), "'nope'"),
-        (pa.table({"n": [1]}), "keys n int64 do not fit column n int: give them as int32"),
+        (pa.table({"n": [1]}), "keys n int64 do not fit column n int: pass them as int32"),
         (pa.table({"ID": [1]}), "keys ID int64 do not fit column id bigint"),
     ):
         with pytest.raises(RecordLayoutError, match=message):

@@ -63,7 +63,9 @@ def test_rows_are_counted(tmp_path: Path) -> None:
 
 def test_a_package_that_is_missing_is_named() -> None:
     """With what to install."""
-    with pytest.raises(ConfigurationError, match=r"to_x\(\) needs.*pip install hive-mutation-api\[no_such\]"):
+    with pytest.raises(
+        ConfigurationError, match=r"to_x\(\) requires.*pip install hive-mutation-api\[no_such\]"
+    ):
         optional_package("no_such", "to_x()")
 
 
@@ -89,8 +91,8 @@ def test_unions_have_no_form_in_every_package(tmp_path: Path) -> None:
     )
     scan = TableScan(view)
     assert scan.to_pandas()["u"].tolist() == [7, "x"]
-    with pytest.raises(RecordLayoutError, match=r"Polars reads no unions of Arrow, as in \['u'\]"):
+    with pytest.raises(RecordLayoutError, match=r"Polars does not support Arrow unions, as in \['u'\]"):
         scan.to_polars()
-    with pytest.raises(RecordLayoutError, match="DuckDB reads no unions"):
+    with pytest.raises(RecordLayoutError, match="DuckDB does not support Arrow unions"):
         scan.to_duckdb("t")
     assert TableScan(view, columns=["id"]).to_polars()["id"].to_list() == [1, 2]

@@ -146,7 +146,7 @@ def test_plain_files_in_many_stripes_are_numbered_through(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("part-0", "has no bucket in its name"),
+        ("part-0", "does not have a bucket in its name"),
         ("delta_0000001_0000002/000000_0", "is a plain file"),
         ("delete_delta_0000001_0000001/000000_0", "is a plain file"),
         ("delta_0000005_0000005/000000_0", "is a plain file"),
@@ -191,7 +191,7 @@ def test_attempts_are_known_to_hive_4_only(tmp_path: Path) -> None:
     delta = tmp_path / "delta_0000001_0000001_0000"
     write_events(delta / "bucket_00000_1", inserts(1, B0, 0, [(1, "a")]))
     assert ids(read(table_at(tmp_path))) == [1]
-    with pytest.raises(DirectoryStateError, match="bucket_00000_1 is not a file of the form"):
+    with pytest.raises(DirectoryStateError, match="bucket_00000_1 does not have a name of the form"):
         read(table_at(tmp_path, HIVE3))
     write_events(delta / "bucket_00000", inserts(1, B0, 0, [(1, "a")]))
     with pytest.raises(DirectoryStateError, match=r"bucket_00000 and .*_00000_1 both belong to bucket 0"):
@@ -289,7 +289,10 @@ def test_insert_only_tables_are_read_by_directory(tmp_path: Path, version: AcidV
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("000000_0", "outside every base"), ("delete_delta_0000001_0000001/bucket_00000", "has no deletes")],
+    [
+        ("000000_0", "outside every base"),
+        ("delete_delta_0000001_0000001/bucket_00000", "must not have deletes"),
+    ],
 )
 def test_what_an_insert_only_table_cannot_hold_is_refused(tmp_path: Path, path: str, message: str) -> None:
     """Hive ignores plain files beside the directories; deletes belong to another kind of table."""

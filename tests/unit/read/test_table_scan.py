@@ -57,7 +57,7 @@ def test_columns_come_in_the_order_wanted(tmp_path: Path) -> None:
 def test_unknown_columns_are_refused(tmp_path: Path, columns: list[str]) -> None:
     """Columns named twice are refused too, and so is a read of nothing."""
     view = partitioned_view(tmp_path)
-    with pytest.raises(RecordLayoutError, match="there are id, msg, ds, hr"):
+    with pytest.raises(RecordLayoutError, match="available columns: id, msg, ds, hr"):
         TableScan(view, columns=columns).to_arrow_batch_reader()
     with pytest.raises(RecordLayoutError, match="nothing to read"):
         TableScan(view, columns=[]).to_arrow()

@@ -132,7 +132,7 @@ def test_no_keys_meet_nothing() -> None:
     ("keys", "message"),
     [
         (pa.table({"nope": [1]}), r"keys \['nope'\]: each must be a column of the table"),
-        (pa.table([[1], [1]], names=["id", "ID"]), r"keys \['id', 'id'\].* named once"),
+        (pa.table([[1], [1]], names=["id", "ID"]), r"keys \['id', 'id'\].* occur once"),
         (pa.table({}), r"keys \[\]"),
         (pa.table({"id": [1]}), "keys of id int have the Arrow type int64: convert them to int32"),
         (pa.table({"hr": ["1"]}), "keys of hr int have the Arrow type string: convert them to int32"),

@@ -135,7 +135,7 @@ def test_partition_columns_may_be_left_out_if_the_row_id_knows_the_partition() -
     [
         ({"operation": None}, "has no column 'operation'"),
         ({"extra": LongType(), "More": LongType()}, "columns that the table does not have: extra, More"),
-        ({"ID": LongType()}, "columns twice (case does not count): ID"),
+        ({"ID": LongType()}, "duplicate columns (names are case-insensitive): ID"),
         ({"id": None, "ROW__ID": None}, "lacks the columns id"),
         ({"operation": IntegerType()}, "column 'operation' must be a string, found int"),
         ({"id": BooleanType(), "msg": ArrayType(StringType())}, "id bigint from boolean"),
@@ -409,5 +409,5 @@ if hasattr(pyspark.sql.types, "VariantType"):  # from Spark 4.0 on
 def test_what_a_type_is_stored_as_is_not_its_value(found: DataType, nested: bool) -> None:
     """Types of users, VARIANT and intervals are refused, at any depth."""
     given = schema(**{**FULL, "msg": ArrayType(found) if nested else found})
-    with pytest.raises(RecordLayoutError, match=r"msg varchar.5. from .*have no type of Hive: cast them"):
+    with pytest.raises(RecordLayoutError, match=r"msg varchar.5. from .*has no Hive equivalent: cast it"):
         matched(TABLE, given)

@@ -61,7 +61,7 @@ def test_what_cannot_work_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(versions, "SPARK", spark)
         versions.check_installed()
     monkeypatch.setattr(versions, "SPARK", (3, 5))
-    with pytest.raises(ConfigurationError, match="distutils, which this Python"):
+    with pytest.raises(ConfigurationError, match="distutils, which Python"):
         versions.check_installed()
     monkeypatch.setattr(versions, "SPARK", (3, 4))
     with pytest.raises(ConfigurationError, match="is too old"):

@@ -91,7 +91,7 @@ def test_an_expression_without_a_value_is_an_error_in_values() -> None:
     error = worker_error_from_text("merging into d.t", text)
     assert type(error) is RecordValueError
     assert str(error).startswith(
-        "merging into d.t: an expression has no value for a row: [ARITHMETIC_OVERFLOW] overflow."
+        "merging into d.t: an expression cannot be evaluated for a row: [ARITHMETIC_OVERFLOW] overflow."
     )
 
 

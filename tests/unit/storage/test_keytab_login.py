@@ -98,6 +98,6 @@ def test_without_gssapi_a_warning_says_so(
 
 def test_a_keytab_that_is_not_there(tmp_path: Path) -> None:
     """The error names the file and its principal."""
-    with pytest.raises(ConfigurationError, match=r"none: the keytab of etl@R .* is not there"):
+    with pytest.raises(ConfigurationError, match=r"none: the keytab of etl@R .* does not exist"):
         use_keytab("etl@R", tmp_path / "none")
     assert not has_keytab()

@@ -101,7 +101,7 @@ def test_a_store_may_be_sure_after_some_errors() -> None:
 def test_a_place_of_another_container_is_refused() -> None:
     """Before anything happens."""
     for text in ("s3a://other/a", "gs://bucket/a"):
-        with pytest.raises(OSError, match="does not lie in s3a://bucket") as caught:
+        with pytest.raises(OSError, match="is not in s3a://bucket") as caught:
             Dictionary().create(Location.parse(text))
         assert caught.value.errno == errno.EXDEV
 

@@ -66,7 +66,7 @@ def test_numbers(text: str, number: int) -> None:
 @pytest.mark.parametrize("text", ["many", "-1", "1.5M", "M", "1x"])
 def test_other_texts_are_no_numbers(text: str) -> None:
     """The message names the property."""
-    with pytest.raises(OSError, match=r"dfs\.blocksize is") as caught:
+    with pytest.raises(OSError, match=r"dfs\.blocksize: expected") as caught:
         HadoopSettings({"dfs.blocksize": text}).number("dfs.blocksize", 7)
     assert caught.value.errno == errno.EINVAL
 

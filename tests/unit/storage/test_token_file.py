@@ -117,7 +117,7 @@ def test_what_to_do_names_the_tokens() -> None:
     configure_storage(HadoopSettings(SECURE, tokens("10.0.0.1:8020", millis_left=-HOUR_MILLIS)))
     assert "10.0.0.1:8020 (ended 20" in what_to_do()
     configure_storage(HadoopSettings(SECURE, tokens("rm:1", kind="RM_DELEGATION_TOKEN")))
-    assert "holds tokens for no HDFS" in what_to_do()
+    assert "contains tokens for no HDFS" in what_to_do()
 
 
 def test_the_client_gets_the_name_that_a_token_has() -> None:

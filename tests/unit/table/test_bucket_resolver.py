@@ -109,7 +109,7 @@ def test_a_value_that_does_not_fit_is_refused_by_table_and_column() -> None:
         (table("missing"), TableNotMutableError, "'missing' is not one of its columns"),
         (table("raw", bucketing_version=2), TableNotMutableError, "binary"),
         (table("at"), ConfigurationError, "time zone"),
-        (table("id", bucketing_version=3), ConfigurationError, "found 3"),
+        (table("id", bucketing_version=3), ConfigurationError, "got 3"),
     ],
 )
 def test_tables_whose_buckets_cannot_be_computed(

@@ -73,5 +73,5 @@ def test_a_default_has_the_value_that_hive_stores(text: str, kind: str, expected
 )
 def test_other_defaults_are_refused(text: str, kind: str) -> None:
     """The message says to give a value."""
-    with pytest.raises(ConfigurationError, match=r"give the column a value|not understood"):
+    with pytest.raises(ConfigurationError, match=r"Give the column a value|cannot be parsed"):
         default_value(text, parse_hive_type(kind), "DEFAULT", NOW, "etl")

@@ -54,15 +54,15 @@ def test_what_cannot_be_resolved(expression: pc.Expression) -> None:
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        (pc.field("z") == 1, "there is no column z"),
-        (pc.field("N") == 1, 'there is no column N, write pc.field("n")'),
-        (pc.field("b") == "x", 'there is no column b, write pc.field("source", "b")'),
+        (pc.field("z") == 1, "column z does not exist"),
+        (pc.field("N") == 1, 'column N does not exist; write pc.field("n")'),
+        (pc.field("b") == "x", 'column b does not exist; write pc.field("source", "b")'),
         (
             pc.field("a") == 1,
-            'there is no column a, write pc.field("source", "a") or pc.field("target", "a")',
+            'column a does not exist; write pc.field("source", "a") or pc.field("target", "a")',
         ),
-        (pc.field("target", "b") == 1, 'there is no column target.b, write pc.field("source", "b")'),
-        (pc.field("target", "z") == 1, "there is no column target.z"),
+        (pc.field("target", "b") == 1, 'column target.b does not exist; write pc.field("source", "b")'),
+        (pc.field("target", "z") == 1, "column target.z does not exist"),
     ],
     ids=str,
 )
@@ -79,7 +79,9 @@ def test_an_unknown_column_is_named_alone(expression: pc.Expression, reason: str
 )
 def test_a_value_of_another_type_than_the_column(expression: pc.Expression) -> None:
     """What Arrow does not compare is refused with what to give."""
-    with pytest.raises(RecordLayoutError, match=r"date32.*must have the column's type, as datetime\.date\("):
+    with pytest.raises(
+        RecordLayoutError, match=r"date32.*must have the column's type, for example datetime\.date\("
+    ):
         result_type(expression, pa.schema([("day", pa.date32())]), "the filter")
 
 
@@ -155,7 +157,7 @@ def test_a_text_names_no_column(text: str) -> None:
     """Whatever it says; a number does, and is refused."""
     schema = pa.schema([("s", pa.string())])
     assert columns_read(pc.field("s") == text, schema, "x") == {"s"}
-    with pytest.raises(RecordLayoutError, match="names a column by its number"):
+    with pytest.raises(RecordLayoutError, match="gives a column by its number"):
         columns_read((pc.field(0) == text) | (pc.field("s") == text), schema, "x")
 
 

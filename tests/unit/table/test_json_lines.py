@@ -31,7 +31,7 @@ def test_what_cannot_be_hashed_is_refused() -> None:
     """Types before any line; a zone or a bucket count when the first is hashed."""
     with pytest.raises(TableNotMutableError, match="binary"):
         hashing("binary", version=2)
-    with pytest.raises(ConfigurationError, match="'Mars' is not known"):
+    with pytest.raises(ConfigurationError, match="unknown time zone 'Mars'"):
         list(hash_json_lines(['["2020-01-01 00:00:00"]'], hashing("timestamp", time_zone="Mars")))
-    with pytest.raises(TableNotMutableError, match="found 0"):
+    with pytest.raises(TableNotMutableError, match="got 0"):
         list(hash_json_lines(["[1]"], hashing("int", num_buckets=0)))

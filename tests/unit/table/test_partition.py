@@ -156,7 +156,7 @@ def test_each_row_has_its_own_name_however_many_there_are() -> None:
 
 def test_a_missing_partition_column_is_refused() -> None:
     """A row without all partition values would vanish in a directory that no reader opens."""
-    with pytest.raises(RecordLayoutError, match=r"db\.t.*\['hr'\] missing"):
+    with pytest.raises(RecordLayoutError, match=r"db\.t.*\['hr'\] are missing"):
         partition_names(TABLE, {"ds": pa.array(["x"])})
 
 

@@ -54,10 +54,10 @@ def test_a_misplaced_row_is_named() -> None:
     number = stray["id"][0].as_py()
     assert str(caught.value) == (
         f"table d.t, partition ds=a: 1 of {len(rows['id'])} rows in /t/base_3/bucket_00001 lie in bucket 1 "
-        f"but hash to others; for example id={number}, s='s{number}' hashes to bucket 2 of 4. Files were "
-        "added by hand, or another program than Hive altered the table. Hive itself misses such rows when it "
+        f"but hash to others; for example, id={number}, s='s{number}' hashes to bucket 2 of 4. Files were "
+        "added by hand, or a program other than Hive altered the table. Hive itself misses such rows when it "
         "reads a single bucket. Read all buckets (prune_buckets=False, or --all-buckets) to see or delete "
-        "them; to update them, rewrite the table first (INSERT OVERWRITE … SELECT)"
+        "these rows. To update them, rewrite the table first (INSERT OVERWRITE … SELECT)"
     )
     half = pa.table({"id": pa.array([None], pa.int64()), "s": ["q"]})
     home = BucketIdResolver(TABLE).resolve(half)[0].as_py()

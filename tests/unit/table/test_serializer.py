@@ -50,7 +50,7 @@ def test_foreign_text_is_refused(text: str) -> None:
 def test_a_newer_version_is_refused_by_number() -> None:
     """Driver and workers with different releases must not misunderstand each other."""
     newer = AcidTableSerializer.encode(TABLE).replace("AcidTable:1:", "AcidTable:2:")
-    with pytest.raises(ConfigurationError, match="version 2, this release reads version 1"):
+    with pytest.raises(ConfigurationError, match="version 2, but this release reads version 1"):
         AcidTableSerializer.decode(newer)
 
 
@@ -79,5 +79,5 @@ def test_a_right_checksum_does_not_make_it_a_table(payload: bytes) -> None:
 
 def test_a_text_that_unpacks_to_very_much_is_refused() -> None:
     """A megabyte of packed zeros would otherwise take a gigabyte of the worker."""
-    with pytest.raises(ConfigurationError, match=r"damaged table text .* bytes"):
+    with pytest.raises(ConfigurationError, match=r"damaged table descriptor .* bytes"):
         AcidTableSerializer.decode(text_of(zlib.compress(bytes(200 << 20))))

@@ -75,7 +75,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a value missing": (lambda m: dataclasses.replace(m, partition_values=("a",)), "1 partition values"),
     "no partition": (
         lambda m: dataclasses.replace(m, partition_name="", partition_values=("a", "1")),
-        "partition's name does not fit",
+        "partition's name does not match",
     ),
     "another final path": (
         lambda m: dataclasses.replace(m, target=Location.parse("/elsewhere")),
@@ -90,7 +90,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "a size that differs": (lambda m: dataclasses.replace(m, byte_count=1), "its manifest says 1 bytes"),
     "a file that is not there": (
         lambda m: dataclasses.replace(m, staged=Staged(Location.parse("/gone"))),
-        "is missing",
+        "is not in the directory of the attempt",
     ),
 }
 
@@ -176,7 +176,7 @@ def test_a_directory_that_is_there_already_is_left_alone(
     strange = tmp_path / "t" / PARTITION / DELTA
     strange.parent.mkdir(parents=True)
     strange.write_bytes(b"whose?")
-    with pytest.raises(DeltaWriteError, match="is there already"):
+    with pytest.raises(DeltaWriteError, match="it already exists"):
         _publish(metastore, table, stage(table, PARTITION))
     assert strange.read_bytes() == b"whose?"
 

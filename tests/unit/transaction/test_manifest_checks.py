@@ -160,7 +160,7 @@ def test_the_message_says_where() -> None:
         check_manifests(table_of(), {"w"}, [manifest(bucket_id=5)], insert_only=False)
     assert str(caught.value) == (
         "transaction 7, table default.t partition ds=a/hr=1 bucket 5 delta, writer 'w' attempt '0': "
-        "the table has buckets 0 to 1"
+        "the table has only buckets 0 to 1"
     )
 
 
@@ -192,15 +192,15 @@ def test_uploads_that_were_reported_pass() -> None:
     [
         (
             Staged(Location.parse("/etc/other")),
-            "staged file .*/etc/other is missing in the attempt's directory",
+            "staged file .*/etc/other is not in the directory of the attempt",
         ),
-        (Staged(Location.parse("/of/1")), "staged file .*/of/1 is missing in the attempt's directory"),
-        (Staged(Location.parse("/s/uploads_7")), "is missing in the attempt's directory"),
+        (Staged(Location.parse("/of/1")), "staged file .*/of/1 is not in the directory of the attempt"),
+        (Staged(Location.parse("/s/uploads_7")), "is not in the directory of the attempt"),
         (
             Staged(Location.parse("/etc/other"), "u"),
-            r"uploaded to .*/etc/other; it belongs to .*/bucket_00001",
+            r"uploaded to .*/etc/other, expected .*/bucket_00001",
         ),
-        (upload(2), r"uploaded to .*/bucket_00002; it belongs to .*/bucket_00001"),
+        (upload(2), r"uploaded to .*/bucket_00002, expected .*/bucket_00001"),
     ],
     ids=["elsewhere", "of another attempt", "a mark", "an upload elsewhere", "another upload"],
 )
@@ -223,7 +223,7 @@ def test_a_manifest_names_what_its_attempt_staged(staged: Staged, message: str) 
 )
 def test_a_partitions_name_is_that_of_its_values(changes: dict[str, object]) -> None:
     """The values make a partition, the name says where its files go."""
-    with pytest.raises(ManifestError, match=r"the partition's name does not fit"):
+    with pytest.raises(ManifestError, match=r"the partition's name does not match"):
         check_manifests(table_of(), {"w"}, [manifest(**changes)], insert_only=False)
 
 

@@ -80,7 +80,7 @@ def test_there_is_no_past_beyond_the_ids(metastore: InMemoryMetastore, last_id: 
         newest = opened.valid_ids("default.t").high_watermark
         with pytest.raises(
             ConfigurationError,
-            match=f"cannot be read as it was at id {last_id}; its ids go from 0 to {newest}",
+            match=f"cannot be read as it was at id {last_id}: its ids range from 0 to {newest}",
         ):
             PastSnapshot(opened, last_id)
 
@@ -88,7 +88,7 @@ def test_there_is_no_past_beyond_the_ids(metastore: InMemoryMetastore, last_id: 
 @pytest.mark.parametrize(
     ("as_of", "message"),
     [
-        (3, "ids are those of one table"),
+        (3, "an id belongs to one table"),
         (datetime(2026, 1, 1), "has no time zone"),
         ("2026-01-01T12:00:00Z", "expected an id, or a datetime with a time zone"),
         ({"default.other": 3}, "default.other, which the snapshot does not hold"),

@@ -32,28 +32,28 @@ def with_property(name: str, value: str) -> dict[str, Any]:
 ZONED = {"columns": (ColumnInfo("id", "int"), ColumnInfo("t", "timestamp with local time zone"))}
 NO_BUCKETS = {"bucket_columns": (), "num_buckets": -1}
 CASES = [
-    ("tables without buckets", ["2.3"], NO_BUCKETS, "must be bucketed", "its ACID tables are bucketed"),
+    ("tables without buckets", ["2.3"], NO_BUCKETS, "must be bucketed", "ACID tables must be bucketed there"),
     (
         "insert-only tables",
         ["2.3"],
         with_property("transactional_properties", "insert_only"),
         "does not know transactional_properties='insert_only'",
-        "not known there",
+        "not supported there",
     ),
     (
         "tables with `transactional_properties=legacy`",
         LATER,
         with_property("transactional_properties", "legacy"),
         "does not know transactional_properties='legacy'",
-        "not known there",
+        "not supported there",
     ),
-    ("`timestamp with local time zone`", ALL, ZONED, "'t' has type", "no ORC file can hold it"),
+    ("`timestamp with local time zone`", ALL, ZONED, "'t' has type", "it cannot be stored in ORC"),
     (
         "replication targets",
         ALL,
         with_property("repl.last.id", "7"),
         "target of a replication",
-        "only the replication may write them",
+        "only replication may write to them",
     ),
 ]
 

@@ -621,7 +621,7 @@ def test_locks_of_others(metastore: InMemoryMetastore, client: MutatorClient) ->
         assert (found.txn_id, found.state, found.user) == (writer, LockState.WAITING, "somebody")
         assert transaction.other_locks("default.flat") == ()
         metastore.fail_next("show_locks", MetastoreUnavailableError("connection cut"))
-        with pytest.raises(ConnectionFailedError, match=r"could not ask for the locks of table default\.t"):
+        with pytest.raises(ConnectionFailedError, match=r"could not list the locks of table default\.t"):
             transaction.other_locks(T)
     with pytest.raises(TransactionStateError):
         transaction.other_locks(T)

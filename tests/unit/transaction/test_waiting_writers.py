@@ -311,7 +311,7 @@ def test_a_long_wait_is_told_once(queues: Path, caplog: pytest.LogCaptureFixture
     assert len(mine.tickets) == 1
     mine.give_back()
     assert [each.getMessage() for each in caplog.records] == [
-        f"table {NAME}: writers of this machine that are before this one: 2"
+        f"table {NAME}: writers of this machine ahead of this one: 2"
     ]
 
 

@@ -48,8 +48,8 @@ def test_a_table_whose_place_cannot_be_used_says_so(tmp_path: Path) -> None:
     assert there == TableReport("default.there", AcidVersion.V1_LEGACY, None)
     assert [*(tmp_path / "there").iterdir()] == []
     assert "cannot be reached: No such file or directory" in str(gone.reason)
-    assert "no storage is known for this scheme" in str(unknown.reason)
-    assert "a location is scheme:/path" in str(relative.reason)
+    assert "unsupported scheme" in str(unknown.reason)
+    assert "expected scheme:/path" in str(relative.reason)
 
 
 def test_the_server_is_described_and_nothing_is_changed() -> None:
@@ -86,7 +86,7 @@ def test_an_empty_property_keeps_hive_2_from_compacting(tmp_path: Path) -> None:
     old.create_table(table_info("t", parameters=parameters))
     (found,) = examine(old, "default").tables
     assert (found.version, found.reason) == (AcidVersion.V1_LEGACY, None)
-    assert "'note' is empty: remove it, ALTER TABLE … UNSET TBLPROPERTIES ('note')" in str(found.trouble)
+    assert "'note' is empty: remove it with ALTER TABLE … UNSET TBLPROPERTIES ('note')" in str(found.trouble)
     assert compactor_trouble(parameters, HIVE_4_1) is None
     assert compactor_trouble({"transactional": "true"}, old.capabilities()) is None
 

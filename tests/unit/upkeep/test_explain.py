@@ -53,7 +53,7 @@ def test_an_open_transaction_and_the_one_that_waits_for_it(
     assert (table.table, table.own_id) == ("default.t", write_id)
     sizes = [(d.is_staged, d.file_count, d.byte_count) for d in table.directories]
     assert sizes == [(True, 1, 5), (False, 1, 3)]
-    assert "its client is at work" in found.advice[0]
+    assert "its client is working" in found.advice[0]
     held = explain_transaction(metastore, waiting)
     assert held.held_up[0].blocked_by == found.locks[0]
     assert held.advice == (f"it waits for transaction {holder}: hive-mutate explain {holder}",)
@@ -70,10 +70,10 @@ def test_an_aborted_transaction(metastore: InMemoryMetastore, tmp_path: Path) ->
     assert found.causes[0].startswith("it did not time out")
     assert found.advice == (
         "nothing of it is visible: run its work again",
-        "its staged files are of no use any more: hive-mutate sweep default.t",
+        "its staged files are no longer needed: hive-mutate sweep default.t",
     )
     later = explain_transaction(metastore, txn, now=lambda: time.time() + 1000)
-    assert later.causes[0].startswith("maybe a time-out: no heartbeat for 1")
+    assert later.causes[0].startswith("maybe a timeout: no heartbeat for 1")
 
 
 def test_a_client_that_has_missed_a_beat(metastore: InMemoryMetastore) -> None:
@@ -85,16 +85,16 @@ def test_a_client_that_has_missed_a_beat(metastore: InMemoryMetastore) -> None:
 
     for fresh in (0, 140, 170):
         assert advice(fresh) == (
-            "its client is at work: wait, or ask its user; hive-mutate abort would end it",
+            "its client is working: wait, or ask its user; hive-mutate abort would end it",
         )
     (said,) = advice(257)
     assert "its client is probably gone, or cut off" in said
-    assert "its last heartbeat was 257 s ago, and a client sends one every 150 s at most" in said
+    assert "its last heartbeat was 257 s ago, and a client sends one at least every 150 s" in said
     assert "may abort it in 43 s (hive.txn.timeout is 300 s)" in said
     assert said.endswith(f"hive-mutate abort {txn}")
     (said,) = advice(310)
     assert "may abort it now" in said
-    assert "at work" not in advice(742)[0]
+    assert "is working" not in advice(742)[0]
 
 
 def test_a_silent_client_that_waits_for_another(metastore: InMemoryMetastore) -> None:

@@ -165,5 +165,5 @@ def test_transactions_of_high_write_ids() -> None:
 def test_more_hidden_write_ids_than_a_server_has() -> None:
     metastore = _EndlessMetastore(capabilities=HIVE_4_1)
     newest = _with_commits(metastore)
-    with pytest.raises(InvalidAnswerError, match=r"default\.t: the ids 1 to 1099511627776"):
+    with pytest.raises(InvalidAnswerError, match=r"default\.t: ids 1 to 1099511627776"):
         transactions_of_write_ids(metastore, "default.t", newest)

@@ -215,7 +215,7 @@ def test_an_update_that_would_move_to_another_bucket(tmp_path: Path, version: Ac
     bucket = bucket_property(0) if version.encodes_buckets else 0
     wrong = Wrong("update", (1, bucket, 0), id=other)
     found = refusals(tmp_path, version, wrong, (by_change_set, by_arrow, *COORDINATOR))
-    assert_alike(found, BucketIdError, "changes CLUSTERED BY id, or since Hive put the row there")
+    assert_alike(found, BucketIdError, "changes CLUSTERED BY id, or because Hive put the row there")
 
 
 @pytest.mark.parametrize("version", OF_VERSION)
@@ -225,7 +225,7 @@ def test_an_update_that_would_move_to_another_partition(tmp_path: Path, version:
     bucket = bucket_property(0) if version.encodes_buckets else 0
     wrong = Wrong("update", (1, bucket, 0, "ds=a"), id=same, partition="b")
     found = refusals(tmp_path, version, wrong, (by_change_set, by_arrow, *COORDINATOR))
-    assert_alike(found, RecordValueError, "another partition than its row's; to move the row, delete the old")
+    assert_alike(found, RecordValueError, "a partition other than its row's; to move the row, delete the old")
 
 
 @pytest.mark.parametrize("version", INSERT_ONLY)
@@ -253,7 +253,9 @@ def test_only_a_coordinator_looks_at_the_row_id_of_an_insert(tmp_path: Path, ver
     bucket = bucket_property(0) if version.encodes_buckets else 0
     wrong = Wrong("insert", (TXN_ID, bucket, -5), id=other)
     found = refusals(tmp_path, version, wrong, COORDINATOR)
-    assert_alike(found, BucketIdError, "the bucket attached to an insert is not that of its values")
+    assert_alike(
+        found, BucketIdError, "the bucket attached to an insert differs from the bucket of its values"
+    )
     by_change_set(acid_table(tmp_path, version, keys=DS), wrong)
     by_arrow(acid_table(tmp_path, version, keys=DS), wrong)
 

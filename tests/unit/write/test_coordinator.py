@@ -196,7 +196,7 @@ def test_an_insert_may_carry_its_bucket(tmp_path, attached):
 def test_a_bucket_that_does_not_exist_is_refused(tmp_path, operation, bucket):
     """Hive's API wrote bucket_00007 of a table with two, which no reader opens."""
     target = coordinator(acid_table(tmp_path))
-    with pytest.raises(BucketIdError, match=f"not have: expected 0 <= bucket < 2, .*, bucket={bucket}"):
+    with pytest.raises(BucketIdError, match=f"not have: expected 0 <= bucket < 2; .*, bucket={bucket}"):
         getattr(target, operation)([], {"ROW__ID": row_id(1, bucket, 0), "id": 1, "msg": ""})
 
 
@@ -242,9 +242,9 @@ def test_a_row_of_another_partition_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"id": 1}, r"no \['msg'\]"),
+        ({"id": 1}, r"lacks \['msg'\]"),
         ({"id": 1, "msg": "", "extra": 2}, r"\['extra'\]"),
-        ({"id": 1, "msg": "", "ds": "a"}, "given as partition values"),
+        ({"id": 1, "msg": "", "ds": "a"}, "as partition values"),
         ({"id": 1, "msg": "", "MSG": ""}, "same name"),
         ({"id": "x", "msg": ""}, "'id'"),
         ({"id": 1, "msg": {"a": 1}}, "'msg'"),
@@ -282,7 +282,7 @@ def test_the_storage_of_an_extension_type_is_refused(tmp_path, field):
     column = pa.ExtensionArray.from_storage(field.type, storage) if is_known else storage
     schema = pa.schema([pa.field("id", pa.int64()), field])
     batch = pa.RecordBatch.from_arrays([pa.array([one]), column], schema=schema)
-    with pytest.raises(RecordLayoutError, match=r"column 'msg': .*money.* have no type of Hive"):
+    with pytest.raises(RecordLayoutError, match=r"column 'msg': .*money.* have no Hive type"):
         coordinator(table).insert([], batch)
     with coordinator(table) as target:
         target.insert([], batch.set_column(1, "msg", pa.array([bytes(16)], pa.uuid())))
@@ -321,7 +321,7 @@ def test_after_a_failure_nothing_is_written(tmp_path):
     target.insert([], {"id": 1, "msg": ""})
     with pytest.raises(BucketIdError) as first:
         target.delete([], {"ROW__ID": (1, 9, 0)})
-    with pytest.raises(TransactionStateError, match=r"failed before.*bucket=9"):
+    with pytest.raises(TransactionStateError, match=r"failed earlier.*bucket=9"):
         target.insert([], {"id": 1, "msg": ""})
     with pytest.raises(BucketIdError) as again:
         target.close()
@@ -341,7 +341,7 @@ def test_an_error_in_the_block_aborts_and_travels_on(tmp_path):
 def test_the_table_must_be_a_bound_sink(tmp_path):
     """Without a transaction nothing may be written; Hive's API wrote without a lock."""
     table = acid_table(tmp_path)
-    with pytest.raises(TransactionStateError, match="belongs to no transaction"):
+    with pytest.raises(TransactionStateError, match="does not belong to a transaction"):
         coordinator(acid_table(tmp_path, txn_id=None))
     with pytest.raises(TransactionStateError, match="source"):
         coordinator(acid_table(tmp_path, role=TableRole.SOURCE))

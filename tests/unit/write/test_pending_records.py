@@ -16,10 +16,10 @@ from tests.unit.write.tables import acid_table, coordinator, files_below, row_id
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ((1, "x"), r"row\.asDict\(\).* found tuple"),
-        (["id", "msg"], "found list"),
-        (None, "found NoneType"),
-        ({1: 1, "msg": "x"}, r"must be texts, found \[1, 'msg'\]"),
+        ((1, "x"), r"row\.asDict\(\).* got tuple"),
+        (["id", "msg"], "got list"),
+        (None, "got NoneType"),
+        ({1: 1, "msg": "x"}, r"must be strings, got \[1, 'msg'\]"),
     ],
 )
 def test_what_is_no_record_is_refused(tmp_path, record, message):
@@ -42,7 +42,7 @@ def test_an_error_at_a_later_flush_names_the_record(tmp_path, record, error):
     target.update([], {"ROW__ID": row_id(1, 0, 5), **record})
     with pytest.raises(error, match=r"update of record \{'id': .*\} with ROW__ID \(1, 0, 5\)"):
         target.close()
-    with pytest.raises(TransactionStateError, match="failed before"):
+    with pytest.raises(TransactionStateError, match="failed earlier"):
         target.insert([], {"id": 1, "msg": "y"})
     target.abort()
     assert files_below(tmp_path) == []

@@ -51,7 +51,7 @@ def test_a_refusal_is_raised_at_the_end(
     background = Background()
     monkeypatch.setattr(staged_writer, "storage_at", lambda _: Knowing())
     WritePermissions("db.t", background).ask(location)
-    with pytest.raises(DeltaWriteError, match=rf"table db\.t: {location} cannot be written: {message}"):
+    with pytest.raises(DeltaWriteError, match=rf"table db\.t: {location} cannot be written to: {message}"):
         background.finish()
 
 

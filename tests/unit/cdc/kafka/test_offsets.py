@@ -46,7 +46,7 @@ def test_a_mark_is_read_as_it_was_written() -> None:
 )
 def test_another_sources_watermark_is_none(text: str) -> None:
     assert KafkaMark.of(Position((1,), text)) is None
-    with pytest.raises(SourcePositionError, match="is not one of Kafka's topics"):
+    with pytest.raises(SourcePositionError, match="was not written by a Kafka source"):
         reading_plan("s:x", "c1", [A], ["t"], {"t": Position((1,), text)}, {})
 
 
@@ -80,21 +80,25 @@ def test_partitions_and_topics_that_were_added_are_read_from_their_beginning() -
 @pytest.mark.parametrize(
     ("known", "now", "said"),
     [
-        (mark("c2", a=("id-a", (0, 0))), [A], "from the Kafka cluster c2, and these brokers belong to c1"),
-        (mark(a=("old", (0, 0))), [A], "topic a: it was deleted and made anew: its id is id-a, and was old"),
-        (mark(a=("id-a", (0, 0, 0))), [A], "it has 2 partitions, and had 3"),
-        (mark(a=("id-a", (4, 8))), [A], "partition 1: it was read up to offset 8, and ends at 7"),
-        (mark(b=("id-b", (2,))), [B], "partition 0: it was read up to offset 2, and begins at 3"),
+        (mark("c2", a=("id-a", (0, 0))), [A], "from the Kafka cluster c2, but these brokers belong to c1"),
+        (
+            mark(a=("old", (0, 0))),
+            [A],
+            "topic a: it was deleted and created again: its id is id-a, and was old",
+        ),
+        (mark(a=("id-a", (0, 0, 0))), [A], "it has 2 partitions, but had 3"),
+        (mark(a=("id-a", (4, 8))), [A], "partition 1: it was read up to offset 8, but ends at 7"),
+        (mark(b=("id-b", (2,))), [B], "partition 0: it was read up to offset 2, but begins at 3"),
         (
             mark(a=("id-a", (1, 1)), b=("id-b", (5,))),
             [A],
-            "topics a, b, and b is not among those of this run",
+            "topics a, b, but b is missing from this run",
         ),
-        (mark(a=("", (9, 9))), [A], "partition 0: it was read up to offset 9, and ends at 4"),
+        (mark(a=("", (9, 9))), [A], "partition 0: it was read up to offset 9, but ends at 4"),
         (
             mark(a=("id-a", (4,))),
             [TopicState("a", "id-a", (0, 1), (4, 7))],
-            "partition 1: it was added since the last run, and begins at offset 1",
+            "partition 1: it was added since the last run, but begins at offset 1",
         ),
     ],
 )
@@ -102,7 +106,7 @@ def test_what_cannot_be_continued_is_refused(known: Position, now: Any, said: st
     with pytest.raises(SourcePositionError, match=said) as caught:
         reading_plan("s:x", "c1", now, ["t"], {"t": known}, {})
     assert str(caught.value).startswith("s:x, table t")
-    assert "another name of the source" in str(caught.value) or "name all" in str(caught.value)
+    assert "another name of the source" in str(caught.value) or "List all topics" in str(caught.value)
 
 
 def test_the_position_never_goes_back_while_topics_grow() -> None:
@@ -119,5 +123,5 @@ def test_the_position_never_goes_back_while_topics_grow() -> None:
 def test_a_topic_made_anew_while_it_is_read_is_noticed() -> None:
     check_same("s:x", [A], [TopicState("a", "id-a", (1, 0), (5, 7))])
     for other in (TopicState("a", "new", (0, 0), (4, 7)), TopicState("a", "id-a", (0, 0), (3, 7))):
-        with pytest.raises(SourcePositionError, match="made anew while it was read"):
+        with pytest.raises(SourcePositionError, match="created again while it was read"):
             check_same("s:x", [A], [other])

@@ -44,12 +44,12 @@ EVENTS: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 DAMAGED = [
-    (message("UPSERT", ROW), "type", "no operation is called UPSERT"),
+    (message("UPSERT", ROW), "type", "unknown operation UPSERT"),
     (message(None, ROW), "type", "this one does not"),
     (message("INSERT", ROW, database=None), "database", "this one does not"),
-    (message("INSERT"), "data", "no array of rows"),
-    (message("INSERT", ROW, None), "data", "no array of rows"),
-    (message("INSERT", ROW, data=ROW), "data", "no array of rows"),
+    (message("INSERT"), "data", "not have an array of rows"),
+    (message("INSERT", ROW, None), "data", "not have an array of rows"),
+    (message("INSERT", ROW, data=ROW), "data", "not have an array of rows"),
     (message("UPDATE", ROW), "old", "for each row"),
     (message("UPDATE", ROW, ROW, old=[{}]), "old", "for each row"),
 ]

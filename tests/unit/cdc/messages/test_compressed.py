@@ -146,7 +146,9 @@ def test_a_file_that_is_not_whole_is_refused(
     path = notes.folder / f"log-1.json{ending}"
     path.write_bytes(data)
     (part,) = log_ranges(log_files([path]))
-    with pytest.raises(InputFormatError, match=r"log-1\.json\..* cannot be decompressed: .*when it is whole"):
+    with pytest.raises(
+        InputFormatError, match=r"log-1\.json\..* cannot be decompressed: .*when it is complete"
+    ):
         list(read_lines(log_files([path])[0], part))
     assert notes.ingest("maxwell", str(path), *TABLE) != EXIT_OK
     assert f"log-1.json{ending} cannot be decompressed" in capsys.readouterr().err
@@ -209,15 +211,15 @@ def test_a_storage_that_fails_is_not_damage(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (gzip.compress(b"{}\n", mtime=0), r"is compressed with gzip; let its name end in \.gz"),
-        (zstd(b"{}\n"), r"is compressed with zstd; let its name end in \.zst"),
+        (gzip.compress(b"{}\n", mtime=0), r"is compressed with gzip; its name must end in \.gz"),
+        (zstd(b"{}\n"), r"is compressed with zstd; its name must end in \.zst"),
         (b"BZh91AY&SY", "is compressed with bzip2; decompress it"),
         (b"\xfd7zXZ\x00\x00", "is compressed with xz; decompress it"),
         (b"PK\x03\x04x", "is a zip archive; unpack it"),
-        ('{"a": 1}\n'.encode("utf-16"), "is text in UTF-16; convert it to UTF-8"),
-        (b"Obj\x01x", "is a file of Avro"),
-        (b"PAR1x", "is a file of Parquet"),
-        (b"\x00\x00\x00\x00\x07\x02", "has binary messages, as Avro with a registry"),
+        ('{"a": 1}\n'.encode("utf-16"), "is encoded in UTF-16; convert it to UTF-8"),
+        (b"Obj\x01x", "is an Avro file"),
+        (b"PAR1x", "is a Parquet file"),
+        (b"\x00\x00\x00\x00\x07\x02", "has binary messages, such as Avro with a schema registry"),
     ],
 )
 def test_other_files_are_named(tmp_path: Path, data: bytes, said: str) -> None:
@@ -238,4 +240,4 @@ def test_what_is_said_of_a_message_names_its_line(
     path = notes.folder / "log-1.json.gz"
     path.write_bytes(gzip.compress(f"{good}\n{bad}\n".encode()))
     assert notes.ingest("maxwell", str(path), *TABLE) != EXIT_OK
-    assert "log-1.json.gz, line 2, field type: no operation is called odd" in capsys.readouterr().err
+    assert "log-1.json.gz, line 2, field type: unknown operation odd" in capsys.readouterr().err

@@ -102,12 +102,12 @@ EVENTS: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 DAMAGED = [
-    (envelope("x", ROW, ROW), "op", "no operation is called x"),
+    (envelope("x", ROW, ROW), "op", "unknown operation x"),
     (envelope("c", ROW, None), "after", "has no row"),
     (envelope("u", ROW, "text"), "after", "has no row"),
     (envelope("c", after=ROW, source=None), "source", "does not name database and table"),
     ('{"id":1,"note":"a"}', "op", "fields id, note. If the messages were flattened"),
-    ("1", "op", "no envelope"),
+    ("1", "op", "not a Debezium envelope"),
     ('{"id":"a","specversion":"1.0","type":"io.debezium","data":{}}', "specversion", "this is a CloudEvent"),
 ]
 
@@ -164,7 +164,7 @@ def test_keys_of_deletes_and_tombstones(tmp_path: Path) -> None:
         (
             envelope("c", None, {"id": "AQ==", "note": None}, POSTGRES),
             RecordValueError,
-            'field id: must be a JSON number, to be read as number, and is "AQ=="',
+            'field id: must be a JSON number, to be read as number, got "AQ=="',
         ),
         (
             envelope("t", source=POSTGRES),

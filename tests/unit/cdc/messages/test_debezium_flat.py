@@ -211,10 +211,10 @@ def test_several_tables_need_their_names(people: IngestedTable, capsys: pytest.C
         ),
         (["null"], "field __deleted: the message has no value and no key"),
         ([line({"id": 1}, {**LEFT[0], "__deleted": "maybe"})], "field __deleted: is maybe"),
-        ([line({"id": 1}, {**LEFT[0], "__deleted": "true", "__op": "c"})], "is true, and the operation is c"),
-        ([line({"id": 1}, {**LEFT[0], "__op": "x"})], "field op: no operation is called x"),
+        ([line({"id": 1}, {**LEFT[0], "__deleted": "true", "__op": "c"})], "is true, but the operation is c"),
+        ([line({"id": 1}, {**LEFT[0], "__op": "x"})], "field op: unknown operation x"),
         (["1"], "the message is not a row"),
-        ([line({"id": 1}, {**LEFT[0], "odd": 1})], "field odd: default.t has no such column"),
+        ([line({"id": 1}, {**LEFT[0], "odd": 1})], "field odd: default.t does not have this column"),
         ([line({"code": 1}, None)], "field id: the message does not have this column of default.t"),
     ],
 )
@@ -242,7 +242,7 @@ def test_flattened_messages_that_are_not_said_to_be(
     """The advice is followed."""
     files = people.log("log-1.json", [line({"id": 1}, LEFT[0])])
     assert people.ingest("debezium", files, *TABLE[:2]) != EXIT_OK
-    assert "say so: --flattened" in capsys.readouterr().err
+    assert "use --flattened" in capsys.readouterr().err
     assert people.ingest("debezium", files, *TABLE) == EXIT_OK
     assert people.rows() == LEFT[:1]
 

@@ -34,7 +34,7 @@ EVENTS: list[tuple[str, tuple[Any, ...]]] = [
 ]
 
 DAMAGED = [
-    (message("upsert"), "type", "no operation is called upsert"),
+    (message("upsert"), "type", "unknown operation upsert"),
     (message(None), "type", "this one does not"),
     (message("insert", database=None), "database", "this one does not"),
     (message("insert", data=None), "data", "no row"),

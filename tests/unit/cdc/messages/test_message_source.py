@@ -116,7 +116,7 @@ def test_tasks_of_spark_read_the_same(
     (path,) = folder.iterdir()
     path.write_text(path.read_text() + "\n{")
     with pytest.raises(
-        InputFormatError, match=rf"^{path}, line {len(CHANGES) + 1}: a message is spread over lines"
+        InputFormatError, match=rf"^{path}, line {len(CHANGES) + 1}: a message is spread over several lines"
     ):
         source.read(spark, [table], {})
 
@@ -212,9 +212,13 @@ GOOD = simple("insert", None, ROW, 4)
         (
             simple("insert", None, {**ROW, "odd": 1}, 5),
             RecordLayoutError,
-            "field odd: sales.small has no such",
+            "field odd: sales.small does not have this column",
         ),
-        (simple("insert", None, {**ROW, "id": None}, 5), RecordValueError, "field id: a key is never NULL"),
+        (
+            simple("insert", None, {**ROW, "id": None}, 5),
+            RecordValueError,
+            "field id: a key column must not be NULL",
+        ),
         (
             simple("insert", None, {**ROW, "id": 2**63}, 5),
             RecordValueError,
@@ -228,9 +232,13 @@ GOOD = simple("insert", None, ROW, 4)
         (
             GOOD.replace("1.25", "1.2345678901234567890E+1"),
             RecordValueError,
-            "field price: the value has a number of more digits",
+            "field price: the value has a number with more digits",
         ),
-        (maxwell(Change("insert", None, ROW, 1, 5), position=None), InputFormatError, "1 of 2 others do"),
+        (
+            maxwell(Change("insert", None, ROW, 1, 5), position=None),
+            InputFormatError,
+            "1 of 2 messages have one",
+        ),
         (
             maxwell(Change("insert", None, ROW, 1, 5), position="other.000001:5"),
             SourcePositionError,
@@ -239,7 +247,7 @@ GOOD = simple("insert", None, ROW, 4)
         (
             json.dumps({"type": "table-alter", "database": "shop", "table": "orders", "sql": "alter x"}),
             InputFormatError,
-            "schema change of shop.orders: alter x; change the target likewise",
+            "schema change of shop.orders: alter x; change the target in the same way",
         ),
     ],
 )
@@ -299,22 +307,22 @@ def test_a_default_stands_for_what_messages_lack(tmp_path: Path) -> None:
         RecordLayoutError, match=r"price: the message does not have this column.*--default-if"
     ):
         operations(read(MaxwellSource, folder, with_default, ("id",)))
-    with pytest.raises(ConfigurationError, match=r"note.*no DEFAULT of such a column \(those .*: price\)"):
+    with pytest.raises(ConfigurationError, match=r"note.*no DEFAULT for such a column \(columns .*: price\)"):
         read(MaxwellSource, folder, with_default, ("id",), default_if_missing=["shop.orders.note"])
 
 
 def test_tables_and_keys_that_are_not_clear(tmp_path: Path) -> None:
     """No key is named; a key that the target does not have; a table twice; no such file."""
     folder = write_log(tmp_path, [maxwell(Change("insert", None, ROW, 1, 4), primary_key_columns=None)])
-    with pytest.raises(ConfigurationError, match=r"the messages name no key; name the columns"):
+    with pytest.raises(ConfigurationError, match=r"the messages have no key; name the columns"):
         read(MaxwellSource, folder, SMALL)
-    with pytest.raises(RecordLayoutError, match=r"sales\.small has no key columns code"):
+    with pytest.raises(RecordLayoutError, match=r"sales\.small lacks key columns code"):
         read(MaxwellSource, folder, SMALL, ("code",))
     table = SourceTable("shop.orders", SMALL)
     log = MaxwellSource(folder, "test")
-    with pytest.raises(ConfigurationError, match=r"given twice: shop\.orders"):
+    with pytest.raises(ConfigurationError, match=r"listed twice: shop\.orders"):
         log.read_local([table, table], {})
-    with pytest.raises(ConfigurationError, match="there is no file or folder"):
+    with pytest.raises(ConfigurationError, match="does not exist"):
         MaxwellSource(tmp_path / "none", "test").read_local([table], {})
     empty = tmp_path / "empty"
     empty.mkdir()

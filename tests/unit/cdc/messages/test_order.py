@@ -44,7 +44,7 @@ def test_logs_without_an_order(tmp_path: Path) -> None:
     path.write_text("1\n2\n")
     file = LogFile(Location.given(path), 5, 4)
     some = [facts(4, 1, "bin", first=Place(0, 2)), facts(2, 0, "bin")]
-    with pytest.raises(InputFormatError, match=r"5\.json, line 2: .*as 5 of 6 others do"):
+    with pytest.raises(InputFormatError, match=r"5\.json, line 2: .*but 5 of 6 messages have one"):
         chosen_order("debezium:erp", [file], some, Positions.AUTO)
     several = [facts(2, 0, "bin", "other")]
     with pytest.raises(
@@ -67,15 +67,15 @@ def test_positions() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "the watermark of table t is not one of this source: '{'"),
-        ('{"seqno": 7}', "not one of this source"),
+        ("{", "the watermark of table t is not from this source: '{'"),
+        ('{"seqno": 7}', "not from this source"),
         (
             LINES.described((4, 60, 0)),
-            r"in the order of lines; this log has that of positions in bin\. Was the",
+            r"in the order of lines, but this log has the order of positions in bin\. Was the",
         ),
         (
             Order(Positions.MESSAGE, "old").described((1,)),
-            "in the order of positions in old; this log has that",
+            "in the order of positions in old, but this log has the order",
         ),
     ],
 )

@@ -78,17 +78,20 @@ def test_messages_without_one_of_them(text: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("Struct{before=null,after=Struct{id=1}}", "the text of a Struct.*value.converter=org.apache"),
-        (f"{KEY}\tStruct{{id=1}}", "the text of a Struct"),
-        (json.dumps({"key": None, "value": "Struct{id=1}"}), "the text of a Struct"),
+        (
+            "Struct{before=null,after=Struct{id=1}}",
+            "the message is a Struct as a string.*value.converter=org.apache",
+        ),
+        (f"{KEY}\tStruct{{id=1}}", "the message is a Struct as a string"),
+        (json.dumps({"key": None, "value": "Struct{id=1}"}), "the message is a Struct as a string"),
         (
             f"abc\t{VALUE}",
-            "what stands before the tab is no key in JSON, but 'abc'.*key.converter=org.apache",
+            "the text before the tab is not a JSON key, but 'abc'.*key.converter=org.apache",
         ),
-        (f"CreateTime:1\tabc\t{VALUE}", "what stands before the tab is no key"),
-        (f"[{VALUE},{VALUE}]", "begins a JSON array; write each of its messages on a line of its own"),
+        (f"CreateTime:1\tabc\t{VALUE}", "the text before the tab is not a JSON key"),
+        (f"[{VALUE},{VALUE}]", "begins a JSON array; write each of its messages on its own line"),
         ("[", "begins a JSON array"),
-        ("{", "is spread over lines, or cut off; write each on one line: jq -c"),
+        ("{", "is spread over several lines, or cut off; write each on one line: jq -c"),
     ],
 )
 def test_what_is_known_is_named(text: str, said: str) -> None:
@@ -146,7 +149,7 @@ def test_the_advice_for_a_key_that_is_needed(
     words = ("--table", "public.orders=default.t:id,part")
     files = parts.log("log-1.json", [f"Struct{{id=1,part=2}}\t{text}" for text in (insert, delete)])
     assert parts.ingest("debezium", files, *words) != EXIT_OK
-    assert "no key that is an object of JSON (print.key=true, key.converter=org" in capsys.readouterr().err
+    assert "no key that is a JSON object (print.key=true, key.converter=org" in capsys.readouterr().err
     files = parts.log("log-1.json", [f"{json.dumps(row)}\t{text}" for text in (insert, delete)])
     assert parts.ingest("debezium", files, *words) == EXIT_OK
     assert parts.rows() == []
@@ -162,11 +165,11 @@ ONE_A_LINE = "".join(f"{json.dumps(each)}\n" for each in (CREATED, MOVED))
     [
         (json.dumps([CREATED, MOVED]), "line 1: the line begins a JSON array", ONE_A_LINE),
         (json.dumps([CREATED, MOVED], indent=2), "line 1: the line begins a JSON array", ONE_A_LINE),
-        (json.dumps(CREATED, indent=2), "line 1: a message is spread over lines", ONE_A_LINE),
-        ("Struct{before=null}\n", "line 1: the message is the text of a Struct", ONE_A_LINE),
-        (f"one\t{ONE_A_LINE}", "line 1: what stands before the tab is no key", ONE_A_LINE),
-        (ONE_A_LINE.encode("utf-16"), "is text in UTF-16; convert it", ONE_A_LINE),
-        (gzip.compress(ONE_A_LINE.encode()), "let its name end in .gz", gzip.compress(ONE_A_LINE.encode())),
+        (json.dumps(CREATED, indent=2), "line 1: a message is spread over several lines", ONE_A_LINE),
+        ("Struct{before=null}\n", "line 1: the message is a Struct as a string", ONE_A_LINE),
+        (f"one\t{ONE_A_LINE}", "line 1: the text before the tab is not a JSON key", ONE_A_LINE),
+        (ONE_A_LINE.encode("utf-16"), "is encoded in UTF-16; convert it", ONE_A_LINE),
+        (gzip.compress(ONE_A_LINE.encode()), "its name must end in .gz", gzip.compress(ONE_A_LINE.encode())),
         (
             bz2.compress(ONE_A_LINE.encode()),
             "decompress it, or compress it",

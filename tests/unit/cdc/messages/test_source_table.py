@@ -78,7 +78,7 @@ SNAPSHOT = [mysql("r", 1, "later", 500, snapshot="true", server_id=0)]
 ACCEPT = ("--accept-schema-changes",)
 
 ROWS: dict[str, list[Row]] = {
-    "`ADD COLUMN`, `DROP COLUMN`, another type or key": [
+    "`ADD COLUMN`, `DROP COLUMN`, a changed type or key": [
         Row(appended(ddl("ALTER", "ALTER TABLE t MODIFY v text"), LATER), "schema change of shop.t", ACCEPT)
     ],
     "`RENAME` of the table, or of another one to its name; `EXCHANGE PARTITION`": [
@@ -113,7 +113,7 @@ ROWS: dict[str, list[Row]] = {
     "the server is restored": [
         Row(added(mysql("u", 1, "later", 4, file="mysql-bin.000003")), "no run has read it", NEW)
     ],
-    "a new connector, or a snapshot that is begun again": [
+    "a new connector, or a snapshot that is started again": [
         Row(
             appended(*SNAPSHOT),
             "a snapshot of the table",
@@ -135,7 +135,7 @@ ROWS: dict[str, list[Row]] = {
             "maxwell",
         )
     ],
-    "a file is appended to, added, or deleted when it was read": [
+    "a file is appended to, added, or deleted after it was read": [
         Row(appended(LATER)),
         Row(added(LATER)),
         Row(deleted),
@@ -144,7 +144,7 @@ ROWS: dict[str, list[Row]] = {
         Row(renamed),
         Row(
             lambda logs: (logs.folder / "log-1.json").rename(logs.folder / "log-2.json"),  # type: ignore[arg-type,return-value]
-            "its number is 2 now",
+            "its number is now 2",
             ANEW,
             BEFORE,
             tuple(CANAL),
@@ -161,10 +161,10 @@ ROWS: dict[str, list[Row]] = {
             "canal",
         )
     ],
-    "a file comes late, with messages before the watermark": [
+    "a file arrives late, with messages before the watermark": [
         Row(added(mysql("c", 3, "c", 50)), "no run has read it", ANEW, {**BEFORE, 3: "c"})
     ],
-    "two databases, schemas or connectors have a table of this name": [
+    "two databases, schemas or connectors have a table with this name": [
         Row(
             appended(mysql("c", 1, "later", 500, schema="dbo", db="b")),
             "database a and database b",

@@ -134,10 +134,10 @@ def test_what_is_refused_of_shards(logs: MessageLogs) -> None:
     logs.write("log-1.json", shard("canal", "shop_1", "insert", 1, "a", 1))
     assert "--shard-column COLUMN" in logs.refused("canal", table=table)
     assert "no table has a name with * or ?" in logs.refused("canal", "--shard-column", "shard")
-    assert "the source's table has a column of this name" in logs.refused(
+    assert "the source's table has a column with this name" in logs.refused(
         "canal", "--shard-column", "v", table=table
     )
-    assert "has no key columns which" in logs.refused("canal", "--shard-column", "which", table=table)
+    assert "lacks key columns which" in logs.refused("canal", "--shard-column", "which", table=table)
     logs.append("log-1.json", canal_message("TRUNCATE", database="shop_1"))
     error = logs.refused("canal", "--shard-column", "shard", "--apply-truncates", table=table)
     assert "one of several shards" in error
@@ -184,7 +184,7 @@ def test_a_table_that_messages_named_before_is_not_warned_of(logs: MessageLogs) 
     assert logs.run("canal")["warnings"] == []
     logs.append("log-2.json", shard("canal", "SHOP", "insert", 2, "b", 200))
     (warning,) = logs.run("canal")["warnings"]
-    assert warning == "messages also name table SHOP.t, which is not shop.t, and is not read"
+    assert warning == "messages also name table SHOP.t, which is not shop.t and is not read"
 
 
 def test_the_report_for_people_has_the_warning(logs: MessageLogs) -> None:

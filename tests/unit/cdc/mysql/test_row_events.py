@@ -76,7 +76,7 @@ def test_rows_that_end_too_early_are_refused(length: int) -> None:
     """No value is made up from the bytes that are there."""
     columns = [logged("a", FIELD_TYPE.LONG), logged("b", FIELD_TYPE.VARCHAR, max_length=20)]
     data = (b"\0" + b"\1\0\0\0" + b"\2hi")[:length]
-    with pytest.raises(InputFormatError, match="a row of the log"):
+    with pytest.raises(InputFormatError, match="a row in the log"):
         list(RowDecoder("s.t", columns, ["a", "b"]).rows(data, [b"\3"]))
 
 
@@ -151,5 +151,5 @@ def test_a_type_or_a_character_set_that_is_not_known_is_not_guessed(column: Logg
 
 def test_a_type_that_is_not_known_is_refused() -> None:
     """Even in a column that is not wanted: without it the next one cannot be found."""
-    with pytest.raises(InputFormatError, match="type 140 of the log is not known"):
+    with pytest.raises(InputFormatError, match="the log's type 140 is unknown"):
         RowDecoder("s.t", [logged("v", 140)], [])

@@ -57,8 +57,8 @@ def test_g9_g5_a_second_request_waits_for_the_first(make_shop: MakeShop) -> None
         assert [each.state for each in report.partitions] == ["requested"]
     assert len(shop.metastore.show_compactions()) == 1
     assert lines == [
-        "default.orders: asked for major compaction",
-        "default.orders: waiting for the one that is queued: major compaction",
+        "default.orders: requested major compaction",
+        "default.orders: waiting for the queued major compaction",
     ]
 
 
@@ -117,7 +117,7 @@ def test_a_failure_has_the_server_s_reason(make_shop: MakeShop, monkeypatch: pyt
 
     monkeypatch.setattr(metastore, "show_compactions", failed)
     with pytest.raises(
-        CompactionError, match=r"compaction failed .*The server says: no space left\. Worker: w1"
+        CompactionError, match=r"compaction failed .*The server reports: no space left\. Worker: w1"
     ):
         compact_table(metastore, shop.table, threshold=CompactionThreshold(1), wait_seconds=5)
 
@@ -125,9 +125,9 @@ def test_a_failure_has_the_server_s_reason(make_shop: MakeShop, monkeypatch: pyt
 def test_kinds_and_partitions_are_checked(make_shop: MakeShop) -> None:
     """Before anything is asked for."""
     shop = _filled(make_shop)
-    with pytest.raises(ConfigurationError, match="must be one of minor, major, rebalance"):
+    with pytest.raises(ConfigurationError, match="expected one of minor, major, rebalance"):
         compact_table(shop.metastore, shop.table, kind="full")
-    with pytest.raises(ConfigurationError, match="has no partition day=1"):
+    with pytest.raises(ConfigurationError, match="does not have the partition day=1"):
         compact_table(shop.metastore, shop.table, partitions=["day=1"])
     assert shop.metastore.show_compactions() == []
 
@@ -224,7 +224,7 @@ def test_what_is_not_captured_is_shown(make_shop: MakeShop) -> None:
     assert status_dict(status)["differences"][-1].startswith("column note was added")
     shop.source.run(f"DROP TRIGGER {status.settings.names.capture}_after_update")
     status = update_status(shop.metastore, shop.table)
-    assert "has no trigger" in status_text(status)
+    assert "does not have the trigger" in status_text(status)
 
 
 def test_g19_a_row_of_a_partition_that_is_not_loaded_is_refused(make_shop: MakeShop) -> None:

@@ -139,7 +139,9 @@ def test_values_that_do_not_fit_are_refused(make_shop: MakeShop) -> None:
     shop.enable()
     shop.extract()
     shop.source.run("INSERT INTO orders VALUES (1, 'tea', '1.005')")
-    with pytest.raises(RecordValueError, match=r"'price'.*1\.005 has more than 2 digits after the point"):
+    with pytest.raises(
+        RecordValueError, match=r"'price'.*1\.005 has more than 2 digits after the decimal point"
+    ):
         shop.extract()
     shop.source.run("UPDATE orders SET price = '1.01'")
     shop.extract()

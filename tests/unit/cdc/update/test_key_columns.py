@@ -35,12 +35,12 @@ def test_keys_that_stay_apart(target: str, kind: KeyKind, zone: str) -> None:
 @pytest.mark.parametrize(
     ("target", "kind", "zone", "advice"),
     [
-        ("char(3)", KeyKind(), "UTC", "Let the column be a varchar or a string"),
+        ("char(3)", KeyKind(), "UTC", "Make the column a varchar or a string"),
         ("timestamp", KeyKind(is_instant=True), "Europe/Berlin", "--time-zone UTC"),
         ("string", KeyKind(is_instant=True), "America/New_York", "--time-zone UTC"),
         ("timestamp", KeyKind(is_instant=True), "Europe/Moscow", "--time-zone UTC"),
-        ("date", KeyKind(is_text=True), "UTC", "Let the column be a string"),
-        ("decimal(9,2)", KeyKind(is_text=True), "UTC", "Let the column be a string"),
+        ("date", KeyKind(is_text=True), "UTC", "Make the column a string"),
+        ("decimal(9,2)", KeyKind(is_text=True), "UTC", "Make the column a string"),
     ],
 )
 def test_keys_that_would_be_one(target: str, kind: KeyKind, zone: str, advice: str) -> None:
@@ -53,7 +53,7 @@ def test_the_way_on_keeps_both_rows(make_shop: MakeShop) -> None:
     """A char would have one of them."""
     definition = "CREATE TABLE orders (code TEXT PRIMARY KEY, n INTEGER)"
     shop = make_shop(definition, (ColumnInfo("code", "char(3)"), ColumnInfo("n", "int")))
-    with pytest.raises(RecordLayoutError, match="Let the column be a varchar"):
+    with pytest.raises(RecordLayoutError, match="Make the column a varchar"):
         shop.enable()
     assert shop.source.objects() == []
     columns = (ColumnInfo("code", "varchar(3)"), ColumnInfo("n", "int"))

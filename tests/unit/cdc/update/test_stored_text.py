@@ -146,10 +146,10 @@ def test_a_position_in_the_binary_log_is_typed_or_refused(name: str) -> None:
     assert LogPosition.of(good.to_position()) == good
     values = json.loads(good.to_position().text)
     for value in (None, [], {}, True, -1, 1.5):
-        with pytest.raises(SourcePositionError, match="is not one of a binary log"):
+        with pytest.raises(SourcePositionError, match="is not a position in a binary log"):
             LogPosition.of(Position((1,), json.dumps({**values, name: value})))
     for text in OTHERS:
-        with pytest.raises(SourcePositionError, match="is not one of a binary log"):
+        with pytest.raises(SourcePositionError, match="is not a position in a binary log"):
             LogPosition.of(Position((1,), text))
 
 
@@ -166,7 +166,7 @@ def test_passwords_that_a_driver_finds_need_the_source_to_be_named(
         (tmp_path / name).write_text("*:*:*:u:s3cret")
     elif name.startswith("PG"):
         monkeypatch.setenv(name, "s3cret")
-    with pytest.raises(ConfigurationError, match=f"that the password .*{name}.* may go there") as caught:
+    with pytest.raises(ConfigurationError, match=f"to which the password .*{name}.* may be sent") as caught:
         SourceAccess().password_for("d.t", source)
     assert "s3cret" not in str(caught.value)
     assert SourceAccess(source=url).password_for("d.t", source) == ""

@@ -115,5 +115,5 @@ def test_values_that_are_not_a_date_or_a_finite_number_become_null_if_asked(kind
 
 def test_a_refused_value_is_followed_by_the_way_on() -> None:
     """For which the caller has the words."""
-    with pytest.raises(RecordValueError, match=r"'infinity' is not a date of the years 1 to 9999.*\. Go on"):
+    with pytest.raises(RecordValueError, match=r"'infinity' is not a date in the years 1 to 9999.*\. Go on"):
         to_hive_column("c", parse_hive_type("date"), ["infinity"], advice=". Go on")

@@ -108,7 +108,7 @@ def test_without_verification_versions_must_grow(make_shop: MakeShop) -> None:
     shop.source.run("UPDATE orders SET item = 'changed', changed = 12 WHERE id = 2")
     items, said = _extracted(shop)
     assert items == _items(shop)
-    assert said == ["changed is at 12, and was at 20: the whole table is compared"]
+    assert said == ["changed is at 12, but was at 20: the whole table is compared"]
 
 
 def test_a_comparison_of_keys_needs_no_version(make_shop: MakeShop) -> None:
@@ -146,7 +146,9 @@ def test_a_renamed_version_column_is_refused_with_a_way_on(make_shop: MakeShop) 
     shop.source.run(
         "ALTER TABLE orders RENAME COLUMN changed TO version", "UPDATE orders SET item = 'x', version = 31"
     )
-    with pytest.raises(ConfigurationError, match=r"has no column changed.*disable.*--discard.*enable"):
+    with pytest.raises(
+        ConfigurationError, match=r"does not have the version column changed.*disable.*--discard.*enable"
+    ):
         shop.extract()
     shop.disable(discard=True)
     shop.enable(**{**options, "version_column": "version"})
@@ -169,7 +171,7 @@ def test_texts_are_read_from_the_overlap_on(make_shop: MakeShop) -> None:
 def test_an_overlap_is_a_number(make_shop: MakeShop, overlap: str) -> None:
     """A negative one would leave rows out."""
     shop = make_shop(VERSIONED, COLUMNS)
-    with pytest.raises(ConfigurationError, match="must be a number of at least 0"):
+    with pytest.raises(ConfigurationError, match="expected a number of at least 0"):
         shop.enable(**OPTIONS, overlap=overlap)
 
 
@@ -181,5 +183,5 @@ def test_the_numbers_below_the_bound_are_a_short_text(shop: Shop) -> None:
     text = mark.to_position().text
     assert len(text) < 1000
     assert ProgressMark.of(text) == mark
-    with pytest.raises(SourcePositionError, match="is not one of an incremental update"):
+    with pytest.raises(SourcePositionError, match="was not written by incremental update"):
         ProgressMark.of(text.replace('"below": "', '"below": "0'))

@@ -159,13 +159,13 @@ BAD = [
         [{"id": 1, "name": "a", "price": 1, "day": D1}, {"id": 1, "name": "b", "price": 1, "day": D1}],
         {},
         DuplicateKeyError,
-        r"1 key has several source rows that would act, .*\(id=1\) in 2 rows: \{",
+        r"1 key has more than one source row that would act, .*\(id=1\) in 2 rows: \{",
     ),
     (
         [{"id": 7, "name": "a", "price": 1, "day": D1}, {"id": 7, "name": "b", "price": 1, "day": D1}],
         {},
         DuplicateKeyError,
-        r"1 key has several source rows",
+        r"1 key has more than one source row",
     ),
     (
         [{"id": 1, "name": "a", "price": 10_000, "day": D1}],
@@ -177,7 +177,7 @@ BAD = [
         [{"id": 1, "extra": 1}],
         {},
         RecordLayoutError,
-        "columns that the table does not have and no condition reads: extra",
+        "columns that are not in the table and that no condition reads: extra",
     ),
     (
         [{"id": 1}],
@@ -186,7 +186,7 @@ BAD = [
         "the source lacks the columns name, price, day",
     ),
     ([{"name": "a"}], {}, RecordLayoutError, "the source has no key column id"),
-    ([{"id": 1}], {"on_duplicate": "first"}, ConfigurationError, "on_duplicate='first'"),
+    ([{"id": 1}], {"on_duplicate": "first"}, ConfigurationError, "on_duplicate must be .*, got 'first'"),
     (
         [{"id": 1}],
         {"on_duplicate": first_by("seq")},
@@ -218,13 +218,15 @@ def test_types_that_cannot_be_compared(client: MutatorClient) -> None:
         with pytest.raises(RecordLayoutError, match=r"key column 'id': .*cannot be compared"):
             source = table([{"id": "1"}], id=pa.string())
             local_merge(transaction, "default.t", source=source, on=["id"]).when_matched_delete().execute()
-        with pytest.raises(RecordLayoutError, match=r"column 'price' \(decimal\(6,2\)\) cannot hold a bool"):
+        with pytest.raises(
+            RecordLayoutError, match=r"column 'price' \(decimal\(6,2\)\) cannot hold bool values"
+        ):
             upsert(transaction, table([{"id": 1, "price": True}], price=pa.bool_())).execute()
         with pytest.raises(RecordLayoutError, match="must be boolean"):
             local_merge(transaction, "default.t", source=table([{"id": 1}]), on=["id"]).when_matched_delete(
                 "id"
             ).execute()
-        with pytest.raises(RecordLayoutError, match="no clause"):
+        with pytest.raises(RecordLayoutError, match="no clauses"):
             local_merge(transaction, "default.t", source=table([{"id": 1}]), on=["id"]).execute()
 
 
@@ -232,7 +234,7 @@ def test_a_text_that_is_no_column(client: MutatorClient) -> None:
     """As who knows SQL would write a condition; the error lists the columns and says how."""
     with client.new_transaction() as transaction:
         merge = local_merge(transaction, "default.t", source=table([{"ID": 1, "op": "D"}]), on=["id"])
-        expected = r"default\.t: the condition of the source \"op = 'D'\": .* one of id, op; .*pc\.field"
+        expected = r"default\.t: the condition of the source \"op = 'D'\": .* one of id, op\. .*pc\.field"
         with pytest.raises(RecordLayoutError, match=expected):
             merge.when_matched_delete("source.op = 'D'")
         with pytest.raises(
@@ -250,7 +252,9 @@ def test_keys_that_would_be_cut(client: MutatorClient) -> None:
     source = source.set_column(2, "price", source["price"].cast(pa.decimal128(8, 3)))
     with client.new_transaction() as transaction:
         merge = local_merge(transaction, "default.t", source=source, on=["price"])
-        with pytest.raises(RecordValueError, match=r"keys to insert would be stored as other keys.*price="):
+        with pytest.raises(
+            RecordValueError, match=r"keys to insert would be stored as different keys.*price="
+        ):
             merge.when_not_matched_insert_all().execute()
 
 
@@ -283,7 +287,7 @@ def test_counts_by_a_column_of_the_source(client: MutatorClient) -> None:
 def test_a_source_that_is_too_large(client: MutatorClient) -> None:
     """It is refused with the setting to change, before the table is read."""
     source = table([{"id": 1, "name": "x" * (1 << 20), "price": 1, "day": D1}] * 2)
-    refused = pytest.raises(ConfigurationError, match=r"the source would take more .*memory_bytes=…")
+    refused = pytest.raises(ConfigurationError, match=r"the source would need more .*memory_bytes=…")
     with client.new_transaction() as transaction, refused:
         upsert(transaction, source, local=LocalOptions(memory_bytes=1 << 20))
 

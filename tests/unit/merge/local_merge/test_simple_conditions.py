@@ -148,7 +148,7 @@ def test_what_a_condition_means(text: str, expected: list[bool | None]) -> None:
 )
 def test_other_texts_are_for_spark(text: str) -> None:
     """Whatever has more to it, also where only the writing is unusual."""
-    with pytest.raises(LocalEngineError, match="only Spark reads the condition"):
+    with pytest.raises(LocalEngineError, match="only Spark can interpret the condition"):
         parsed_condition(text)
 
 
@@ -181,7 +181,7 @@ def test_other_texts_are_for_spark(text: str) -> None:
 )
 def test_other_types_are_for_spark(text: str) -> None:
     """The message names column, type and literal."""
-    with pytest.raises(LocalEngineError, match=r"only Spark compares '\w+', of type .*, with .* by"):
+    with pytest.raises(LocalEngineError, match=r"only Spark can compare '\w+', of type .*, with .* by"):
         resolved_condition(text, TYPES, {})
 
 
@@ -201,16 +201,16 @@ def test_the_side_of_a_column() -> None:
 @pytest.mark.parametrize(
     ("text", "preferred", "reason"),
     [
-        ("more = 1", (SOURCE, TARGET), "source (id, op) and target (id, old): there is no column more"),
-        ("old = 1", (SOURCE,), "source (id, op): there is no column old"),
-        ("op = 1", (TARGET,), "target (id, old): there is no column op"),
+        ("more = 1", (SOURCE, TARGET), "source (id, op) and target (id, old): column more does not exist"),
+        ("old = 1", (SOURCE,), "source (id, op): column old does not exist"),
+        ("op = 1", (TARGET,), "target (id, old): column op does not exist"),
         (
             "Target.Op = 'x'",
             (SOURCE, TARGET),
-            "source (id, op) and target (id, old): there is no column target.op",
+            "source (id, op) and target (id, old): column target.op does not exist",
         ),
-        ("source.user = 'x'", (SOURCE,), "source (id, op): there is no column source.user"),
-        ("op = 5 AND more IS NULL", (SOURCE,), "source (id, op): there is no column more"),
+        ("source.user = 'x'", (SOURCE,), "source (id, op): column source.user does not exist"),
+        ("op = 5 AND more IS NULL", (SOURCE,), "source (id, op): column more does not exist"),
     ],
 )
 def test_a_column_that_no_side_has(text: str, preferred: tuple[str, ...], reason: str) -> None:
@@ -223,7 +223,9 @@ def test_a_column_that_no_side_has(text: str, preferred: tuple[str, ...], reason
 @pytest.mark.parametrize("name", ["current_date", "USER", "session_user", "localtime", "current_soon"])
 def test_functions_without_parentheses_are_for_spark(name: str) -> None:
     """Unless a column is called so, or the text says that it is one of a side."""
-    with pytest.raises(LocalEngineError, match=f"only Spark knows '{name.lower()}', which is no column"):
+    with pytest.raises(
+        LocalEngineError, match=f"only Spark can resolve '{name.lower()}', which is not a column"
+    ):
         resolved_condition(f"{name} = 'x'", *SIDES)
     kinds = {name.lower(): pa.string()}
     assert resolved_condition(f"{name} = 'x'", kinds, {})[1] == {SOURCE}
@@ -236,7 +238,7 @@ def test_a_struct_called_as_a_side_is_for_spark(side: str) -> None:
     """The name may be a field of it."""
     kinds = {side: pa.struct([("x", pa.string())])}
     for sides in (({}, kinds), (kinds, {})):
-        with pytest.raises(LocalEngineError, match=f"only Spark knows '{side}.x'"):
+        with pytest.raises(LocalEngineError, match=f"only Spark can resolve '{side}.x'"):
             resolved_condition(f"{side}.x = 'D'", *sides)
 
 

@@ -32,7 +32,7 @@ def test_a_null_key_is_a_notice(tmp_path: Path) -> None:
     found = [f for f in report.findings if f.rule_name == "not-read-here"]
     assert [f.location.path for f in found] == [str(path)]
     assert "'row'" in found[0].found
-    assert "key that is NULL" in found[0].found
+    assert "NULL key" in found[0].found
 
 
 def test_a_file_that_ends_decoders_does_not_end_verify(tmp_path: Path) -> None:

@@ -73,4 +73,4 @@ def test_the_key_index_of_trinos_deletes_is_a_notice(tmp_path: Path) -> None:
     assert report.row_count == before
     found = [f for f in report.findings if f.rule_name == "key-index-of-deletes"]
     assert [f.location.path for f in found] == [str(delete_file(table, 0))]
-    assert "would come back" in found[0].rule.advice
+    assert "would reappear" in found[0].rule.advice
