@@ -32,6 +32,9 @@ PAGES: Mapping[str, RunBy] = {
         (f"{FRONT}/test_start_cluster.py::test_the_commands_of_the_page",),
         {"install": "test_wheel.py installs what was built here", "where": OTHER_MACHINE},
     ),
+    "docs/cookbook.md": RunBy(
+        ("tests/unit/test_cookbook.py::test_the_recipes_run_and_print_what_the_page_shows",)
+    ),
     "docs/guides/append.md": GUIDE,
     "docs/guides/change-rows.md": GUIDE,
     "docs/guides/from-mutation-api.md": GUIDE,
