@@ -56,8 +56,8 @@ RULES: dict[str, str] = {
     r", (?:also|too)\b(?! (?:many|few|much|large|small|long|old|new|big|short|late|early))": (
         "including; 'too' without a comma"
     ),
-    r"(?<!there )\b(?:is|was|be|are|were) no (?:value|date|text|string|table|number|name|file|directory|column|partition"
-    r"|bucket|lock|row|key|type|error|timestamp|decimal|list|map|struct)\b": "is not a ...",
+    r"(?<!there )\b(?:is|was|be|are|were) no (?:value|date|text|string|table|number|name|file|directory"
+    r"|column|partition|bucket|lock|row|key|type|error|timestamp|decimal|list|map|struct)\b": "is not a ...",
     r"(?:^|(?<=[.:;] ))(?:Whoever|Of (?!course)|So it is|What (?![^.?]*\?))": "begin with the subject",
     r"\bof which none\b|\bof whom\b": "say it with a verb",
     r"\ba (?:array|integer|int\b|unsigned|ORC|HDFS|S3|ACL|INSERT|UPDATE|ALTER)": "an",
@@ -121,6 +121,8 @@ def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
     lines, start, is_code = [], 0, False
     for number, line in enumerate([*text.splitlines(), ""]):
         is_code = is_code or line.lstrip().startswith((">>>", "..."))
+        if re.search(r"\S {2,}\S", line):
+            continue  # a row of a table
         if line.strip() and not is_code:
             start = start if lines else number
             lines.append(line)

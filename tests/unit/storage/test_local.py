@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from pathlib import Path
 
@@ -62,6 +63,7 @@ def test_a_listing_passes_over_what_is_removed_meanwhile(tmp_path: Path) -> None
 
 def test_closed_files_hold_no_buffers(tmp_path: Path) -> None:
     """A task remembers thousands of them till its manifests are handed in."""
+    gc.collect()  # else buffers of earlier tests may be freed meanwhile
     before = pa.total_allocated_bytes()
     closed = []
     for number in range(20):
@@ -70,6 +72,6 @@ def test_closed_files_hold_no_buffers(tmp_path: Path) -> None:
         assert pa.total_allocated_bytes() > before
         file.close()
         closed.append(file)
-    assert pa.total_allocated_bytes() == before
+    assert pa.total_allocated_bytes() <= before
     with pytest.raises(ValueError, match="is closed"):
         closed[0].write(b"more")
