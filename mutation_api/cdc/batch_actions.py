@@ -25,11 +25,12 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame
 
 from mutation_api.cdc.engine import operation_clauses
-from mutation_api.cdc.log_walk import DELETE, FIRST_OPERATION, FIRST_POSITION
+from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.cdc.reduce import reduced_log
 from mutation_api.cdc.source import Position
 from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.format.event import ADDED_OPERATION, DELETE
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.spark_merge import MergeInto, merge_into
 from mutation_api.spark.job import apply_changes
@@ -50,9 +51,6 @@ __all__ = [
     "source_id_of",
 ]
 
-
-INSERTING = "__operation"
-"""The name of the operation column if all rows are inserted. Hardly any table has such a column."""
 
 ORDER = "__order_{}"
 """The names of copies of the columns that order a log. A reduced log no longer has the columns themselves."""
@@ -100,8 +98,8 @@ class AppendRows:
 
     def write(self, transaction: Transaction, batch: DataFrame) -> ApplySummary:
         """Insert the rows of a batch. See :class:`BatchAction`."""
-        rows = self.rows(batch).withColumn(INSERTING, sf.lit("insert"))
-        return apply_changes(transaction, self.table, rows, operation_column=INSERTING)
+        rows = self.rows(batch).withColumn(ADDED_OPERATION, sf.lit("insert"))
+        return apply_changes(transaction, self.table, rows, operation_column=ADDED_OPERATION)
 
 
 @dataclass(frozen=True)

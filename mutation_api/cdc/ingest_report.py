@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metastore_client.client import MetastoreClient
-from mutation_api.cdc.log_walk import DELETE, INSERT, UPDATE
 from mutation_api.cdc.source import OperationParts, Position, Stop
 from mutation_api.cdc.watermark import Watermark, Watermarks, watermark_table_exists
 from mutation_api.errors import ContradictionError, InputError, StoppedAtStatementError
+from mutation_api.format.event import DELETE, INSERT, UPDATE
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location

@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 
 from mutation_api.cdc.engine import changed_samples, check_operation_columns
 from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, Contradictions, LogCounts
-from mutation_api.cdc.log_walk import FIRST_OPERATION, INSERT, NO_KEY
+from mutation_api.cdc.log_walk import FIRST_OPERATION, NO_KEY
 from mutation_api.cdc.source import OPERATION, POSITION, SourceTable
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.bucket_hash import hash_columns
+from mutation_api.format.event import INSERT
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.plain_array import plain_array
 from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT, Action, Clause, Match, copied_keys_error

@@ -44,11 +44,9 @@ from mutation_api.cdc.log_walk import (
     CONTRADICTION,
     CONTRADICTION_POSITION,
     CONTRADICTIONS,
-    DELETE,
     DOUBLED_POSITION,
     FIRST_OPERATION,
     FIRST_POSITION,
-    INSERT,
     NO_KEY,
     NO_OPERATION,
     NOT_ORDERED,
@@ -59,6 +57,7 @@ from mutation_api.cdc.log_walk import (
 )
 from mutation_api.cdc.source import OPERATION, POSITION, LocalBatch, LocalChangeSource, Position, SourceTable
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
+from mutation_api.format.event import DELETE, INSERT
 from mutation_api.format.plain_array import plain_array, struct_fields
 from mutation_api.merge.clauses import SOURCE
 from mutation_api.merge.evaluator import target_types

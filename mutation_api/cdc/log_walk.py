@@ -17,33 +17,29 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.cdc.source import FILE, OFFSET, PART, PARTITION, TIME, TIME_UNKNOWN
+from mutation_api.format.event import DELETE, INSERT, UPDATE
 from mutation_api.merge.differences import differs
 
 __all__ = [
     "CONTRADICTION",
     "CONTRADICTIONS",
     "CONTRADICTION_POSITION",
-    "DELETE",
     "DISORDERED",
     "DOUBLED",
     "DOUBLED_POSITION",
     "FINDINGS",
     "FIRST_OPERATION",
     "FIRST_POSITION",
-    "INSERT",
     "NOT_ORDERED",
     "NO_KEY",
     "NO_OPERATION",
     "OPERATION_COUNT",
     "PARTED",
-    "UPDATE",
     "LogWalk",
     "doubled_texts",
     "names_of",
     "partitions_of",
 ]
-
-INSERT, UPDATE, DELETE = "insert", "update", "delete"
 
 CONTRADICTIONS = {
     "__inserts_of_present": (INSERT, (INSERT, UPDATE)),

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import pyarrow as pa
 
 from mutation_api.errors import InputError
+from mutation_api.format.event import ADDED_OPERATION
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
@@ -62,7 +63,7 @@ __all__ = [
 ]
 
 
-OPERATION = "__operation"
+OPERATION = ADDED_OPERATION
 """The column of operations: ``insert``, ``update`` or ``delete``."""
 
 POSITION = "__position"

@@ -27,7 +27,7 @@ from mutation_api.cdc.engine import (
     operation_clauses,
 )
 from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, LogCounts
-from mutation_api.cdc.log_walk import DELETE, FIRST_OPERATION, FIRST_POSITION, INSERT
+from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.cdc.reduce import ReducedLog, reduced_log
 from mutation_api.cdc.source import (
     OPERATION,
@@ -42,6 +42,7 @@ from mutation_api.cdc.source import (
     TableOperations,
 )
 from mutation_api.errors import ConfigurationError
+from mutation_api.format.event import DELETE, INSERT
 from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT, copied_keys_error
 from mutation_api.merge.merge_report import MergeReport

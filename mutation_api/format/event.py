@@ -36,9 +36,12 @@ from numpy.typing import NDArray
 __all__ = [
     "ACID_STATS",
     "ACID_VERSION",
+    "ADDED_OPERATION",
     "BUCKET",
     "CURRENT_TRANSACTION",
+    "DELETE",
     "EVENT_FIELDS",
+    "INSERT",
     "KEY_INDEX",
     "MAX_BUCKETS",
     "MAX_STATEMENT_ID",
@@ -48,6 +51,7 @@ __all__ = [
     "ROW",
     "ROW_ID",
     "ROW_ID_COLUMN",
+    "UPDATE",
     "Mask",
     "Operation",
     "RecordIdentifier",
@@ -63,6 +67,11 @@ __all__ = [
 
 
 OPERATION = "operation"
+"""The field of files, and the default name of a column with operations in a change set."""
+
+ADDED_OPERATION = "__operation"
+"""The column with operations that the library adds to rows; columns of tables cannot have this name."""
+
 ORIGINAL_TRANSACTION = "originalTransaction"
 BUCKET = "bucket"
 ROW_ID = "rowId"
@@ -77,6 +86,10 @@ class Operation(enum.IntEnum):
     INSERT = 0
     UPDATE = 1
     DELETE = 2
+
+
+INSERT, UPDATE, DELETE = (each.name.lower() for each in Operation)
+"""The operations as words in change sets and logs of operations."""
 
 
 def event_schema(row_type: pa.StructType) -> pa.Schema:

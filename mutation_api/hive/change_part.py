@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from mutation_api.errors import DeltaWriteError, RecordLayoutError, RecordValueError
 from mutation_api.format.conversion import convert_to_column
-from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.event import ADDED_OPERATION, DELETE, INSERT, PARTITION_FIELD, ROW_ID_COLUMN, UPDATE
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
 from mutation_api.format.plain_array import plain_array
 from mutation_api.read.snapshot_reader import full_row_id_type
@@ -29,21 +29,12 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.layout import ROW_ID_FIELDS, ChangeLayout, DefaultColumns, GivenColumn, match_columns
 
 __all__ = [
-    "DELETE",
-    "INSERT",
-    "OPERATION",
-    "UPDATE",
     "ChangePart",
     "MemoryShare",
     "PartLayout",
     "SpooledBatches",
     "joined",
 ]
-
-
-OPERATION = "__operation"
-"""Name of the operation column in a joined change set; hardly any table has a column of this name."""
-INSERT, UPDATE, DELETE = "insert", "update", "delete"
 
 
 @dataclass(frozen=True)
@@ -61,7 +52,11 @@ class PartLayout:
 
     @classmethod
     def of(
-        cls, table: AcidTable, given: pa.Schema, operation: str | None, operation_column: str = OPERATION
+        cls,
+        table: AcidTable,
+        given: pa.Schema,
+        operation: str | None,
+        operation_column: str = ADDED_OPERATION,
     ) -> PartLayout:
         """Find the table's columns among the given ones, in any case and order.
 
@@ -110,7 +105,7 @@ class PartLayout:
         return DefaultColumns.of(self.table, self.layout.columns)
 
     def plain(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return a batch with fixed names: OPERATION unless constant, ROW__ID if present, and columns.
+        """Return a batch with fixed names: ADDED_OPERATION unless constant, ROW__ID if present, and columns.
 
         Raises:
             RecordLayoutError: If a part that lacks columns has an insert or update.
@@ -118,8 +113,8 @@ class PartLayout:
         """
         arrays: dict[str, pa.Array] = {}
         if self.operation is None:
-            arrays[OPERATION] = plain_array(batch.column(self.layout.operation)).cast(pa.string())
-            self._check_complete(arrays[OPERATION])
+            arrays[ADDED_OPERATION] = plain_array(batch.column(self.layout.operation)).cast(pa.string())
+            self._check_complete(arrays[ADDED_OPERATION])
         elif self._defaults.unknown and batch.num_rows:
             raise self._unknown_defaults()
         if self.layout.row_id is not None:
@@ -181,8 +176,8 @@ class ChangePart:
     """The changes of one call.
 
     Attributes:
-        operation: the operation of all rows. If None, the batches have the column OPERATION.
-        schema: the schema of the batches: OPERATION, ROW__ID and the table's columns, as far as present.
+        operation: the operation of all rows. If None, the batches have the column ADDED_OPERATION.
+        schema: the schema of the batches: ADDED_OPERATION, ROW__ID and the columns, if present.
         fine: names of the columns whose timestamps have digits below microseconds.
         batches: the batches; they are read once, when the change set is written.
     """
@@ -194,12 +189,12 @@ class ChangePart:
 
 
 def joined(table: AcidTable, parts: Sequence[ChangePart]) -> pa.RecordBatchReader:
-    """Return one change set of all parts, in their order, with its operations in the column OPERATION.
+    """Return one change set of all parts, in their order, with its operations in the column ADDED_OPERATION.
 
     Raises:
         RecordValueError: If a value does not fit its column (raised while the change set is read).
     """
-    fields = [pa.field(OPERATION, pa.string())]
+    fields = [pa.field(ADDED_OPERATION, pa.string())]
     if any(ROW_ID_COLUMN in part.schema.names for part in parts):
         fields.append(pa.field(ROW_ID_COLUMN, full_row_id_type(table)))
     for column in table.all_columns:
@@ -221,7 +216,7 @@ def _fitted(table: AcidTable, part: ChangePart, batch: pa.RecordBatch, schema: p
             array = batch.column(field.name)
             if array.type != field.type:
                 array = _converted(table, array, field, types[field.name])
-        elif field.name == OPERATION:
+        elif field.name == ADDED_OPERATION:
             array = pa.repeat(pa.scalar(part.operation, pa.string()), batch.num_rows)
         else:
             array = pa.nulls(batch.num_rows, field.type)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.hive.change_part import DELETE, INSERT, UPDATE
+from mutation_api.format.event import DELETE, INSERT, UPDATE
 from mutation_api.hive.table_changes import TableChanges
 from mutation_api.merge.clauses import FirstBy
 from mutation_api.merge.local_merge import LocalMerge, local_merge

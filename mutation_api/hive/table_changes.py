@@ -10,15 +10,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from mutation_api.errors import TransactionStateError
+from mutation_api.format.event import ADDED_OPERATION
 from mutation_api.format.timestamps import exact_unit
-from mutation_api.hive.change_part import (
-    OPERATION,
-    ChangePart,
-    MemoryShare,
-    PartLayout,
-    SpooledBatches,
-    joined,
-)
+from mutation_api.hive.change_part import ChangePart, MemoryShare, PartLayout, SpooledBatches, joined
 from mutation_api.merge.local_merge import LocalMerge
 from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
 from mutation_api.transaction.transaction import Transaction
@@ -55,7 +49,7 @@ class TableChanges:
         data: object,
         operation: str | None,
         *,
-        operation_column: str = OPERATION,
+        operation_column: str = ADDED_OPERATION,
         verify_row_ids: bool = False,
     ) -> int:
         """Collect changes and return their number.
@@ -161,7 +155,7 @@ class TableChanges:
             self._transaction,
             self._name,
             joined(self._table, self._parts),
-            operation_column=OPERATION,
+            operation_column=ADDED_OPERATION,
             insert_files=self._insert_files,
             verify_row_ids=self._verify_row_ids,
             options=self._options or options,

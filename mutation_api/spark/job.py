@@ -29,7 +29,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError, MutationError
-from mutation_api.format.event import ROW_ID_COLUMN, Operation
+from mutation_api.format.event import ADDED_OPERATION, ROW_ID_COLUMN, Operation
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.frame_table import counted_by_rows
 from mutation_api.spark.jvm import estimated_bytes, is_deterministic, plan_kinds, spark_context
@@ -42,7 +42,6 @@ from mutation_api.table.acid_table import AcidTable, AcidTableSerializer, Writer
 from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.address import (
     BUCKET_PROPERTY,
-    OPERATION,
     PARTITION,
     ROW_NUMBER,
     TXN,
@@ -106,7 +105,7 @@ def verify_changed_row_ids(table: AcidTable, addresses: DataFrame, snapshot: Dat
     )
     missing = (
         _existing_rows(addresses)
-        .select(*IDENTITY, OPERATION)
+        .select(*IDENTITY, ADDED_OPERATION)
         .join(known, list(IDENTITY), "left_anti")
         .take(UNKNOWN_ROWS_SHOWN)
     )
@@ -115,7 +114,7 @@ def verify_changed_row_ids(table: AcidTable, addresses: DataFrame, snapshot: Dat
 
 
 def _existing_rows(addresses: DataFrame) -> DataFrame:
-    return addresses.where(sf.col(OPERATION) != int(Operation.INSERT))
+    return addresses.where(sf.col(ADDED_OPERATION) != int(Operation.INSERT))
 
 
 FEW_BYTES = "spark.hive.mutation.fewBytes"

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
 )
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.format.event import Operation
+from mutation_api.format.event import ADDED_OPERATION, Operation
 from mutation_api.spark.frame_table import arrow_type_of
 from mutation_api.spark.jvm import raw_bytes, spark_context
 from mutation_api.spark.tasks import CHANGES, SPLIT_DDL, TASK, ChangeSplitter, to_tasks
@@ -39,14 +39,7 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, AcidTableSerializer
 from mutation_api.table.row_type import quoted
-from mutation_api.write.address import (
-    ADDRESS_COLUMNS,
-    BUCKET,
-    OPERATION,
-    PARTITION,
-    ChangeAddresser,
-    ChangeFields,
-)
+from mutation_api.write.address import ADDRESS_COLUMNS, BUCKET, PARTITION, ChangeAddresser, ChangeFields
 from mutation_api.write.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.write.forecast import SAMPLE_ROWS, Forecast, GroupCount, Trial, forecast, write_trial
 from mutation_api.write.layout import (
@@ -307,13 +300,13 @@ def forecast_changes(
 
 
 def _groups(addresses: DataFrame) -> tuple[GroupCount, ...]:
-    counts = [sf.count_if(sf.col(OPERATION) == int(operation)) for operation in Operation]
+    counts = [sf.count_if(sf.col(ADDED_OPERATION) == int(operation)) for operation in Operation]
     rows = addresses.groupBy(PARTITION, BUCKET).agg(*counts).collect()
     return tuple(GroupCount(name or None, *counts) for name, *counts in sorted(map(tuple, rows)))
 
 
 def _trials(table: AcidTable, addressed: DataFrame) -> tuple[Trial, ...]:
-    sample = addressed.where(sf.col(OPERATION) != int(Operation.DELETE)).limit(SAMPLE_ROWS)
+    sample = addressed.where(sf.col(ADDED_OPERATION) != int(Operation.DELETE)).limit(SAMPLE_ROWS)
     writer = _TrialWriter(AcidTableSerializer.encode(table))
     return tuple(Trial(*row) for row in sample.mapInArrow(writer.__call__, _TRIAL_DDL).collect())
 

@@ -47,7 +47,7 @@ from metastore_client.errors import MetastoreError
 from metastore_client.model import TableInfo
 from metastore_client.valid_ids import CountRows
 from mutation_api.errors import MutationError, TableNotMutableError
-from mutation_api.format.event import ACID_STATS, ACID_VERSION
+from mutation_api.format.event import ACID_STATS, ACID_VERSION, OPERATION
 from mutation_api.format.layout import (
     ACID_VERSION_FILE,
     BUCKET_PREFIX,
@@ -218,7 +218,7 @@ def _holds_changes(storage: Storage, file: Location) -> bool:
                 return False
             # Hive 2.3 sometimes puts the counts of a delete delta into its insert delta: the events decide.
             with storage.open_input(file) as stream:
-                operations = open_orc(stream).read(columns=["operation"]).column("operation")
+                operations = open_orc(stream).read(columns=[OPERATION]).column(OPERATION)
             return bool(pc.any(pc.not_equal(operations, 0)).as_py())
     except FileNotFoundError:
         return False  # removed meanwhile

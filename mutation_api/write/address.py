@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.errors import RowIdNotFoundError
-from mutation_api.format.event import Operation
+from mutation_api.format.event import ADDED_OPERATION, Operation
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.classify import ChangeClassifier
 
@@ -30,7 +30,6 @@ __all__ = [
     "ADDRESS_COLUMNS",
     "BUCKET",
     "BUCKET_PROPERTY",
-    "OPERATION",
     "PARTITION",
     "ROW_NUMBER",
     "TXN",
@@ -46,11 +45,10 @@ __all__ = [
 
 PARTITION = "__partition"
 BUCKET = "__bucket"
-OPERATION = "__operation"
 TXN = "__txn"
 BUCKET_PROPERTY = "__bucket_property"
-ROW_NUMBER = "__row_id"
-ADDRESS_COLUMNS = (PARTITION, BUCKET, OPERATION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
+ROW_NUMBER = "__row_number"
+ADDRESS_COLUMNS = (PARTITION, BUCKET, ADDED_OPERATION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
 """First columns of addressed changes. The data columns of the change set follow, in table order."""
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.format.conversion import convert_to_column
-from mutation_api.format.event import MAX_BUCKETS, PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.event import MAX_BUCKETS, OPERATION, PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.plain_array import refusal
 from mutation_api.table.acid_table import AcidColumn, AcidTable
@@ -96,7 +96,7 @@ def index_advice(names: Iterable[str]) -> str:
     )
 
 
-OPERATION_COLUMN_DEFAULT = "operation"
+OPERATION_COLUMN_DEFAULT = OPERATION
 
 INSERT_FILES_PER_PARTITION = 4
 """Default number of files for the inserts into one partition of an unbucketed table."""

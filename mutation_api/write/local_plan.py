@@ -25,14 +25,13 @@ from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import ConfigurationError
-from mutation_api.format.event import Operation
+from mutation_api.format.event import ADDED_OPERATION, Operation
 from mutation_api.format.plain_array import plain_array
 from mutation_api.orc.format.stored_values import hollow, nulled
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.address import (
     ADDRESS_COLUMNS,
     BUCKET,
-    OPERATION,
     PARTITION,
     ChangeAddresser,
     ChangeFields,
@@ -113,7 +112,7 @@ class LocalPlan:
         address = addressed.columns[: len(ADDRESS_COLUMNS)]
         if self.row_type is None:
             return pa.record_batch(address, names=list(ADDRESS_COLUMNS))
-        deletes = addressed.column(OPERATION).to_numpy() == Operation.DELETE
+        deletes = addressed.column(ADDED_OPERATION).to_numpy() == Operation.DELETE
         rows = self._rows([columns[name] for name in self.table.column_names], deletes)
         return pa.record_batch([*address, *rows], names=[*ADDRESS_COLUMNS, *self.table.column_names])
 
@@ -266,7 +265,7 @@ class InsertFiles:
         """Return the same addressed changes, with the number of its file in each insert."""
         if self._files <= 1:
             return addressed
-        inserts = addressed.column(OPERATION).to_numpy() == Operation.INSERT
+        inserts = addressed.column(ADDED_OPERATION).to_numpy() == Operation.INSERT
         if not inserts.any():
             return addressed
         with self._mutex:
@@ -337,13 +336,13 @@ def forecast_arrow(
 
 def _counted(addressed: pa.RecordBatch) -> dict[tuple[str, int, int], int]:
     """Return the number of changes by partition, bucket and operation."""
-    keys = pa.table(addressed.select([PARTITION, BUCKET, OPERATION]))
-    counted = keys.group_by([PARTITION, BUCKET, OPERATION]).aggregate([([], "count_all")])
+    keys = pa.table(addressed.select([PARTITION, BUCKET, ADDED_OPERATION]))
+    counted = keys.group_by([PARTITION, BUCKET, ADDED_OPERATION]).aggregate([([], "count_all")])
     *columns, numbers = (column.to_pylist() for column in counted.columns)
     return dict(zip(zip(*columns, strict=True), numbers, strict=True))
 
 
 def _new_rows(addressed: pa.RecordBatch, count: int) -> pa.RecordBatch:
     """Return at most ``count`` of the first new rows."""
-    new = np.flatnonzero(addressed.column(OPERATION).to_numpy() != Operation.DELETE)
+    new = np.flatnonzero(addressed.column(ADDED_OPERATION).to_numpy() != Operation.DELETE)
     return addressed.take(pa.array(new[:count]))

@@ -16,14 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.errors import ConfigurationError
-from mutation_api.format.event import Operation
+from mutation_api.format.event import ADDED_OPERATION, Operation
 from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
 from mutation_api.read.snapshot_reader import read_split
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.address import (
     BUCKET,
     BUCKET_PROPERTY,
-    OPERATION,
     ROW_NUMBER,
     TXN,
     UNKNOWN_ROWS_SHOWN,
@@ -65,7 +64,7 @@ class WantedRows:
         Raises:
             ConfigurationError: If they do not fit into memory.
         """
-        existing = addressed.column(OPERATION).to_numpy() != Operation.INSERT
+        existing = addressed.column(ADDED_OPERATION).to_numpy() != Operation.INSERT
         if not existing.any():
             return
         with self._mutex:
@@ -76,7 +75,7 @@ class WantedRows:
                     partitions,
                     *(
                         addressed.column(name).to_numpy()
-                        for name in (BUCKET, TXN, BUCKET_PROPERTY, ROW_NUMBER, OPERATION)
+                        for name in (BUCKET, TXN, BUCKET_PROPERTY, ROW_NUMBER, ADDED_OPERATION)
                     ),
                 )
             )

@@ -23,12 +23,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, WorkerError
-from mutation_api.format.event import RowIdArrays, ranks_in_bucket
+from mutation_api.format.event import ADDED_OPERATION, RowIdArrays, ranks_in_bucket
 from mutation_api.write.address import (
     ADDRESS_COLUMNS,
     BUCKET,
     BUCKET_PROPERTY,
-    OPERATION,
     PARTITION,
     ROW_NUMBER,
     TXN,
@@ -82,7 +81,7 @@ def write_batch(coordinator: MutatorCoordinator, batch: pa.RecordBatch) -> None:
     if not batch.num_rows:
         return
     address = {name: batch.column(name) for name in ADDRESS_COLUMNS}
-    partitions, buckets, codes = address[PARTITION], address[BUCKET], address[OPERATION].to_numpy()
+    partitions, buckets, codes = address[PARTITION], address[BUCKET], address[ADDED_OPERATION].to_numpy()
     row_ids = RowIdArrays(*(address[name].to_numpy() for name in (TXN, BUCKET_PROPERTY, ROW_NUMBER)))
     rows = _rows(batch)
     bounds = _group_bounds(partitions, buckets)

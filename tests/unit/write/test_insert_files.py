@@ -6,7 +6,8 @@ from collections import Counter
 
 import pyarrow as pa
 
-from mutation_api.write.address import ADDRESS_COLUMNS, BUCKET, OPERATION, PARTITION
+from mutation_api.format.event import ADDED_OPERATION
+from mutation_api.write.address import ADDRESS_COLUMNS, BUCKET, PARTITION
 from mutation_api.write.local_plan import InsertFiles
 
 
@@ -42,7 +43,7 @@ def test_only_inserts_are_counted_and_moved() -> None:
     """Updates and deletes stay in the bucket of their ROW__ID."""
     batch = changes(["a"] * 4, [1, 0, 2, 0])
     assert [bucket for _, bucket in spread(InsertFiles(2, 1), batch)] == [0, 0, 0, 1]
-    assert batch[OPERATION].to_pylist() == [1, 0, 2, 0]
+    assert batch[ADDED_OPERATION].to_pylist() == [1, 0, 2, 0]
 
 
 def test_one_file_or_buckets_need_nothing() -> None:
