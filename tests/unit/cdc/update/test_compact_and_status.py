@@ -200,7 +200,7 @@ def test_no_text_becomes_part_of_the_page(make_shop: MakeShop) -> None:
     status = dataclasses.replace(status, compactions=(compaction,), dead_txns=(dead,))
     page = status_page([_evil(status)], 0.0)
     assert "<img" not in page
-    assert page.count("&lt;img src=x onerror=&#x27;a&#x27; title=&quot;b&quot;&gt;&amp;") > 10
+    assert page.count("&lt;img src=x onerror=&#39;a&#39; title=&#34;b&#34;&gt;&amp;") > 10
 
 
 def test_a_source_that_is_gone_is_reported_not_raised(make_shop: MakeShop) -> None:
