@@ -199,7 +199,7 @@ class CommitOutcomeUnknownError(TransactionError):
 class CompactionError(ClientError):
     """Raised when a compaction fails or does not end in time; the message has the server's reason.
 
-    ``hive-mutate update compact`` and similar commands raise it. The rows of the table are unchanged.
+    ``hive-mutate compact`` and similar commands raise it. The rows of the table are unchanged.
 
     How to fix: run ``hive-mutate show compactions``. If it failed, the log of the metastore has the reason.
     If it is waiting, start workers (``hive.compactor.worker.threads``). Then run the command again.

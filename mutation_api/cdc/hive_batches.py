@@ -205,8 +205,8 @@ class HiveBatches:
                     )
                     _log.warning(
                         "streaming query %r: %s has %d delta directories, which every reader opens. Is "
-                        "Hive's compactor running? To request a compaction, run hive-mutate update compact "
-                        "--table %s",
+                        "Hive's compactor running? To request a compaction, run hive-mutate compact "
+                        "%s",
                         self.name,
                         where,
                         most.directory_count,

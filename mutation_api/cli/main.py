@@ -31,6 +31,7 @@ SUBCOMMANDS = {
     "abort": "abort transactions",
     "apply": "apply a file of changes to a table in one transaction",
     "bucket": "compute Hive's bucket hash of values",
+    "compact": "make Hive compact the partitions of a table that have enough changes",
     "create-table": "create an ACID table",
     "doctor": "show the server's release, and which tables can be changed",
     "diff": "compare a table with a file, another table or its own past, and save the changes",

@@ -1,17 +1,13 @@
-"""``hive-mutate update``: the command, and what its actions share.
+"""``hive-mutate update``: keep a Hive table up to date with a table in a relational database.
 
-``hive-mutate update``: keep a Hive table up to date with a table in a relational database.
-
-"enable" starts capturing changes in the source, "extract" applies them exactly once, and "compact" makes Hive
-merge deltas. "status" shows the state of all this, "repair" creates the objects in the source again, and
-"disable" removes them.
+"enable" starts capturing changes in the source, and "extract" applies them exactly once. "status" shows the
+state of both, "repair" creates the objects in the source again, and "disable" removes them. Many extractions
+leave many deltas; "hive-mutate compact" makes Hive merge them.
 
 The password of the source is read from the environment variable HIVE_MUTATE_SOURCE_PASSWORD. The variable
 HIVE_MUTATE_SOURCE contains the URL of the source to which the password may be sent, as it was passed to
 "enable"; separate several URLs with blanks. The address in the properties of a table must be one of these,
 since others may alter it.
-
-Helpers of the actions of ``hive-mutate update``: messages, the engine, and the tables to process.
 """
 
 from __future__ import annotations
@@ -51,7 +47,6 @@ __all__ = [
 ACTIONS = {
     "enable": "capture the changes of a table in the source",
     "extract": "apply captured changes, exactly once",
-    "compact": "make Hive compact the partitions that have enough changes",
     "status": "show positions, lag, deltas, compactions and objects",
     "repair": "create the log and the triggers in the source again",
     "disable": "stop capturing changes, and remove everything created for it",

@@ -73,7 +73,7 @@ def test_g12_partitions_with_deltas_are_compacted_and_read_the_same(
             source.run("UPDATE orders SET item = 'new' WHERE id = 3", "DELETE FROM orders WHERE id = 6")
             shop.extract()
             assert compact_table(metastore, shop.table, threshold=CompactionThreshold(10)).partitions == ()
-            words = ["update", "compact", "--table", shop.table, "--metastore", hive_line.uri, "--wait", "2m"]
+            words = ["compact", shop.table, "--metastore", hive_line.uri, "--wait", "2m"]
             assert main([*words, "--delta-threshold", "1", "--quiet"]) == 0
             assert "day=d0: major compaction" in capsys.readouterr().out
         assert sum(each.deltas.row_count or 0 for each in read_sizes(metastore, shop.table)) == 0

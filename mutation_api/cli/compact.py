@@ -1,4 +1,4 @@
-"""``hive-mutate update compact``: make Hive compact the partitions of a table that have enough changes.
+"""``hive-mutate compact``: make Hive compact the partitions of a table that have enough changes.
 
 If there are fewer changes than the threshold, nothing is done and the command succeeds. The command can be
 stopped and repeated; it then waits for the compaction that is already queued. It works for any ACID table.
@@ -10,7 +10,7 @@ import argparse
 import json
 import re
 
-from mutation_api.cli.table_arguments import metastore_from
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import progress, say
 from mutation_api.upkeep.compact import (
     DELTA_ROWS_DEFAULT,
@@ -27,7 +27,8 @@ _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("--table", required=True, metavar="DB.TABLE", help="Hive table to compact")
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    parser.add_argument("table", metavar="DB.TABLE", help="Hive table to compact")
     parser.add_argument(
         "--kind",
         choices=KINDS,
@@ -77,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
+    add_metastore_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
