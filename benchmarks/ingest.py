@@ -43,7 +43,7 @@ from benchmarks.measuring.measure import (
 from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.merging.merge_stage import OURS_KINDS, Content, Stage, checksums
 from metastore_client import connect
-from mutation_api import Following, SourceTable, TungstenSource, ingest, snapshot
+from mutation_api import Following, SourceTable, TungstenSource, ingest, read_source, snapshot
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -179,7 +179,7 @@ class Follower:
         with self._stage.tables.client(self._name.partition(".")[2]) as client:
             target = client.open_snapshot(self._name).table(self._name)
         tables = [SourceTable(SOURCE_TABLE, target, ("id",))]
-        return self._source.read(self._stage.spark, tables, {}).tables[0].operations
+        return read_source(self._stage.spark, self._source, tables, {}).tables[0].operations
 
     def content(self) -> Content:
         """What the table holds."""

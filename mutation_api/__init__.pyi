@@ -40,6 +40,7 @@ from .cdc.source import Position as Position
 from .cdc.source import SourceTable as SourceTable
 from .cdc.source import Stop as Stop
 from .cdc.source import TableOperations as TableOperations
+from .cdc.spark_engine import read_source as read_source
 from .cdc.tungsten import TungstenSource as TungstenSource
 from .cdc.tungsten_files import HEADER_DEFAULT as HEADER_DEFAULT
 from .cdc.tungsten_files import HEADER_WITHOUT_KEY as HEADER_WITHOUT_KEY

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 from mutation_api.cdc.engine import AnySource, Engine, Reading, TargetBytes
 from mutation_api.cdc.local_engine import LocalEngine
 from mutation_api.cdc.source import (
-    Batch,
     LocalBatch,
     LocalChangeSource,
     OperationParts,
@@ -23,7 +22,6 @@ from mutation_api.cdc.source import (
 )
 from mutation_api.errors import ConfigurationError, InputError
 from mutation_api.storage.hadoop_settings import active_spark_context
-from mutation_api.storage.location import Location
 from mutation_api.write.local_plan import LocalOptions
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
     from mutation_api.cdc.spark_engine import SparkEngine
 
-__all__ = ["EngineBySize", "check_machines", "each_in_tasks", "engine_for", "in_tasks", "spark_engine"]
+__all__ = ["EngineBySize", "engine_for"]
 
 T = TypeVar("T")
 
@@ -53,57 +51,12 @@ def engine_for(source: AnySource, spark: SparkSession | None, local: LocalOption
     if session is None and (local is not None or isinstance(source, LocalChangeSource)):
         engine = LocalEngine(local or LocalOptions())
     else:
-        engine = spark_engine(session)
+        from mutation_api.cdc.spark_engine import SparkEngine  # needs pyspark
+        from mutation_api.spark.jvm import given_or_active  # needs pyspark
+
+        engine = SparkEngine(given_or_active(session))
     engine.check(source)
     return engine
-
-
-def spark_engine(spark: SparkSession | None) -> SparkEngine:
-    """Return Spark's engine with this session. Raises ConfigurationError if there is no session."""
-    from mutation_api.cdc.spark_engine import SparkEngine  # needs pyspark
-    from mutation_api.spark.jvm import given_or_active  # needs pyspark
-
-    return SparkEngine(given_or_active(spark))
-
-
-def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
-    """Return the same batch, but read by Spark's tasks; its operations must be OperationParts.
-
-    Raises:
-        ConfigurationError: If Spark's machines cannot access the data.
-    """
-    from mutation_api.cdc import spark_engine  # needs pyspark
-
-    return spark_engine.in_tasks(spark, batch)
-
-
-def each_in_tasks(
-    spark: SparkSession, look: Callable[[int], T], count: int, locations: Sequence[Location], what: str
-) -> list[T]:
-    """Call a function for each number from 0 to ``count`` in Spark's tasks, and return its results.
-
-    Args:
-        spark: the session.
-        look: the function, which is pickled.
-        count: number of calls.
-        locations: the locations that the function reads.
-        what: name of the work in messages.
-
-    Raises: The errors of the function.
-    """
-    from mutation_api.cdc import spark_engine  # needs pyspark
-
-    return spark_engine.each_in_tasks(spark, look, count, locations, what)
-
-
-def check_machines(spark: SparkSession, what: str) -> None:
-    """Check that all of Spark's machines share this machine's directory for temporary files.
-
-    ``what`` names the data in it. Raises ConfigurationError if they may not share it.
-    """
-    from mutation_api.cdc import spark_engine  # needs pyspark
-
-    spark_engine.check_machines(spark, what)
 
 
 @dataclass(frozen=True)
@@ -134,13 +87,11 @@ class EngineBySize:
         if not isinstance(source, LocalChangeSource):
             return self.start_spark().read(source, tables, after, target_bytes)
         if isinstance(source, ReadWhole) and self.reaching(source.byte_count) > self.small_bytes:
-            spark = self.start_spark()
-            return spark.reading(source.read(spark.spark, tables, after))
+            return self.start_spark().read(source, tables, after, target_bytes)
         batch = self.reaching(functools.partial(source.read_local, tables, after))
         if self._is_small(batch, target_bytes):
             return self.here.reading(batch)
-        spark = self.start_spark()
-        return spark.reading(in_tasks(spark.spark, batch))
+        return self.start_spark().reading_in_tasks(batch)
 
     def reaching(self, look: Callable[[], T]) -> T:
         """Return the result of ``look``; if it cannot reach files, repeat it with Spark's configuration."""

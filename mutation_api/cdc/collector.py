@@ -38,10 +38,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.cdc.choice import in_tasks
 from mutation_api.cdc.record_files import Chunk, FileColumns, RecordFile, operations_batch, refuse
 from mutation_api.cdc.separated_text import SeparatedText
-from mutation_api.cdc.source import Batch, LocalBatch, LocalOperations, OperationParts, Position, SourceTable
+from mutation_api.cdc.source import LocalBatch, LocalOperations, OperationParts, Position, SourceTable
 from mutation_api.cdc.source_url import LocationsLike, all_located, children, entry_at, fingerprint, readable
 from mutation_api.errors import ConfigurationError, InputFormatError, SourcePositionError
 from mutation_api.format.text_values import BinaryText
@@ -49,7 +48,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 __all__ = ["CollectorSource", "uid_of"]
 
@@ -95,10 +94,8 @@ class CollectorSource:
         """The name of this source in the watermarks: ``collector:`` and ``name``."""
         return f"collector:{self.name}"
 
-    def read(
-        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
-    ) -> Batch:
-        """Read the operations after the watermark. See :class:`~mutation_api.cdc.source.ChangeSource`.
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """Read the operations after the watermark. See :class:`~mutation_api.cdc.source.LocalChangeSource`.
 
         Errors within the files are raised when the operations are evaluated.
 
@@ -110,10 +107,6 @@ class CollectorSource:
             RecordLayoutError: If the files' columns and the target's differ.
             InputError: If the files cannot be read.
         """
-        return in_tasks(spark, self.read_local(tables, after))
-
-    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """Read the operations after the watermark, without Spark. Raises: See :meth:`read`."""
         if len(tables) != 1:
             raise ConfigurationError(
                 f"{self.source_id}: raw files have the operations of one table: got {len(tables)} tables"

@@ -58,7 +58,7 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import quoted
 from mutation_api.transaction.transaction import Transaction
 
-__all__ = ["SparkEngine", "check_machines", "each_in_tasks", "in_tasks"]
+__all__ = ["SparkEngine", "check_machines", "each_in_tasks", "in_tasks", "read_source"]
 
 
 NAME = "spark"
@@ -71,12 +71,7 @@ class SparkEngine:
     spark: SparkSession
 
     def check(self, source: AnySource) -> None:
-        """Raise ConfigurationError if the source cannot be read by Spark."""
-        if not isinstance(source, ChangeSource):
-            raise ConfigurationError(
-                f"source {source.source_id} cannot be read by Spark (it does not have a method read); leave "
-                "out spark"
-            )
+        """Do nothing, because Spark reads every source. See :func:`read_source`."""
 
     def read(
         self,
@@ -86,8 +81,11 @@ class SparkEngine:
         _target_bytes: TargetBytes,
     ) -> Reading:
         """Read the source. See :class:`~mutation_api.cdc.engine.Engine`."""
-        assert isinstance(source, ChangeSource)
-        return self.reading(source.read(self.spark, tables, after))
+        return self.reading(read_source(self.spark, source, tables, after))
+
+    def reading_in_tasks(self, batch: LocalBatch) -> Reading:
+        """Return the reading of a batch whose operations Spark's tasks read."""
+        return self.reading(in_tasks(self.spark, batch))
 
     def reading(self, batch: Batch) -> Reading:
         """Return the reading of a batch that was read by Spark."""
@@ -198,8 +196,25 @@ _ONE_MACHINE = "local"
 """The prefix of the Spark masters whose tasks all run on this machine."""
 
 
+def read_source(
+    spark: SparkSession, source: AnySource, tables: Sequence[SourceTable], after: Mapping[str, Position]
+) -> Batch:
+    """Read a source by its own method for Spark, or else what it gives this process in Spark's tasks.
+
+    Raises: See :meth:`ChangeSource.read`, and :func:`in_tasks`.
+    """
+    if isinstance(source, ChangeSource):
+        return source.read(spark, tables, after)
+    return in_tasks(spark, source.read_local(tables, after))
+
+
 def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
-    """Return the batch, read by Spark's tasks. See :func:`mutation_api.cdc.choice.in_tasks`."""
+    """Return the same batch, but read by Spark's tasks.
+
+    Raises:
+        ConfigurationError: If Spark's machines cannot access the data, or if the operations of the batch are
+            not OperationParts, which tasks can read.
+    """
     tables = tuple(
         TableOperations(each.table, _frame(spark, each), each.is_emptied, each.is_copy)
         for each in batch.tables
@@ -210,7 +225,17 @@ def in_tasks(spark: SparkSession, batch: LocalBatch) -> Batch:
 def each_in_tasks(
     spark: SparkSession, look: Callable[[int], T], count: int, locations: Sequence[Location], what: str
 ) -> list[T]:
-    """Call a function in Spark's tasks. See :func:`mutation_api.cdc.choice.each_in_tasks`."""
+    """Call a function for each number from 0 to ``count`` in Spark's tasks, and return its results.
+
+    Args:
+        spark: the session.
+        look: the function, which is pickled.
+        count: number of calls.
+        locations: the locations that the function reads.
+        what: name of the work in messages.
+
+    Raises: The errors of the function.
+    """
     with translated_worker_errors(what):
         found = _tasks(spark, count).mapInArrow(
             _Looking(look, worker_settings(spark_context(spark), locations)), "number bigint, found binary"
@@ -232,7 +257,11 @@ def check_machines(spark: SparkSession, what: str) -> None:
 
 def _frame(spark: SparkSession, given: LocalOperations) -> DataFrame:
     parts = given.operations
-    assert isinstance(parts, OperationParts)
+    if not isinstance(parts, OperationParts):
+        raise ConfigurationError(
+            f"source table {given.table.name} cannot be read by Spark: its operations are "
+            f"{type(parts).__name__}, expected OperationParts. Leave out spark"
+        )
     if parts.is_of_this_machine:
         check_machines(spark, f"source table {given.table.name}")
     reader = _PartReader(parts, worker_settings(spark_context(spark), parts.locations))

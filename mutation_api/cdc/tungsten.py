@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from mutation_api.cdc.choice import in_tasks
 from mutation_api.cdc.record_files import FileColumns, RecordFile
 from mutation_api.cdc.separated_text import DamagedRecordError, SeparatedText
-from mutation_api.cdc.source import Batch, LocalBatch, LocalOperations, OperationParts, Position, SourceTable
+from mutation_api.cdc.source import LocalBatch, LocalOperations, OperationParts, Position, SourceTable
 from mutation_api.cdc.source_url import entry_at, located, opened, readable
 from mutation_api.cdc.tungsten_files import (
     HEADER_DEFAULT,
@@ -57,7 +56,7 @@ from mutation_api.format.text_values import BinaryText
 from mutation_api.storage.location import Location, LocationLike
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 __all__ = ["TungstenSource"]
 
@@ -136,10 +135,8 @@ class TungstenSource:
         shown = ", ".join(known[:_TABLES_SHOWN]) or "no tables yet, so name the database too"
         raise ConfigurationError(f"{service.shown} does not have a table {name}; it has {shown}")
 
-    def read(
-        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
-    ) -> Batch:
-        """Read the operations after the watermarks. See :class:`~mutation_api.cdc.source.ChangeSource`.
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """Read the operations after the watermarks. See :class:`~mutation_api.cdc.source.LocalChangeSource`.
 
         The tables of the batch have the keys from the metadata. Errors within the files are raised when the
         operations are evaluated.
@@ -151,10 +148,6 @@ class TungstenSource:
             SourcePositionError: If the files end before the position that was applied.
             RecordLayoutError: If the files' columns and the target's differ.
         """
-        return in_tasks(spark, self.read_local(tables, after))
-
-    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """Read the operations after the watermarks, without Spark. Raises: See :meth:`read`."""
         known = {name: _own_position(name, position) for name, position in after.items()}
         reached = {name: position for name, position in known.items() if position is not None}
         found = []

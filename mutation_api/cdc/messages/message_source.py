@@ -33,7 +33,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mutation_api.cdc.choice import check_machines, each_in_tasks, in_tasks
 from mutation_api.cdc.kafka.topics import KafkaTopics
 from mutation_api.cdc.messages.events import LogOptions, MessageFormat
 from mutation_api.cdc.messages.first_look import FirstLook, LogFacts
@@ -100,6 +99,7 @@ class MessageSource(ABC):
             InputError: If the files cannot be read.
             Others: See :class:`~mutation_api.cdc.source.ChangeSource`.
         """
+        from mutation_api.cdc.spark_engine import check_machines, each_in_tasks, in_tasks  # needs pyspark
 
         def looked(look: FirstLook) -> Iterable[LogFacts]:
             locations = [file.location for file in look.log.read_files]

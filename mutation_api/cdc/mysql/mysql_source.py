@@ -23,7 +23,6 @@ import pyarrow as pa
 from pymysql.converters import encoders
 from pymysql.cursors import SSCursor
 
-from mutation_api.cdc.choice import check_machines, in_tasks
 from mutation_api.cdc.mysql.binary_log import BinaryLog
 from mutation_api.cdc.mysql.column_types import (
     TIME_ZONE_DEFAULT,
@@ -150,6 +149,8 @@ class MySqlSource:
             InputError: If a table was changed while it was read whole, the log contains an unknown event, or
                 the files for Spark cannot be written.
         """
+        from mutation_api.cdc.spark_engine import check_machines, in_tasks  # needs pyspark
+
         if self._spill_directory is None:
             check_machines(spark, self.source_id)
         return in_tasks(spark, self.read_local(tables, after))

@@ -12,8 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mutation_api.cdc.choice import in_tasks
-from mutation_api.cdc.source import Batch, LocalBatch, LocalOperations, Position, SourceTable
+from mutation_api.cdc.source import LocalBatch, LocalOperations, Position, SourceTable
 from mutation_api.cdc.update.database import CapturedTable, SourceDatabase, SourceSnapshot
 from mutation_api.cdc.update.progress_mark import Fingerprint, ProgressMark, Run, ranges_of
 from mutation_api.cdc.update.settings import UpdateSettings
@@ -39,7 +38,7 @@ from mutation_api.cdc.update.version_source import RowSpool
 from mutation_api.errors import ConnectionFailedError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 __all__ = ["LogSource", "outstanding"]
 
@@ -115,15 +114,6 @@ class LogSource:
         if self._spool is not None:
             self._spool.close()
         self._database.close()
-
-    def read(
-        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
-    ) -> Batch:
-        """Read with Spark, whose tasks read the buffered rows.
-
-        See :class:`~mutation_api.cdc.source.ChangeSource`.
-        """
-        return in_tasks(spark, self.read_local(tables, after))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
         """Read the changes of the table in the settings, without Spark.

@@ -79,12 +79,13 @@ def rows_chart(runs: Sequence[Run]) -> Chart:
     width = min(_BAR_WIDTH_MAX, max(1.0, 0.78 * step))
     bars = []
     for number, run in enumerate(runs):
-        left, below, parts = _LEFT + number * step + (step - width) / 2, float(_TOP + _PLOT_HEIGHT), []
+        left, below = _LEFT + number * step + (step - width) / 2, float(_TOP + _PLOT_HEIGHT)
+        parts: list[tuple[str, float, float, float, float]] = []
         for color, name in _KINDS:
             height = getattr(run, name) / top * _PLOT_HEIGHT
             below -= height
             if height:
-                parts.append((color, *(round(each, 1) for each in (left, below, width, height))))
+                parts.append((color, round(left, 1), round(below, 1), round(width, 1), round(height, 1)))
         counts = ", ".join(f"{getattr(run, name):,} {name}" for _, name in _KINDS)
         bars.append((f"{shown_time(run.at)}: {counts}", parts))
     centers = [_LEFT + (number + 0.5) * step for number in range(len(runs))]

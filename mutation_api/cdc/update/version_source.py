@@ -30,12 +30,10 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mutation_api.cdc.choice import in_tasks
 from mutation_api.cdc.ingest_report import KeptRows
 from mutation_api.cdc.source import (
     OPERATION,
     POSITION,
-    Batch,
     LocalBatch,
     LocalOperations,
     Position,
@@ -58,7 +56,7 @@ from mutation_api.errors import InputError
 from mutation_api.storage.location import Location
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 __all__ = ["POSITION_FIELDS", "RowSpool", "VersionSource"]
 
@@ -214,15 +212,6 @@ class VersionSource:
     def acknowledge(self) -> int:
         """Return 0, since there is no log."""
         return 0
-
-    def read(
-        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
-    ) -> Batch:
-        """Read with Spark, whose tasks read the buffered rows.
-
-        See :class:`~mutation_api.cdc.source.ChangeSource`.
-        """
-        return in_tasks(spark, self.read_local(tables, after))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
         """Read new and changed rows without Spark. Raises the errors of ``LogSource.read_local``.

@@ -30,6 +30,7 @@ from mutation_api import (
     SourceTable,
     TungstenSource,
 )
+from mutation_api.cdc.spark_engine import read_source
 from mutation_api.cdc.tungsten_files import TEXT_DEFAULT, splits, staging_files
 from mutation_api.cli import spark_engine
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
@@ -164,19 +165,19 @@ def test_a_log_is_read_as_from_the_local_disk(
     for number, history in enumerate((BEFORE, AFTER), start=1):
         write_log(tmp_path, kind, history, number)
         copy_tree(tmp_path, log)
-        here = source_at(kind, tmp_path).read(spark, [TABLE], after)
-        there = source_at(kind, str(log)).read(spark, [TABLE], after)
+        here = read_source(spark, source_at(kind, tmp_path), [TABLE], after)
+        there = read_source(spark, source_at(kind, str(log)), [TABLE], after)
         assert there.position == here.position
         assert operations(there) == operations(here)
         assert len(operations(there)) >= len(history)
         assert there.position is not None
         after = {NAME: there.position}
-    assert source_at(kind, str(log)).read(spark, [TABLE], after).position is None
+    assert read_source(spark, source_at(kind, str(log)), [TABLE], after).position is None
     path = write_log(tmp_path, kind, BEFORE, 3)
     damaged = put(log / str(path.relative_to(tmp_path)), path.read_bytes() + DAMAGED[kind].encode())
     line = path.read_text().count("\n") + 1
     with pytest.raises(InputFormatError, match=re.escape(f"{damaged}, line {line}")):
-        operations(source_at(kind, str(log)).read(spark, [TABLE], after))
+        operations(read_source(spark, source_at(kind, str(log)), [TABLE], after))
 
 
 def test_large_files_are_split_as_on_the_local_disk(tmp_path: Path, elsewhere: Location) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from mutation_api.cdc.collector import CollectorSource, uid_of
 from mutation_api.cdc.reduce import reduce_operations
 from mutation_api.cdc.source import OPERATION, POSITION, Batch, Position, SourceTable
+from mutation_api.cdc.spark_engine import read_source
 from mutation_api.errors import (
     ConfigurationError,
     InputFormatError,
@@ -206,7 +207,7 @@ def test_b8_uid_of_keys_with_quotes(tmp_path: Path, key: tuple[str, ...]) -> Non
 
 def read(spark: SparkSession, raw: Path, after: Position | None = None, **options: Any) -> Batch:
     source = CollectorSource(raw, "people", **options)
-    return source.read(spark, [PEOPLE], {} if after is None else {"people": after})
+    return read_source(spark, source, [PEOPLE], {} if after is None else {"people": after})
 
 
 def read_here(raw: Path, table: SourceTable = PEOPLE) -> None:

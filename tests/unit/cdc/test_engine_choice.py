@@ -90,11 +90,13 @@ class FakeSpark:
     def reading(self, batch: Batch) -> Reading:
         return Reading("spark", (), batch.position)
 
+    def reading_in_tasks(self, batch: LocalBatch) -> Reading:
+        return self.reading(Batch((), batch.position))
+
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Source], tuple[str, list[str]]]:
+def read() -> Callable[[Source], tuple[str, list[str]]]:
     """The engine that goes on with a source, and who has read it."""
-    monkeypatch.setattr(choice, "in_tasks", lambda spark, batch: Batch((), batch.position))
 
     def by_size(source: Source) -> tuple[str, list[str]]:
         engine = EngineBySize(LocalEngine(LocalOptions()), SMALL_BYTES, FakeSpark)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from mutation_api.cdc.reduce import reduce_operations
 from mutation_api.cdc.separated_text import SeparatedText
 from mutation_api.cdc.source import OPERATION, POSITION, Batch, Position, SourceTable
+from mutation_api.cdc.spark_engine import read_source
 from mutation_api.cdc.tungsten import TungstenSource
 from mutation_api.cdc.tungsten_files import (
     HEADER_WITHOUT_KEY,
@@ -287,9 +288,8 @@ def read(
     spark: SparkSession, staging: Staging, after: Position | None = None, *names: str, **options: Any
 ) -> Batch:
     tables = [SourceTable(name, TABLE, ("id",)) for name in names or [NAME]]
-    return staging.source(**options).read(
-        spark, tables, {} if after is None else {table.name: after for table in tables}
-    )
+    reached = {} if after is None else {table.name: after for table in tables}
+    return read_source(spark, staging.source(**options), tables, reached)
 
 
 @pytest.mark.slow
