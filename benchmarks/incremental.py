@@ -31,7 +31,8 @@ from examples.local import create_table
 from judges.hive.hive_judges import Hive23
 from judges.postgres import Postgres
 from metastore_client import MetastoreClient, connect
-from mutation_api import CompactionThreshold, compact_table, enable_update, extract_update
+from mutation_api.cdc import enable_update, extract_update
+from mutation_api.upkeep import CompactionThreshold, compact_table
 
 __all__ = ["HELP", "add_arguments", "measured", "run"]
 

@@ -43,7 +43,8 @@ from benchmarks.measuring.measure import (
 from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.merging.merge_stage import OURS_KINDS, Content, Stage, checksums
 from metastore_client import connect
-from mutation_api import Following, SourceTable, TungstenSource, ingest, read_source, snapshot
+from mutation_api import snapshot
+from mutation_api.cdc import Following, SourceTable, TungstenSource, ingest, read_source
 
 __all__ = ["HELP", "add_arguments", "run"]
 

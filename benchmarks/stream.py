@@ -38,14 +38,8 @@ from examples.stream_query import COLUMNS, ORDERS, changes, started
 from judges.hive.hive_judges import Hive23
 from judges.kafka import Kafka, spark_jars
 from metastore_client import CompactionType, connect
-from mutation_api import (
-    HiveBatches,
-    MutatorClientBuilder,
-    ReduceLog,
-    apply_changes,
-    hive_batches,
-    local_session,
-)
+from mutation_api import MutatorClientBuilder, apply_changes, local_session
+from mutation_api.cdc import HiveBatches, ReduceLog, hive_batches
 
 __all__ = ["HELP", "add_arguments", "run"]
 

@@ -30,14 +30,8 @@ from examples.local import create_table
 from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.postgres import Postgres
 from metastore_client import connect
-from mutation_api import (
-    CompactionThreshold,
-    compact_table,
-    enable_update,
-    extract_update,
-    status_page,
-    update_status,
-)
+from mutation_api.cdc import enable_update, extract_update, status_page, update_status
+from mutation_api.upkeep import CompactionThreshold, compact_table
 
 TABLE = "default.orders"
 ROWS_DEFAULT = 1_000_000

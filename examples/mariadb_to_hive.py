@@ -25,15 +25,8 @@ from pyspark.sql import SparkSession
 from examples.local import PrintLoss, create_table, metastore_address
 from judges.mysql import MariaDbJudge
 from metastore_client import connect
-from mutation_api import (
-    Following,
-    MutatorClientBuilder,
-    MySqlAddress,
-    MySqlSource,
-    ingest,
-    local_session,
-    snapshot,
-)
+from mutation_api import MutatorClientBuilder, local_session, snapshot
+from mutation_api.cdc import Following, MySqlAddress, MySqlSource, ingest
 
 TABLE = "default.orders"
 

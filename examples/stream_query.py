@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from judges.kafka import spark_jars
-from mutation_api import AppendRows, BatchReport, HiveBatches, ReduceLog, hive_batches, local_session
+from mutation_api import local_session
+from mutation_api.cdc import AppendRows, BatchReport, HiveBatches, ReduceLog, hive_batches
 
 TOPIC = "erp.shop.orders"
 DATABASE = "sales"

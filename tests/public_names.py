@@ -16,10 +16,12 @@ from types import ModuleType
 
 import metastore_client
 import mutation_api
+import mutation_api.cdc
+import mutation_api.upkeep
 
 __all__ = ["FRONT_DOORS", "public_names"]
 
-FRONT_DOORS = (mutation_api, metastore_client)
+FRONT_DOORS = (mutation_api, mutation_api.cdc, mutation_api.upkeep, metastore_client)
 
 
 def public_names() -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["api_pages"]
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("mutation_api", "metastore_client")
+PACKAGES = ("mutation_api", "mutation_api.cdc", "mutation_api.upkeep", "metastore_client")
 _IMPORT = re.compile(r"^from (\.[\w.]*) import (\w+) as \2$", re.MULTILINE)
 _ELSEWHERE = {"errors", "_version"}
 
@@ -20,12 +20,13 @@ def api_pages() -> Iterator[tuple[str, str]]:
     pages = dict[str, str]()
     for package in PACKAGES:
         groups = defaultdict[str, list[str]](list)
-        for module, name in _IMPORT.findall((ROOT / package / "__init__.pyi").read_text(encoding="utf-8")):
+        stub = ROOT.joinpath(*package.split("."), "__init__.pyi")
+        for module, name in _IMPORT.findall(stub.read_text(encoding="utf-8")):
             first = module.split(".")[1]
             if package != "mutation_api" or first not in _ELSEWHERE:
                 groups[first].append(f"{package}{module}.{name}")
         for first, names in groups.items():
-            title = f"{package}.{first}" if package == "mutation_api" else f"{package}: {first}"
+            title = f"{package}: {first}"
             sections = "\n\n".join(f"::: {name}" for name in sorted(names, key=lambda n: n.split(".")[-1]))
             pages[f"reference/api/{package}/{first}.md"] = f"# {title}\n\n{sections}\n"
     yield "reference/api/index.md", _index(pages)
@@ -35,7 +36,7 @@ def api_pages() -> Iterator[tuple[str, str]]:
 def _index(pages: dict[str, str]) -> str:
     lines = [
         "# Python\n",
-        "Import names from `mutation_api` and `metastore_client`, not from the modules below.\n",
+        "Import names from the package in the title of their page.\n",
         "| where | names |",
         "|---|---|",
     ]

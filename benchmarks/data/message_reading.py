@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.data.message_data import CANAL, COLUMNS, DEBEZIUM, DEBEZIUM_SCHEMA, MAXWELL, TABLE
-from mutation_api import CanalSource, DebeziumSource, DebeziumValues, MaxwellSource, SourceTable
+from mutation_api.cdc import CanalSource, DebeziumSource, DebeziumValues, MaxwellSource, SourceTable
 from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable

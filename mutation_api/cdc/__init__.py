@@ -1,6 +1,6 @@
 """Change sources: logs of operations as written by change data capture tools, and the code that applies them.
 
-:func:`mutation_api.ingest` brings tables up to the end of a source, exactly once, with Spark or in this
+:func:`mutation_api.cdc.ingest` brings tables up to the end of a source, exactly once, with Spark or in this
 process. Spark reads a :class:`ChangeSource`; this process reads a :class:`LocalChangeSource`. All sources of
 this package are both:
 
@@ -20,3 +20,7 @@ Kafka if ``files`` is a ``KafkaTopics``. Kafka needs the packages of ``hive-muta
 Avro need those of ``hive-mutation-api[avro]``, and MySqlSource and MySqlAddress need those of
 ``hive-mutation-api[mysql]``.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
 """Maintenance of tables: creating, examining and sweeping tables, and reading their past."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

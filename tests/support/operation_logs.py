@@ -7,7 +7,7 @@ import random
 from decimal import Decimal
 from typing import Any
 
-from mutation_api import Contradictions
+from mutation_api.cdc import Contradictions
 
 __all__ = ["KEY", "LETTERS", "WORDS", "Log", "random_log", "replayed"]
 

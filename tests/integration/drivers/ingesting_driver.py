@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from judges.mysql import MySqlJudge
 from metastore_client.remote.thrift_client import connect
-from mutation_api import Following, IngestReport, LocalOptions, MySqlAddress, MySqlSource, ingest
+from mutation_api import LocalOptions
+from mutation_api.cdc import Following, IngestReport, MySqlAddress, MySqlSource, ingest
 from mutation_api.cdc.mysql.server import MySqlServer
 from mutation_api.spark.local_session import local_session
 from mutation_api.storage.local import LocalStorage

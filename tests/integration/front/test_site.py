@@ -24,8 +24,8 @@ def test_the_site_is_built(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    stub = (ROOT / "mutation_api" / "__init__.pyi").read_text(encoding="utf-8")
-    public = set(re.findall(r" as (\w+)$", stub, re.MULTILINE)) - {"__version__"}
+    stubs = [path.read_text(encoding="utf-8") for path in (ROOT / "mutation_api").rglob("__init__.pyi")]
+    public = set(re.findall(r" as (\w+)$", "\n".join(stubs), re.MULTILINE)) - {"__version__"}
     shown = "".join(path.read_text(encoding="utf-8") for path in tmp_path.rglob("index.html"))
     assert "```" not in shown, "a block that was not understood"
     assert "<!-- results" not in shown, "figures that are missing"

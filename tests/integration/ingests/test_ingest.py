@@ -14,7 +14,8 @@ from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, LockState
 from metastore_client.remote.thrift_client import connect
-from mutation_api import Following, IngestReport, LocalBatch, LocalOptions, ingest
+from mutation_api import LocalOptions
+from mutation_api.cdc import Following, IngestReport, LocalBatch, ingest
 from mutation_api.cdc.watermark import Watermarks
 from mutation_api.errors import LockNotAcquiredError
 from mutation_api.transaction.builder import MutatorClientBuilder

@@ -17,7 +17,7 @@ from judges.storages.hdfs_cluster import MiniHdfs
 from judges.storages.s3_server import S3Server
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
-from mutation_api import (
+from mutation_api.cdc import (
     OPERATION,
     POSITION,
     Batch,

@@ -32,14 +32,14 @@ from judges.mysql import MySqlJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
-from mutation_api import (
+from mutation_api import LocalOptions
+from mutation_api.cdc import (
     CanalSource,
     ChangeSource,
     CollectorSource,
     DebeziumSource,
     Following,
     KafkaTopics,
-    LocalOptions,
     MaxwellSource,
     TungstenSource,
     ingest,

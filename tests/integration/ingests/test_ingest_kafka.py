@@ -21,15 +21,8 @@ from judges.kafka import Kafka
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
-from mutation_api import (
-    DebeziumSource,
-    Following,
-    IngestReport,
-    KafkaTopics,
-    LocalOptions,
-    find_watermarks,
-    ingest,
-)
+from mutation_api import LocalOptions
+from mutation_api.cdc import DebeziumSource, Following, IngestReport, KafkaTopics, find_watermarks, ingest
 from mutation_api.cdc.kafka.offsets import KafkaMark
 from mutation_api.cdc.source import Position
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main

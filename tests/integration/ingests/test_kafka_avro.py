@@ -25,7 +25,8 @@ from judges.kafka import Kafka
 from judges.schema_registry import SchemaRegistry
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
-from mutation_api import DebeziumSource, Following, KafkaTopics, LocalOptions, LogOptions, ingest
+from mutation_api import LocalOptions
+from mutation_api.cdc import DebeziumSource, Following, KafkaTopics, LogOptions, ingest
 from mutation_api.cli.ingest import debezium as command
 from mutation_api.cli.ingest.log_arguments import REGISTRY_PASSWORD_VARIABLE
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main

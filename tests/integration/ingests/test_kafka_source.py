@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from judges.kafka import Kafka
-from mutation_api import (
+from mutation_api.cdc import (
     DebeziumSource,
     FlattenedMessages,
     KafkaTopics,

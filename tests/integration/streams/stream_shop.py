@@ -15,7 +15,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from judges.hive.judge import HiveJudge
-from mutation_api import AppendRows, BatchReport, HiveBatches, MergeRows, ReduceLog, hive_batches
+from mutation_api.cdc import AppendRows, BatchReport, HiveBatches, MergeRows, ReduceLog, hive_batches
 
 __all__ = ["COLUMNS", "Shop", "create_tables", "make_file", "started"]
 

@@ -9,7 +9,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from judges.hive.judge import HiveJudge
-from mutation_api import BatchReport, SourcePositionError
+from mutation_api import SourcePositionError
+from mutation_api.cdc import BatchReport
 from mutation_api.errors import MutationError
 from tests.integration.streams.stream_shop import Shop, create_tables
 

@@ -18,18 +18,8 @@ from pyspark.sql import SparkSession
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
-from mutation_api import (
-    Following,
-    LocalOptions,
-    LogOptions,
-    MaxwellSource,
-    MutatorClientBuilder,
-    Transaction,
-    apply_changes,
-    connect,
-    ingest,
-    merge_into,
-)
+from mutation_api import LocalOptions, MutatorClientBuilder, Transaction, apply_changes, connect, merge_into
+from mutation_api.cdc import Following, LogOptions, MaxwellSource, ingest
 from mutation_api.errors import (
     ConfigurationError,
     ConstraintViolationError,

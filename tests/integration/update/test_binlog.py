@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from judges.mysql import MySqlJudge
-from mutation_api import IngestReport, LocalOptions, disable_update, extract_update
+from mutation_api import LocalOptions
+from mutation_api.cdc import IngestReport, disable_update, extract_update
 from mutation_api.errors import StoppedAtStatementError
 from tests.integration.ingests.followed_tables import Answer, FollowedTables
 

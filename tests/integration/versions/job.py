@@ -25,8 +25,6 @@ from pyspark.sql.types import StructField, StructType, VarcharType
 import metastore_client
 from metastore_client import ColumnInfo
 from mutation_api import (
-    DebeziumSource,
-    Following,
     MergeInto,
     MutationError,
     MutatorClient,
@@ -37,11 +35,11 @@ from mutation_api import (
     create_acid_table,
     create_table,
     diff,
-    ingest,
     local_session,
     merge_into,
     snapshot,
 )
+from mutation_api.cdc import DebeziumSource, Following, ingest
 from tests.support.json_messages import CHANGES, ORDERS, debezium, write_log
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

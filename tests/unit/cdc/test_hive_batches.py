@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mutation_api import AppendRows, ConfigurationError, HiveBatches, MergeRows, ReduceLog, hive_batches
+from mutation_api import ConfigurationError
+from mutation_api.cdc import AppendRows, HiveBatches, MergeRows, ReduceLog, hive_batches
 
 URI = "thrift://metastore.example:9083"
 

@@ -13,15 +13,8 @@ import pytest
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
-from mutation_api import (
-    Contradictions,
-    Following,
-    IngestReport,
-    LocalOptions,
-    MergeCounts,
-    Position,
-    ingest,
-)
+from mutation_api import LocalOptions, MergeCounts
+from mutation_api.cdc import Contradictions, Following, IngestReport, Position, ingest
 from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table
 from mutation_api.errors import (
     ConfigurationError,

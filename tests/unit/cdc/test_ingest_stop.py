@@ -11,7 +11,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api import Following, LocalOptions, connect, ingest
+from mutation_api import LocalOptions, connect
+from mutation_api.cdc import Following, ingest
 from mutation_api.cdc.ingest_report import find_watermarks
 from mutation_api.cdc.source import LocalBatch, Position, SourceTable, Stop
 from mutation_api.errors import SourcePositionError, StoppedAtStatementError

@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mutation_api import Contradictions
-from mutation_api.cdc import local_engine
+from mutation_api.cdc import Contradictions, local_engine
 from mutation_api.cdc.local_engine import HeldOperations, LocalLog, reduce_here
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.cdc.source import OPERATION, PARTITION, POSITION, SourceTable

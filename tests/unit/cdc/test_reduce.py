@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mutation_api import Contradictions, reduce_operations, reduced_log
+from mutation_api.cdc import Contradictions, reduce_operations, reduced_log
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.cdc.source import PARTITION
 from mutation_api.errors import (

@@ -14,9 +14,10 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api import connect, verify_table
+from mutation_api import connect
 from mutation_api.errors import CorruptFileError, ReadError
 from mutation_api.orc.read.open_files import OPEN_FILES
+from mutation_api.upkeep import verify_table
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 TABLE = "default.t"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mutation_api import DebeziumSource, KafkaTopics, LogOptions, Positions
+from mutation_api.cdc import DebeziumSource, KafkaTopics, LogOptions, Positions
 from mutation_api.cdc.kafka.offsets import ReadingPlan, TopicState
 from mutation_api.cdc.messages.events import NewSnapshot
 from mutation_api.cdc.source import LocalBatch, Position, SourceTable

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api import DebeziumSource
+from mutation_api.cdc import DebeziumSource
 from mutation_api.cdc.reduce import reduced_log
 from mutation_api.cdc.source import OPERATION, POSITION, SourceTable
 from mutation_api.errors import ContradictionError
