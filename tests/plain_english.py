@@ -117,12 +117,12 @@ def _markdown(path: Path) -> Iterator[tuple[int, str, bool]]:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
-    """The paragraphs of a text, each with the number of its first line, from 0; code blocks left out."""
-    lines, start, is_code = [], 0, False
+    """Yield the paragraphs with the numbers of their first lines, from 0; without code and tables."""
+    text = re.sub(_TABLE, lambda m: "\n" * m[0].count("\n"), text)
+    lines: list[str] = []
+    start, is_code = 0, False
     for number, line in enumerate([*text.splitlines(), ""]):
         is_code = is_code or line.lstrip().startswith((">>>", "..."))
-        if re.search(r"\S {2,}\S", line):
-            continue  # a row of a table
         if line.strip() and not is_code:
             start = start if lines else number
             lines.append(line)
@@ -132,6 +132,10 @@ def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
         if lines:
             yield start, "\n".join(lines)
             lines = []
+
+
+_TABLE = re.compile(r"^ *=+(?: +=+)+ *\n(?:.*\n)*?^ *=+(?: +=+)+ *(?=\n\s*\n|\n?\s*\Z)", re.MULTILINE)
+"""A table of reStructuredText: from its first line of equals signs to one before an empty line."""
 
 
 def files(words: Iterable[str]) -> list[Path]:
