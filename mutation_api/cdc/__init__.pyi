@@ -53,7 +53,6 @@ from .update.extract import ExtractReport as ExtractReport
 from .update.extract import extract_update as extract_update
 from .update.progress_mark import CaptureMethod as CaptureMethod
 from .update.status import UpdateStatus as UpdateStatus
-from .update.status import status_dict as status_dict
 from .update.status import status_text as status_text
 from .update.status import update_status as update_status
 from .update.status_html import status_page as status_page

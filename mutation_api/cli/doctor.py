@@ -18,10 +18,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from metastore_client.model import ConstraintInfo, ConstraintKind
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.upkeep.doctor import DoctorReport, TableReport, examine
+from mutation_api.upkeep.doctor import DoctorReport, TableReport, constraint_text, examine
 from mutation_api.upkeep.replication import (
     ReplicatedTable,
     ReplicationReport,
@@ -49,11 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.replication:
         with metastore_from(arguments) as metastore:
             replication = replication_of(metastore, database, table if dot else None)
-        say(_replication_json(replication) if arguments.json else _replication_text(replication))
+        say(json.dumps(replication.to_dict()) if arguments.json else _replication_text(replication))
         return int(not replication.is_replicated)
     with metastore_from(arguments) as metastore:
         report = examine(metastore, database, table if dot else None)
-    say(_json(report) if arguments.json else _text(report))
+    say(json.dumps(report.to_dict()) if arguments.json else _text(report))
     return int(any(table.version is None for table in report.tables))
 
 
@@ -71,32 +70,9 @@ def _line(table: TableReport) -> str:
         trouble = "" if table.trouble is None else f"; {table.trouble}"
         can = "can be changed" if table.version.has_row_ids else "can be inserted into"
         hive = table.version.hive_release
-        rules = "".join(f"\n    {_constraint_text(each)}" for each in table.constraints)
+        rules = "".join(f"\n    {constraint_text(each)}" for each in table.constraints)
         return f"{table.table}: {can} (layout of Hive {hive}: {table.version.value}){but}{trouble}{rules}"
     return f"{table.table}: NO: {table.reason}"
-
-
-def _constraint_text(constraint: ConstraintInfo) -> str:
-    """Format a constraint as CREATE TABLE does.
-
-    Examples: ``s NOT NULL``, ``v CHECK (v > 0)``, ``d DEFAULT 'x'``, ``CHECK (v > w)``.
-    """
-    shown = f"({constraint.expression})" if constraint.kind is ConstraintKind.CHECK else constraint.expression
-    return " ".join(filter(None, (constraint.column, constraint.kind.value, shown)))
-
-
-def _json(report: DoctorReport) -> str:
-    each = [
-        {
-            "table": t.table,
-            "layout": None if t.version is None else t.version.value,
-            "reason": t.reason,
-            "trouble": t.trouble,
-            "constraints": [_constraint_text(each) for each in t.constraints],
-        }
-        for t in report.tables
-    ]
-    return json.dumps({"server": dict(report.server), "tables": each})
 
 
 _MARKS = {True: "yes", False: "NO ", None: "   "}
@@ -118,26 +94,3 @@ def _rule_line(rule: ReplicationRule, width: int) -> str:
 def _replicated_line(table: ReplicatedTable) -> str:
     but = f"\n     but {table.warning}" if table.warning else ""
     return (f"NO   {table.reason}" if table.reason else f"yes  {table.table}") + but
-
-
-def _replication_json(report: ReplicationReport) -> str:
-    return json.dumps(
-        {
-            "database": report.database,
-            "role": report.role.name.lower(),
-            "is_replicated": report.is_replicated,
-            "rules": [
-                {
-                    "name": rule.name,
-                    "found": rule.found,
-                    "is_met": rule.is_met,
-                    "what_to_do": None if rule.is_met else rule.what_to_do,
-                }
-                for rule in report.rules
-            ],
-            "tables": [
-                {"table": each.table, "reason": each.reason, "warning": each.warning}
-                for each in report.tables
-            ],
-        }
-    )

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"transaction {arguments.txn}: the directories of its tables cannot be read: {error}"
             ) from error
     if arguments.json:
-        say(json.dumps(explained.to_json()))
+        say(json.dumps(explained.to_dict()))
         return 0
     for line in _lines(explained):
         say(one_line(line))

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise ReadError(f"the directories of {arguments.table} cannot be read: {error}") from error
     if arguments.json:
-        say(json.dumps(history.to_json()))
+        say(json.dumps(history.to_dict()))
         return 0
     for line in _lines(history, by_partition=arguments.by_partition):
         say(one_line(line))

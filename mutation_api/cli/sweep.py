@@ -45,24 +45,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _lines(swept: SweptTable, arguments: argparse.Namespace) -> list[str]:
     if arguments.json:
-        found = [_member(*each, swept) for each in zip(swept.found, swept.sizes, strict=True)]
-        return [json.dumps({"table": swept.table, "found": found, "reason": swept.reason})]
+        return [json.dumps(swept.to_dict())]
     if swept.reason is not None:
         return [f"{swept.table}: not checked: {swept.reason}"]
     return [
         f"{swept.table}: {_line(each, size, swept, is_dry=arguments.dry_run)}"
         for each, size in zip(swept.found, swept.sizes, strict=True)
     ]
-
-
-def _member(each: Abandoned, size: SweptSize, swept: SweptTable) -> dict[str, object]:
-    return {
-        "txn": each.txn_id,
-        "location": str(each.location),
-        "removed": each in swept.removed,
-        "files": size.file_count,
-        "bytes": size.byte_count,
-    }
 
 
 def _line(each: Abandoned, size: SweptSize, swept: SweptTable, *, is_dry: bool) -> str:

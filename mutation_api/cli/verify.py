@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise ReadError(f"the table's directories cannot be read: {error}") from error
     if arguments.json:
-        say(json.dumps(report.to_json()))
+        say(json.dumps(report.to_dict()))
     else:
         for line in _lines(report, notices=arguments.notices):
             say(one_line(line))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
-from metastore_client.model import ConstraintInfo
+from metastore_client.model import ConstraintInfo, ConstraintKind
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.tree import side_by_side
@@ -31,7 +31,7 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 from mutation_api.upkeep.compaction_rules import compactor_trouble
 
-__all__ = ["DoctorReport", "TableReport", "examine"]
+__all__ = ["DoctorReport", "TableReport", "constraint_text", "examine"]
 
 SETTINGS = (
     "hive.txn.manager",
@@ -71,6 +71,29 @@ class DoctorReport:
 
     server: tuple[tuple[str, str], ...]
     tables: tuple[TableReport, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as a JSON-serialisable dict."""
+        tables = [
+            {
+                "table": each.table,
+                "layout": None if each.version is None else each.version.value,
+                "reason": each.reason,
+                "trouble": each.trouble,
+                "constraints": [constraint_text(rule) for rule in each.constraints],
+            }
+            for each in self.tables
+        ]
+        return {"server": dict(self.server), "tables": tables}
+
+
+def constraint_text(constraint: ConstraintInfo) -> str:
+    """Format a constraint as CREATE TABLE does.
+
+    Examples: ``s NOT NULL``, ``v CHECK (v > 0)``, ``d DEFAULT 'x'``, ``CHECK (v > w)``.
+    """
+    shown = f"({constraint.expression})" if constraint.kind is ConstraintKind.CHECK else constraint.expression
+    return " ".join(filter(None, (constraint.column, constraint.kind.value, shown)))
 
 
 def examine(metastore: MetastoreClient, database: str, table: str | None = None) -> DoctorReport:

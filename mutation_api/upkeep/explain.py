@@ -77,7 +77,7 @@ class TransactionExplanation:
     causes: tuple[str, ...]
     advice: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the explanation as one JSON object; times are in seconds since 1970."""
         txn = self.txn
         return {

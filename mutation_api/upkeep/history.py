@@ -234,7 +234,7 @@ class TableHistory:
     forgotten_through: int
     problems: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the history as one JSON object; times are in seconds since 1970."""
         return {
             "table": self.table,

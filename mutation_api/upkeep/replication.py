@@ -104,6 +104,26 @@ class ReplicationReport:
             table.reason for table in self.tables
         )
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as a JSON-serialisable dict."""
+        return {
+            "database": self.database,
+            "role": self.role.name.lower(),
+            "is_replicated": self.is_replicated,
+            "rules": [
+                {
+                    "name": rule.name,
+                    "found": rule.found,
+                    "is_met": rule.is_met,
+                    "what_to_do": None if rule.is_met else rule.what_to_do,
+                }
+                for rule in self.rules
+            ],
+            "tables": [
+                {"table": each.table, "reason": each.reason, "warning": each.warning} for each in self.tables
+            ],
+        }
+
 
 def replication_of(metastore: MetastoreClient, database: str, table: str | None = None) -> ReplicationReport:
     """Examine the server, a database, and one of its tables or all of them.

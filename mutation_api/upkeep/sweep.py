@@ -58,6 +58,20 @@ class SweptTable:
         """The files and bytes of all that was found."""
         return SweptSize(sum(s.file_count for s in self.sizes), sum(s.byte_count for s in self.sizes))
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the findings as a JSON-serialisable dict."""
+        found = [
+            {
+                "txn": each.txn_id,
+                "location": str(each.location),
+                "removed": each in self.removed,
+                "files": size.file_count,
+                "bytes": size.byte_count,
+            }
+            for each, size in zip(self.found, self.sizes, strict=True)
+        ]
+        return {"table": self.table, "found": found, "reason": self.reason}
+
 
 def sweep(
     metastore: MetastoreClient, database: str, table: str | None = None, *, dry_run: bool = False

@@ -43,7 +43,6 @@ __all__ = [
     "UpdateStatus",
     "Waiting",
     "shown_time",
-    "status_dict",
     "status_text",
     "update_status",
     "waiting_changes",
@@ -135,6 +134,49 @@ class UpdateStatus:
         """The last compaction that was completed."""
         done = ("succeeded", "ready for cleaning")
         return next((each for each in self.compactions if each.state in done), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the status as a JSON-serialisable dict; times are seconds since 1970."""
+        settings, mark, watermark = self.settings, self.mark, self.watermark
+        return {
+            "table": self.table,
+            "state": settings.state,
+            "source": str(settings.source),
+            "source_table": settings.source_table,
+            "key": list(settings.key),
+            "method": settings.method.value,
+            "position": mark.position if mark is not None else None,
+            "extraction": mark.extraction if mark is not None else None,
+            "as_of": mark.as_of if mark is not None else None,
+            "txn_id": watermark.txn_id if watermark is not None else None,
+            "outstanding": None if self.waiting is None else self.waiting.count,
+            "lag_seconds": None if self.waiting is None else round(self.waiting.age_seconds, 3),
+            "source_error": self.source_error,
+            "differences": list(self.differences),
+            "objects": [{"kind": kind, "name": name} for kind, name in self.objects],
+            "runs": [] if mark is None else [dict(vars(run)) for run in mark.recent],
+            "partitions": [
+                {
+                    "partition": each.partition,
+                    "deltas": dict(vars(each.deltas)),
+                    "base": dict(vars(each.base)),
+                }
+                for each in self.sizes
+            ],
+            "sizes_error": self.sizes_error,
+            "compactions": [
+                {
+                    "id": each.id,
+                    "partition": each.partition,
+                    "kind": each.type.name.lower(),
+                    "state": each.state,
+                    "error": each.error,
+                }
+                for each in self.compactions
+            ],
+            "waiting_locks": [each.lock_id for each in self.waiting_locks],
+            "dead_transactions": [each.id for each in self.dead_txns],
+        }
 
 
 def update_status(
@@ -356,43 +398,3 @@ def _heading(title: str) -> str:
 def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
     width = max((len(name) for name, _ in lines), default=0)
     return [f"{name}:".ljust(width + 2) + one_line(value) for name, value in lines]
-
-
-def status_dict(status: UpdateStatus) -> dict[str, Any]:
-    """Return the status as a JSON-serialisable dict; times are seconds since 1970."""
-    settings, mark, watermark = status.settings, status.mark, status.watermark
-    return {
-        "table": status.table,
-        "state": settings.state,
-        "source": str(settings.source),
-        "source_table": settings.source_table,
-        "key": list(settings.key),
-        "method": settings.method.value,
-        "position": mark.position if mark is not None else None,
-        "extraction": mark.extraction if mark is not None else None,
-        "as_of": mark.as_of if mark is not None else None,
-        "txn_id": watermark.txn_id if watermark is not None else None,
-        "outstanding": None if status.waiting is None else status.waiting.count,
-        "lag_seconds": None if status.waiting is None else round(status.waiting.age_seconds, 3),
-        "source_error": status.source_error,
-        "differences": list(status.differences),
-        "objects": [{"kind": kind, "name": name} for kind, name in status.objects],
-        "runs": [] if mark is None else [dict(vars(run)) for run in mark.recent],
-        "partitions": [
-            {"partition": each.partition, "deltas": dict(vars(each.deltas)), "base": dict(vars(each.base))}
-            for each in status.sizes
-        ],
-        "sizes_error": status.sizes_error,
-        "compactions": [
-            {
-                "id": each.id,
-                "partition": each.partition,
-                "kind": each.type.name.lower(),
-                "state": each.state,
-                "error": each.error,
-            }
-            for each in status.compactions
-        ],
-        "waiting_locks": [each.lock_id for each in status.waiting_locks],
-        "dead_transactions": [each.id for each in status.dead_txns],
-    }

@@ -11,7 +11,7 @@ import json
 import time
 from pathlib import Path
 
-from mutation_api.cdc.update.status import status_dict, status_text, update_status
+from mutation_api.cdc.update.status import status_text, update_status
 from mutation_api.cdc.update.status_html import status_page
 from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say
@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"{arguments.html.absolute()}: {len(found)} tables")
     elif arguments.json:
         for each in found:
-            say(json.dumps(status_dict(each), ensure_ascii=False))
+            say(json.dumps(each.to_dict(), ensure_ascii=False))
     else:
         say("\n\n".join(status_text(each) for each in found))
     return 0

@@ -284,7 +284,7 @@ class Finding:
         """True if a reader fails, or if rows are lost, duplicate or wrong."""
         return self.rule.severity is Severity.DAMAGE
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the finding as one JSON object."""
         return {
             "rule": self.rule_name,

@@ -79,7 +79,7 @@ class VerifyReport:
         """True if nothing is damaged; there may be notices."""
         return not self.damages
 
-    def to_json(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """Return the report as one JSON object."""
         return {
             "table": self.table,
@@ -88,7 +88,7 @@ class VerifyReport:
             "files": self.file_count,
             "bytes": self.byte_count,
             "rows": self.row_count,
-            "findings": [each.to_json() for each in self.findings],
+            "findings": [each.to_dict() for each in self.findings],
         }
 
 

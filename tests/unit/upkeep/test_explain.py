@@ -57,7 +57,7 @@ def test_an_open_transaction_and_the_one_that_waits_for_it(
     held = explain_transaction(metastore, waiting)
     assert held.held_up[0].blocked_by == found.locks[0]
     assert held.advice == (f"it waits for transaction {holder}: hive-mutate explain {holder}",)
-    assert json.loads(json.dumps(held.to_json()))["held_up"][0]["by"]["user"] == "ann"
+    assert json.loads(json.dumps(held.to_dict()))["held_up"][0]["by"]["user"] == "ann"
 
 
 def test_an_aborted_transaction(metastore: InMemoryMetastore, tmp_path: Path) -> None:

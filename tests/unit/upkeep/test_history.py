@@ -70,7 +70,7 @@ def test_what_was_done(tmp_path: Path, capabilities: object, properties: str) ->
     if txns[3] in entries:
         assert entries[txns[3]].state is IdState.ABORTED
     assert (history.rewritten, history.forgotten_through, history.problems) == ((), 0, ())
-    text = json.loads(json.dumps(history.to_json()))
+    text = json.loads(json.dumps(history.to_dict()))
     assert text["ids"][0]["partitions"] == {"": {"inserts": 4, "updates": 0, "deletes": 0}}
 
 

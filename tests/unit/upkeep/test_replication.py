@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
@@ -137,7 +135,7 @@ def test_it_warns_of_rows_that_a_first_load_hides() -> None:
     report = replication_of(metastore, "default")
     assert report.is_replicated
     assert "but its write id 2" in doctor._replication_text(report)
-    assert json.loads(doctor._replication_json(report))["tables"][0]["warning"] == warning()
+    assert report.to_dict()["tables"][0]["warning"] == warning()
     metastore.database_parameters["default"] = {"repl.target.for": "true"}
     assert warning() is None
     write(metastore, abort=True)
@@ -165,7 +163,7 @@ def test_both_texts_name_what_is_missing() -> None:
     text = doctor._replication_text(report)
     assert "NO   hive.repl.cm.enabled" in text
     assert text.endswith("will NOT be replicated, or only in part")
-    told = json.loads(doctor._replication_json(report))
+    told = report.to_dict()
     assert (told["role"], told["is_replicated"]) == ("none", False)
     to_do = {rule["name"]: rule["what_to_do"] for rule in told["rules"]}
     assert "must be true" in to_do["hive.metastore.dml.events"]

@@ -13,7 +13,7 @@ import pytest
 from metastore_client.model import CompactionInfo, CompactionType, TxnInfo, TxnState
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.cdc.update.progress_mark import RECENT_KEPT, ProgressMark, Run, ranges_of
-from mutation_api.cdc.update.status import status_dict, status_text, update_status
+from mutation_api.cdc.update.status import status_text, update_status
 from mutation_api.cdc.update.status_html import status_page
 from mutation_api.errors import CompactionError, ConfigurationError, PartitionCreationError
 from mutation_api.upkeep import compact as compact_module
@@ -160,7 +160,7 @@ def test_g16_g17_the_status_has_every_section(make_shop: MakeShop) -> None:
     assert {name for kind, name in status.objects if kind != "watermark table"} == {
         name for name in shop.source.objects() if "autoindex" not in name
     }
-    found = json.loads(json.dumps(status_dict(status)))
+    found = json.loads(json.dumps(status.to_dict()))
     assert (found["position"], found["outstanding"], found["extraction"]) == ("1", 1, 2)
     assert found["runs"][-1]["inserted"] == 1
 
@@ -221,7 +221,7 @@ def test_what_is_not_captured_is_shown(make_shop: MakeShop) -> None:
     status = update_status(shop.metastore, shop.table)
     assert "column note was added: the whole table is compared" in status_text(status)
     assert "column note was added" in status_page([status], 0.0)
-    assert status_dict(status)["differences"][-1].startswith("column note was added")
+    assert status.to_dict()["differences"][-1].startswith("column note was added")
     shop.source.run(f"DROP TRIGGER {status.settings.names.capture}_after_update")
     status = update_status(shop.metastore, shop.table)
     assert "does not have the trigger" in status_text(status)
