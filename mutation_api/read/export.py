@@ -128,7 +128,7 @@ def _replaced(file: Location) -> Iterator[pa.NativeFile]:
         with replacing(file) as stream:
             yield stream
     except OSError as error:
-        raise ClientError(f"{file.shown}: the file cannot be written: {error}") from error
+        raise ClientError(f"{file.shown}: cannot write the file: {error}") from error
 
 
 def _write_json(scan: TableScan, batches: Iterator[PartitionRows], file: pa.NativeFile) -> None:

@@ -199,7 +199,7 @@ def refused(
         (("update", None, 1, "m", "x"), RecordValueError, "needs the complete ROW__ID"),
         (("delete", (1, 9, 0), 1, "m", "x"), BucketIdError, "a bucket that the table does not have"),
         (("update", (0, 0, 0), 3, "m", "x"), BucketIdError, "another bucket"),
-        (("delete", (10**12, 0, 0), 1, "m", "x"), RowIdNotFoundError, "cannot hold"),
+        (("delete", (10**12, 0, 0), 1, "m", "x"), RowIdNotFoundError, "cannot contain"),
         (("insert", None, 1, "m", "p" * 800), MutationError, "ds"),
     ],
 )

@@ -234,7 +234,7 @@ def test_what_cannot_be_right_is_refused(lines: Lines) -> None:
             ("plain", (txn, bucket | 1 << 12, number), BucketIdError, "Hive never writes"),
             ("plain", (txn, bucket & 0xFFF, number + 4000), RowIdNotFoundError, "does not hold"),
             ("plain", (txn, bucket, number + 4000), RowIdNotFoundError, "does not hold"),
-            ("plain", (write_id, bucket, number), RowIdNotFoundError, "cannot hold"),
+            ("plain", (write_id, bucket, number), RowIdNotFoundError, "cannot contain"),
             ("bucketed", (txn, 3, number), BucketIdError, "expected 0 <= bucket < 3"),
         ]
         for table, (a, b, c), error, message in wrong:

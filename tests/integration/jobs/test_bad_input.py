@@ -255,7 +255,7 @@ BAD_LAYOUTS: list[tuple[dict[str, str | None], tuple[str, ...]]] = [
     ({"st": "'{}'"}, ("st struct<k:int,w:string>", "string")),
     ({"st": "named_struct('k', 1)"}, ("st struct<k:int,w:string>", "lack fields of the struct: ['w']")),
     ({"m": "array(named_struct('k', 'a', 'v', DATE'2020-01-01'))"}, ("m map<string,date>", "not pairs")),
-    ({"st": "INTERVAL 1 DAY"}, ("st struct<k:int,w:string>", "interval day", "cast them first")),
+    ({"st": "INTERVAL 1 DAY"}, ("st struct<k:int,w:string>", "interval day", "cast it first")),
     ({"x": "true"}, ("x double", "boolean")),
     ({"i": "'1'", "d": "1", "msg": "true"}, ("i tinyint", "d date", "msg string")),
     ({"msg": None}, ("lacks", "msg")),
@@ -264,7 +264,7 @@ BAD_LAYOUTS: list[tuple[dict[str, str | None], tuple[str, ...]]] = [
     ({"extra": "1"}, ("does not have", "extra")),
     ({"operation": None}, ("operation",)),
     ({"operation": "1"}, ("operation", "int")),
-    ({"MSG": "'b'"}, ("twice", "MSG")),
+    ({"MSG": "'b'"}, ("duplicate columns", "MSG")),
     ({"ROW__ID": "'x'"}, ("ROW__ID", "string")),
     ({"ROW__ID": "named_struct('transactionid', 1L, 'rowid', 0L)"}, ("ROW__ID", "lacks fields")),
     (

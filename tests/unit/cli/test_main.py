@@ -80,7 +80,7 @@ def test_a_missing_metastore_is_to_be_named_by_an_option(
     assert err.endswith("neither is set); pass an address with --metastore, or a file with --hive-conf\n")
     for named in (("--metastore", "http//x"), ("--hive-conf", str(tmp_path / "no.xml"))):
         assert main(["show", "txns", *named]) == EXIT_FAILED
-        assert "name it by" not in capsys.readouterr().err
+        assert "pass an address" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_quiet", [False, True])
