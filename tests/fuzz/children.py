@@ -31,6 +31,9 @@ __all__ = ["FAULT", "CorruptFileError", "Failure", "failures"]
 MOST_BYTES = 256 * 1024 * 1024
 """A case may take so much memory; its files are smaller than 1 MiB."""
 MOST_SECONDS = 10
+"""A case may use so much time of the processor."""
+PATIENCE_SECONDS = 120
+"""A case that has not ended after this time hangs, however busy the machine is."""
 FAULT = "FUZZ_FAULT"
 """Variable of the environment with a program that runs instead of each case: a test of this module."""
 _ADDRESS_BYTES = 6 * 1024**3
@@ -76,8 +79,7 @@ def _run(seeds: Sequence[int]) -> Generator[Failure, None, int]:
             for number, seed in enumerate(seeds):
                 child.stdin.write(f"{seed}\n".encode())
                 child.stdin.flush()
-                patience = MOST_SECONDS
-                ready, _, _ = select.select([child.stdout], [], [], patience)
+                ready, _, _ = select.select([child.stdout], [], [], PATIENCE_SECONDS)
                 line = child.stdout.readline() if ready else b""
                 if line:
                     what = json.loads(line)
@@ -86,7 +88,7 @@ def _run(seeds: Sequence[int]) -> Generator[Failure, None, int]:
                     continue
                 if not ready:
                     child.kill()
-                    yield Failure(seed, kind_of(seed), f"longer than {MOST_SECONDS} s")
+                    yield Failure(seed, kind_of(seed), f"longer than {PATIENCE_SECONDS} s")
                 else:
                     code = child.wait()
                     yield Failure(seed, kind_of(seed), f"the process ended with {code}: {_last_words(child)}")
@@ -107,7 +109,7 @@ def outcome(seed: int) -> str:
     """Run one case here; what is wrong with it, '' if nothing."""
     kind = kind_of(seed)
     _reset_peak()
-    before, began = _memory("VmRSS"), time.monotonic()
+    before, began = _memory("VmRSS"), time.process_time()
     what = ""
     try:
         fault = os.environ.get(FAULT)
@@ -119,11 +121,11 @@ def outcome(seed: int) -> str:
         pass
     except Exception:
         what = "".join(traceback.format_exc().splitlines(keepends=True)[-14:])
-    seconds, grown = time.monotonic() - began, _memory("VmHWM") - before
+    seconds, grown = time.process_time() - began, _memory("VmHWM") - before
     if grown > MOST_BYTES:
         what += f" {grown >> 20} MiB of memory"
     if seconds > MOST_SECONDS:
-        what += f" {seconds:.1f} s"
+        what += f" {seconds:.1f} s of the processor"
     return what
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def no_thread_is_left(seconds: float = 10.0) -> Iterator[None]:
+def no_thread_is_left(seconds: float = 120.0) -> Iterator[None]:
     """Threads that the block started end within some seconds; Spark's JVM may start others at any time.
 
     :raises AssertionError: with those that are left

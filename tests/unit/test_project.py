@@ -171,3 +171,14 @@ def _code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
         text = function.body[0]
         lines -= (text.end_lineno or text.lineno) - text.lineno + 1
     return lines
+
+
+def test_names_of_tests_have_no_numbers_of_other_documents() -> None:
+    """G and R number the statements of a page in ``docs``, and v is a version; others are riddles."""
+    riddles = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in re.findall(r"^ *def (test_[a-z]\d+_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if not re.match(r"test_[grv]\d", name)
+    ]
+    assert riddles == []

@@ -197,7 +197,7 @@ def _commit_while_other_waits(
     looking.start()
     wait_until(lambda: bool(looks), "the first look")
     ours.commit_txn(txn_id)
-    looking.join(30)
+    looking.join(120)
     assert looks[0] is LockState.WAITING
     assert not looking.is_alive()
     theirs.abort_txn(other_id)

@@ -39,7 +39,7 @@ def run(module: str, *arguments: str) -> str:
     return done.stdout
 
 
-def test_m22_the_fourteen_steps_in_plain_python() -> None:
+def test_plain_python_example_runs_the_fourteen_steps_of_hives_api() -> None:
     """The procedure of Hive's own API, in its order, without Spark; starts a metastore of its own."""
     assert "[(1, 'bolt', 150, 'east'), (3, 'gear', 7, 'west')]" in run("plain_python")
 
@@ -79,7 +79,7 @@ def test_spark_job(show: Show) -> None:
     assert "spade" in printed
 
 
-def test_m1_two_tables_move_together(show: Show) -> None:
+def test_example_of_a_transfer_changes_both_tables_or_none(show: Show) -> None:
     """A transfer is in both tables or in none."""
     printed = show(two_tables)
     assert "1: 750, 2: 1250, 3: 1000, 4: 1000" in printed

@@ -129,13 +129,13 @@ class Shop:
 
 @pytest.mark.parametrize("part", [None, *[pytest.param(n, marks=LONG) for n in range(PARTS)]])
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=LONG)], indirect=True)
-def test_b10_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
+def test_a_driver_that_dies_at_any_step_loses_and_repeats_nothing(
     make_table: MakeTable,
     engine: Engine,
     monkeypatch: pytest.MonkeyPatch,
     part: int | None,
 ) -> None:
-    """B10: between any two calls to the metastore or changes of files. Tables and watermarks are those of
+    """Between any two calls to the metastore or changes of files. Tables and watermarks are those of
     before, or all new; the next run makes them new, as replaying the whole log one by one does.
     """
     shop = Shop(make_table, engine, "default")

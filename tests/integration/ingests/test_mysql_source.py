@@ -128,7 +128,7 @@ TWO = {"id": "int", "msg": "string"}
 T = "CREATE TABLE t (id INT PRIMARY KEY, msg VARCHAR(20))"
 
 
-# -- B1: what the source must be -----------------------------------------------------------------------------
+# -- what the source must be ---------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -139,7 +139,7 @@ T = "CREATE TABLE t (id INT PRIMARY KEY, msg VARCHAR(20))"
         pytest.param("log_bin_compress", 1, marks=pytest.mark.server("MariaDB")),
     ],
 )
-def test_b1_a_server_that_does_not_log_whole_rows_is_refused(
+def test_a_server_that_does_not_log_whole_rows_is_refused(
     shop: Shop, set_global: Callable[[str, Any], None], name: str, value: Any
 ) -> None:
     """The message says which setting is wrong, and what it must be."""
@@ -150,14 +150,14 @@ def test_b1_a_server_that_does_not_log_whole_rows_is_refused(
 
 
 @pytest.mark.parametrize("keys", ["", ", UNIQUE (msg)"])
-def test_b1_a_table_without_a_key_is_refused(shop: Shop, keys: str) -> None:
+def test_a_table_without_a_key_is_refused(shop: Shop, keys: str) -> None:
     """A unique key that may be NULL does not distinguish rows."""
     shop.run(f"CREATE TABLE t (id INT, msg VARCHAR(20){keys})")
     with pytest.raises(RecordLayoutError, match=r"no primary key.*ADD PRIMARY KEY"):
         shop.read(TWO)
 
 
-def test_b1_a_unique_key_is_enough(shop: Shop) -> None:
+def test_a_table_with_only_a_unique_key_is_accepted(shop: Shop) -> None:
     """The rows' key is told to whoever applies them."""
     shop.run(
         "CREATE TABLE t (id INT NOT NULL, msg VARCHAR(20), UNIQUE (id))", "INSERT INTO t VALUES (1, 'a')"
@@ -176,7 +176,7 @@ def test_b1_a_unique_key_is_enough(shop: Shop) -> None:
         ("id INT NOT NULL, msg VARCHAR(20) NOT NULL, UNIQUE (msg), UNIQUE (id)", ("msg",)),
     ],
 )
-def test_b1_rows_of_the_log_have_the_key_that_the_table_had(
+def test_rows_of_the_log_have_the_key_that_the_table_had(
     shop: Shop, columns: str, key: tuple[str, ...]
 ) -> None:
     """Whatever kind of key it is."""
@@ -190,14 +190,14 @@ def test_b1_rows_of_the_log_have_the_key_that_the_table_had(
         shop.run(*later)
 
 
-def test_b1_a_table_whose_engine_keeps_no_rows_of_its_own_is_refused(shop: Shop) -> None:
+def test_a_table_whose_engine_keeps_no_rows_of_its_own_is_refused(shop: Shop) -> None:
     """Rows may change that the log has under another name."""
     shop.run(f"{T} ENGINE=MRG_MYISAM")
     with pytest.raises(RecordLayoutError, match=r"is a table of engine (?i:MRG_MYISAM)"):
         shop.read(TWO)
 
 
-def test_b1_a_server_that_leaves_databases_out_of_its_log_is_refused(
+def test_a_server_that_leaves_databases_out_of_its_log_is_refused(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It leaves out each statement that runs in such a database, whatever table that names."""
@@ -208,7 +208,7 @@ def test_b1_a_server_that_leaves_databases_out_of_its_log_is_refused(
         shop.read(TWO)
 
 
-def test_b1_a_key_that_rows_can_share_is_refused(shop: Shop) -> None:
+def test_a_key_that_rows_can_share_is_refused(shop: Shop) -> None:
     """The key that was given has to hold one that is unique."""
     shop.run(T)
     with pytest.raises(RecordLayoutError, match=r"equal values in msg.*Unique and never NULL: \(id\)"):
@@ -271,8 +271,10 @@ def test_an_account_with_the_grants_that_are_named_is_enough(shop: Shop) -> None
     assert rows + shop.read(TWO, position)[0] == [("insert", 1, "a"), ("insert", 2, "b")]
 
 
-# -- B2: the first run ---------------------------------------------------------------------------------------
-def test_b2_the_place_is_noted_before_the_select(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+# -- the first run -------------------------------------------------------------------------------------------
+def test_changes_between_position_and_select_are_read_twice_and_not_missed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What changes in between is read twice, by SELECT and from the log; nothing is missed.
 
     MyISAM has no snapshots, so the SELECT sees what was written after the place was noted.
@@ -293,7 +295,7 @@ def test_b2_the_place_is_noted_before_the_select(shop: Shop, monkeypatch: pytest
     assert rows[2:] == [("update", 1, "new"), ("delete", 2, "old")]
 
 
-def test_b2_select_shows_all_tables_as_of_one_moment(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_select_shows_all_tables_as_of_one_moment(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the log brings what was committed while it ran, so the batch ends at one place."""
     shop.run(T, "CREATE TABLE u LIKE t", "INSERT INTO t VALUES (1, 'a')", "INSERT INTO u VALUES (1, 'a')")
     with MySqlSource(shop.address, shop.database) as source:

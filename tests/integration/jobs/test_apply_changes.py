@@ -120,7 +120,7 @@ def row_ids(bench: Bench, transaction: Any) -> dict[int, Any]:
 
 
 @pytest.mark.sampled(2)
-def test_m1_insert_update_delete_in_one_transaction(bench: Bench) -> None:
+def test_insert_update_and_delete_become_visible_together_at_the_commit(bench: Bench) -> None:
     """All three kinds in one change set; Hive sees exactly what is left, and only after the commit."""
     bench.load(*[(i, f"m{i}", f"d{i % 3}") for i in range(30)])
     before = bench.rows()
@@ -146,7 +146,7 @@ def test_m1_insert_update_delete_in_one_transaction(bench: Bench) -> None:
 
 
 @pytest.mark.sampled(1)
-def test_m24_moving_a_row_is_delete_and_insert(bench: Bench) -> None:
+def test_a_row_moves_to_another_partition_by_delete_and_insert(bench: Bench) -> None:
     """A row changes its partition by a delete and an insert in one change set."""
     bench.load((1, "a", "x"), (2, "b", "x"))
     with bench.client.new_transaction() as transaction:
@@ -224,7 +224,7 @@ def test_two_changes_of_one_row_are_refused(bench: Bench) -> None:
     assert len(bench.rows()) == 2
 
 
-def test_m24_an_update_in_a_partition_that_does_not_exist(legacy: Bench) -> None:
+def test_an_update_in_a_partition_that_does_not_exist_is_refused(legacy: Bench) -> None:
     """Even with create_partitions an update cannot make a partition: its row cannot have been there."""
     legacy.load((1, "a", "x"))
     with legacy.client.new_transaction() as transaction:
@@ -317,7 +317,7 @@ def test_ctrl_c_cancels_the_job(legacy: Bench, tmp_path: Path) -> None:
 
     def dawdle(value: int) -> int:
         started.touch()
-        threading.Event().wait(60)
+        threading.Event().wait(600)
         return value
 
     slow = legacy.changes(("insert", None, 1, "a", "x")).withColumn(

@@ -297,14 +297,14 @@ def test_a_lost_transaction_cancels_the_job(
 
     def dawdle(value: int) -> int:
         started.touch()
-        threading.Event().wait(120)
+        threading.Event().wait(600)
         return value
 
     slow = inserts(spark).withColumn("id", sf.udf(dawdle, "bigint", useArrow=False)("id"))
     with builder(hive, table).clock(clock).build() as client:
 
         def abort_behind_its_back() -> None:
-            wait_until(started.exists, "the start of the slow task", 60)
+            wait_until(started.exists, "the start of the slow task")
             client.metastore.abort_txn(transaction.id)
             clock.advance(3600)
 

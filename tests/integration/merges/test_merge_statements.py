@@ -12,7 +12,7 @@ Hive, TestDbTxnManager2
     testConcurrent2MergeInsertsNoDuplicates      test_hive_merges_of_the_same_new_keys_wait_for_each_other
     …InsertMergeInsertGenerateDuplicates         test_hive_plain_insert_beside_a_merge_doubles_a_key
     testConcurrent2MergeUpdatesConflict          test_hive_of_two_merges_that_update_one_row_the_first_wins
-    testWriteSetTracking1 to 11                      test_adopted_cases.py, test_a15_…
+    testWriteSetTracking1 to 11                      test_adopted_cases.py, below "write conflicts"
 Trino, TestHiveTransactionalTable
     inserter × deleter, all rows of a partition, delete after delete, count(*)
                                                      test_trino_delete_after_delete
@@ -208,7 +208,7 @@ def test_hive_merges_of_the_same_new_keys_wait_for_each_other(
     with table.transaction() as transaction:
         assert upsert(transaction, table, source, "a").total == MergeCounts(inserted=2)
         threads = [in_background(work) for work in (merge_too, hive_merges)]
-        wait_until(lambda: len(waiters(table)) >= 2, "both in the queue", 60)
+        wait_until(lambda: len(waiters(table)) >= 2, "both in the queue")
     for thread in threads:
         thread.join(120)
     assert inserted == [0]

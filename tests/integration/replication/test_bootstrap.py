@@ -21,6 +21,7 @@ ONE_LOOK = {"hive.repl.bootstrap.dump.open.txn.timeout": "20s", "hive.in.repl.te
 """Between two looks at the open transactions a dump sleeps five minutes, however short the timeout is; with
 Hive's own setting for tests half a minute."""
 ONE_SLEEP_SECONDS = 30
+USUAL_SLEEP_SECONDS = 300
 
 
 @hive_4
@@ -57,11 +58,11 @@ def test_r5_a_dump_waits_for_what_is_open(on_one_metastore: Replicated) -> None:
     begun = time.monotonic()
     dump = threading.Thread(target=pair.dump, args=(ONE_LOOK,))
     dump.start()
-    time.sleep(5)
+    time.sleep(ONE_SLEEP_SECONDS / 2)  # it has looked by now, and sleeps
     here.commit()
     assert dump.is_alive()
     dump.join()
-    assert ONE_SLEEP_SECONDS - 5 < time.monotonic() - begun < 2 * ONE_SLEEP_SECONDS + 20
+    assert ONE_SLEEP_SECONDS - 5 < time.monotonic() - begun < USUAL_SLEEP_SECONDS
     pair.load()
     pair.check()
     assert [row.values[0] for row in pair.target.rows("flat")] == [1]

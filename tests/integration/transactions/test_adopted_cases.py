@@ -1,6 +1,6 @@
 """Cases that others test, held by this package too; Hive's own readers, SQL and compactor judge.
 
-``a1`` to ``a10`` are the cases of the test suite of Hive's Mutation API. ``a11`` and above are cases of
+The first section has the cases of the test suite of Hive's Mutation API, the others have cases of
 Hive's streaming and transaction suites that mean something for an outside writer on Hive 2.3.
 """
 
@@ -89,7 +89,7 @@ def places(make_table: MakeTable, layout: str) -> LiveTable:
 @pytest.mark.parametrize(
     "keys", [pytest.param(PLACES, id="partitioned"), pytest.param("", id="unpartitioned")]
 )
-def test_a1_empty_transaction(make_table: MakeTable, keys: str) -> None:
+def test_an_empty_transaction_commits_or_aborts_without_files(make_table: MakeTable, keys: str) -> None:
     """Begun and committed, or aborted after an empty coordinator: the state says so, and no file is made."""
     table = make_table(keys=keys)
     with table.client() as client:
@@ -108,7 +108,7 @@ def test_a1_empty_transaction(make_table: MakeTable, keys: str) -> None:
     ("keys", "place"),
     [pytest.param(PLACES, INDIA, id="partitioned"), pytest.param("", [], id="unpartitioned")],
 )
-def test_a2_one_insert(make_table: MakeTable, keys: str, place: list[str]) -> None:
+def test_one_insert_becomes_row_zero_of_one_file(make_table: MakeTable, keys: str, place: list[str]) -> None:
     """One file of the transaction's id alone; the row is (id, bucket 0, row 0)."""
     table = make_table(keys=keys, buckets=1)
     txn_id = table.commit(insert(place, 1, "Namaste streaming 1"))
@@ -122,7 +122,7 @@ def test_a2_one_insert(make_table: MakeTable, keys: str, place: list[str]) -> No
     ]
 
 
-def test_a3_three_partitions_one_of_them_new(places: LiveTable) -> None:
+def test_inserts_into_three_partitions_create_the_missing_one(places: LiveTable) -> None:
     """Rows are numbered from 0 in each partition; the partition that was missing exists afterwards."""
     table = places
     table.metastore.add_partitions(table.info.database, table.info.name, [INDIA, UK])
@@ -136,7 +136,7 @@ def test_a3_three_partitions_one_of_them_new(places: LiveTable) -> None:
     }
 
 
-def test_a4_inserts_then_abort(places: LiveTable) -> None:
+def test_inserts_of_an_aborted_transaction_leave_nothing(places: LiveTable) -> None:
     """Two inserts into different partitions, handed in, then aborted: nothing."""
     before = places.state()
     with places.client() as client:
@@ -148,7 +148,7 @@ def test_a4_inserts_then_abort(places: LiveTable) -> None:
     assert places.files(hidden=True) == set()
 
 
-def test_a5_mutations_over_three_partitions(places: LiveTable) -> None:
+def test_updates_and_deletes_use_no_row_ids_of_inserts(places: LiveTable) -> None:
     """Update and insert, delete, delete and update; where updates keep ROW__ID they use up no row id."""
     table = places
     numbers = zip((INDIA, INDIA, UK, UK, FRANCE, FRANCE), range(1, 7), strict=True)
@@ -173,7 +173,7 @@ def test_a5_mutations_over_three_partitions(places: LiveTable) -> None:
     assert has_delta is not table.is_split  # deletes alone need no delta where they have files of their own
 
 
-def test_a6_coordinator_follows_partition_and_bucket(make_table: MakeTable) -> None:
+def test_coordinator_opens_a_file_per_partition_and_bucket(make_table: MakeTable) -> None:
     """A change of partition or bucket closes one file and opens another; one manifest for each."""
     table = make_table()
     with table.transaction() as transaction:
@@ -201,7 +201,7 @@ def test_a6_coordinator_follows_partition_and_bucket(make_table: MakeTable) -> N
         pytest.param(lambda t: [update("a", t.row_id(0), 1)], BucketIdError, id="bucket-of-update"),
     ],
 )
-def test_a6_coordinator_refuses(
+def test_coordinator_refuses_bad_order_revisited_groups_and_bad_buckets(
     filled: FilledTable, changes: Callable[[FilledTable], list[Any]], error: type[Exception]
 ) -> None:
     """Bad order, a revisited group, a bad bucket of an insert or update raise; close() raises again."""
@@ -229,7 +229,7 @@ def _steps(validator: SequenceValidator, *ids: tuple[int, int]) -> None:
         validator.check(np.array([Operation.UPDATE], np.int8), row_id)
 
 
-def test_a7_validators_check_every_record() -> None:
+def test_order_is_checked_for_every_record_of_a_group() -> None:
     """By row id, by transaction, mixed, negative; the first record counts, and each group begins anew."""
     _steps(SequenceValidator("g", inserts_last=True), (-1, 5), (0, 0), (0, 3), (0, 4), (7, 0), (9, 2))
     for second in ((3, 4), (3, 5), (2, 9)):
@@ -237,7 +237,7 @@ def test_a7_validators_check_every_record() -> None:
             _steps(SequenceValidator("g", inserts_last=True), (3, 5), second)
 
 
-def test_a7_groups_are_told_apart_by_their_own_bucket() -> None:
+def test_a_group_that_comes_back_is_refused_whatever_lies_between() -> None:
     """Distinct groups in any order pass; each that comes back does not, whatever lies between."""
     validator = GroupingValidator("t")
     groups = [("a", 0), ("a", 1), ("b", 0), ("a", 2), ("b", 5)]
@@ -248,7 +248,7 @@ def test_a7_groups_are_told_apart_by_their_own_bucket() -> None:
             validator.enter(*group)
 
 
-def test_a8_client_before_connect_and_without_server() -> None:
+def test_client_without_connect_or_server_is_refused() -> None:
     """A failing metastore is wrapped; an unconnected client makes no transaction; closing it is harmless."""
     nobody = MutatorClientBuilder().metastore("thrift://127.0.0.1:9").add_sink_table("default", "t").build()
     with pytest.raises(TransactionStateError, match="not connected"):
@@ -258,7 +258,7 @@ def test_a8_client_before_connect_and_without_server() -> None:
     nobody.close()
 
 
-def test_a9_waiting_ends_at_the_bound_and_leaves_nothing(filled: FilledTable) -> None:
+def test_waiting_for_a_lock_ends_at_the_bound_and_leaves_nothing(filled: FilledTable) -> None:
     """The refused transaction is aborted, and its place in the queue is free."""
     with (
         filled.client() as holder,
@@ -273,7 +273,7 @@ def test_a9_waiting_ends_at_the_bound_and_leaves_nothing(filled: FilledTable) ->
         assert {lock.state for lock in locks} == {LockState.ACQUIRED}
 
 
-def test_a9_heartbeat_lives_from_begin_to_end(filled: FilledTable) -> None:
+def test_heartbeat_threads_live_from_begin_to_the_end(filled: FilledTable) -> None:
     """Its threads start with the lock and end with the transaction."""
     with filled.client() as client:
         transaction = client.new_transaction()
@@ -289,7 +289,9 @@ def _threads(name: str) -> list[threading.Thread]:
 
 
 @pytest.mark.parametrize("ending", ["abort_txn", "commit_txn"])
-def test_a9_end_from_outside_reaches_the_listener(filled: FilledTable, clock: FakeClock, ending: str) -> None:
+def test_listener_is_called_if_a_transaction_ends_from_outside(
+    filled: FilledTable, clock: FakeClock, ending: str
+) -> None:
     """A transaction that the server no longer knows as open is lost, however it ended."""
     told: list[int] = []
 
@@ -307,7 +309,7 @@ def test_a9_end_from_outside_reaches_the_listener(filled: FilledTable, clock: Fa
         assert told == [transaction.id]
 
 
-def test_a9_broken_line_does_not_stop_the_heartbeat(clock: FakeClock) -> None:
+def test_heartbeat_goes_on_after_a_broken_connection(clock: FakeClock) -> None:
     """A beat that finds no server is tried again before the transaction counts as lost."""
     metastore = InMemoryMetastore(clock=clock.now)
     metastore.create_table(table_info())
@@ -324,7 +326,7 @@ def test_a9_broken_line_does_not_stop_the_heartbeat(clock: FakeClock) -> None:
         transaction.check()
 
 
-def test_a10_descriptor_round_trip_with_and_without_transaction(filled: FilledTable) -> None:
+def test_descriptor_survives_its_text_with_and_without_transaction(filled: FilledTable) -> None:
     """Bound or not, the text gives the same descriptor; a foreign or cut text is refused."""
     with filled.client() as client, client.new_transaction() as transaction:
         for table in (client.tables[0], transaction.table(filled.full_name)):
@@ -338,7 +340,7 @@ def test_a10_descriptor_round_trip_with_and_without_transaction(filled: FilledTa
 # -- time-out ----------------------------------------------------------------------------------------------
 
 
-def test_a11_expired_transaction_cannot_commit(filled_anew: FilledTable, clock: FakeClock) -> None:
+def test_a_transaction_without_heartbeats_cannot_commit(filled_anew: FilledTable, clock: FakeClock) -> None:
     """Without a beat for longer than the time-out the reaper aborts it; a fresh transaction works."""
     table = filled_anew
     with table.builder().clock(clock).build() as client:
@@ -352,7 +354,7 @@ def test_a11_expired_transaction_cannot_commit(filled_anew: FilledTable, clock: 
     assert table.values() == table.expected({0: "changed"})
 
 
-def test_a11_beating_transaction_survives_the_reaper(filled: FilledTable, clock: FakeClock) -> None:
+def test_a_transaction_with_heartbeats_survives_the_reaper(filled: FilledTable, clock: FakeClock) -> None:
     """Its last heartbeat moves, so the reaper takes the silent one beside it and leaves it alone."""
     metastore = filled.metastore
     with filled.builder().clock(clock).build() as client, client.new_transaction() as transaction:
@@ -408,7 +410,7 @@ ALL_TYPES: dict[str, list[Any]] = {
         pytest.param(["double", "string", "bigint"], ["c2"], id="bucket-column-not-first"),
     ],
 )
-def test_a12_buckets_equal_those_of_hives_own_insert(
+def test_buckets_equal_those_of_hives_own_insert(
     make_table: MakeTable, types: list[str], bucket_columns: list[str]
 ) -> None:
     """Hive's SQL, copying our rows into a like table, puts each into the bucket where we put it."""
@@ -452,7 +454,7 @@ def _hashable(row: Any) -> Any:
 KEY_TYPES = [kind for kind in ALL_TYPES if "<" not in kind and kind not in ("binary", "timestamp")]
 
 
-def test_a12_partition_names_equal_those_of_hives_own_insert(make_table: MakeTable) -> None:
+def test_partition_names_equal_those_of_hives_own_insert(make_table: MakeTable) -> None:
     """Typed values of every key type, NULL among them, name the partitions that Hive's SQL names."""
     names = [f"k{n}" for n in range(len(KEY_TYPES))]
     keys = ", ".join(map("{} {}".format, names, KEY_TYPES))
@@ -474,7 +476,7 @@ def test_a12_partition_names_equal_those_of_hives_own_insert(make_table: MakeTab
 # -- leader and workers ------------------------------------------------------------------------------------
 
 
-def test_a13_workers_prepare_and_the_leader_commits(places: LiveTable) -> None:
+def test_rows_of_workers_are_visible_only_after_the_leaders_commit(places: LiveTable) -> None:
     """Until the leader's commit nobody sees a row or a partition of either worker."""
     table = places
     with table.transaction() as leader:
@@ -529,7 +531,7 @@ UPDATE, DELETE, SELECT = DataOperationType.UPDATE, DataOperationType.DELETE, Dat
         pytest.param("delete", "ds=a", DELETE, id="delete-delete"),
     ],
 )
-def test_a15_second_to_commit_loses(
+def test_the_second_commit_to_one_partition_is_refused(
     filled_tables: dict[str, FilledTable],
     filled_anew: FilledTable,
     live_metastore: ThriftMetastoreClient,
@@ -555,7 +557,7 @@ def test_a15_second_to_commit_loses(
         pytest.param("inserting", "ds=a", UPDATE, id="we-inserted-only"),
     ],
 )
-def test_a15_others_do_not_conflict(
+def test_transactions_apart_in_time_or_place_do_not_conflict(
     make_table: MakeTable,
     live_metastore: ThriftMetastoreClient,
     how: str,
@@ -575,7 +577,7 @@ def test_a15_others_do_not_conflict(
     (rival or Rival(live_metastore)).change_and_commit(table, partition, theirs)
 
 
-def test_a15_another_table_does_not_conflict(
+def test_partitions_of_one_name_in_two_tables_do_not_conflict(
     make_table: MakeTable, live_metastore: ThriftMetastoreClient
 ) -> None:
     """The same partition name of another table."""
@@ -587,7 +589,7 @@ def test_a15_another_table_does_not_conflict(
     rival.change_and_commit(other, "ds=a", UPDATE)
 
 
-def test_a15_hives_insert_goes_on_beside_us(filled_anew: FilledTable) -> None:
+def test_hives_insert_and_an_update_of_one_partition_both_commit(filled_anew: FilledTable) -> None:
     """Hive's SQL may insert into the partition that we update; its rows and ours are all there."""
     table = filled_anew
     with table.transaction() as transaction:
@@ -607,7 +609,7 @@ def _only_txn(table: LiveTable) -> int:
 
 
 @pytest.mark.parametrize("keys", [pytest.param("", id="table"), pytest.param("ds string", id="partition")])
-def test_a19_statistics_do_not_lie(make_table: MakeTable, keys: str) -> None:
+def test_a_commit_marks_statistics_as_inaccurate(make_table: MakeTable, keys: str) -> None:
     """What claims to be accurate before our commit does not claim it after, and count(*) is right."""
     accurate = {"COLUMN_STATS_ACCURATE": '{"BASIC_STATS":"true"}', "numRows": "1"}
     table = make_table(keys=keys, parameters=accurate)
@@ -632,7 +634,7 @@ def _parameters(table: LiveTable) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("compaction", ["minor", "major"])
-def test_a19_changes_over_original_files(
+def test_original_files_take_updates_and_deletes_and_compact(
     make_table: MakeTable, hive: Hive23, layout: str, compaction: str
 ) -> None:
     """Files from before the table became transactional take our updates and deletes, and compact."""
@@ -653,7 +655,9 @@ def test_a19_changes_over_original_files(
     assert _our_values(table) == expected
 
 
-def test_a19_new_columns_and_compaction(make_table: MakeTable, hive: Hive23, layout: str) -> None:
+def test_added_columns_are_null_in_old_rows_before_and_after_compaction(
+    make_table: MakeTable, hive: Hive23, layout: str
+) -> None:
     """After ADD COLUMNS old rows read NULL there, ours the value, before and after a major compaction."""
     old = make_table(keys="", layout=layout)
     first = old.commit(*(insert(None, n, "old") for n in (0, 2, 1)))
@@ -728,7 +732,9 @@ def _open(client: MutatorClient) -> Iterator[Transaction]:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["minor", "major"])
-def test_a20_compaction_while_our_writer_is_open(filled_anew: FilledTable, kind: str) -> None:
+def test_a_commit_after_a_compaction_is_read_on_top_of_its_result(
+    filled_anew: FilledTable, kind: str
+) -> None:
     """It takes what was committed before; our later commit is read on top of its result."""
     table = filled_anew
     table.commit(update("a", table.row_id(0), 0), insert("a", 20))
@@ -749,7 +755,7 @@ def _ids_in_a(table: LiveTable) -> dict[Any, tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("kind", ["minor", "major"])
-def test_a20_compaction_after_aborts(filled_anew: FilledTable, kind: str) -> None:
+def test_aborted_transactions_leave_nothing_to_compact(filled_anew: FilledTable, kind: str) -> None:
     """Transactions of ours that aborted, before and after they had published, leave nothing to compact."""
     table = filled_anew
     table.commit(update("a", table.row_id(0), 0))
@@ -768,7 +774,7 @@ def test_a20_compaction_after_aborts(filled_anew: FilledTable, kind: str) -> Non
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["minor", "major"])
-def test_a20_compaction_of_deletes_alone(filled_anew: FilledTable, kind: str) -> None:
+def test_compacted_deletes_read_right_and_take_further_changes(filled_anew: FilledTable, kind: str) -> None:
     """Two transactions that only delete; afterwards our own changes to the compacted rows read right."""
     table = filled_anew
     table.commit(*(delete("a", table.row_id(n)) for n in (0, 4, 1)))
@@ -787,7 +793,7 @@ COMPACTED_OFTEN = {
 """Properties of a table that the initiator queues after two deltas."""
 
 
-def test_a20_initiator_finds_partitions_that_we_wrote(
+def test_initiator_queues_written_partitions_and_not_the_table(
     make_table: MakeTable, hive: Hive23, layout: str
 ) -> None:
     """It queues each partition that we touched often enough, not the table: what we wrote is recorded by
@@ -805,9 +811,7 @@ def test_a20_initiator_finds_partitions_that_we_wrote(
     assert table.rows() == before
 
 
-def test_a20_initiator_finds_an_unpartitioned_table_that_we_wrote(
-    make_table: MakeTable, hive: Hive23
-) -> None:
+def test_initiator_queues_a_written_table_without_partitions(make_table: MakeTable, hive: Hive23) -> None:
     """The table itself is queued."""
     table = make_table(keys="", parameters=COMPACTED_OFTEN)
     first = table.commit(insert(None, 0))
@@ -825,7 +829,7 @@ def _compactions(table: LiveTable) -> list[Compaction]:
     ]
 
 
-def test_a20_cleaner_waits_for_our_snapshot(filled_anew: FilledTable) -> None:
+def test_cleaner_keeps_obsolete_files_while_a_snapshot_is_open(filled_anew: FilledTable) -> None:
     """Files that a compaction made obsolete stay as long as a snapshot that needs them is open."""
     table = filled_anew
     table.commit(update("a", table.row_id(0), 0))

@@ -38,7 +38,6 @@ from mutation_api.errors import (
     WriteConflictError,
 )
 from mutation_api.format.event import bucket_property
-from mutation_api.transaction import lock
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.clock import WAIT_LOG
 from mutation_api.transaction.transaction import Transaction
@@ -56,6 +55,7 @@ RowId = tuple[int, int, int]
 
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
 BUCKET_0 = bucket_property(0)
+LOCK_SECONDS = 60.0
 GOLDEN = Path(__file__).parents[2] / "golden" / "acid"
 
 
@@ -352,25 +352,26 @@ def test_writers_wait_for_each_other_roll_over_and_lose_nothing(
 
 @each_line
 def test_the_wait_has_a_bound_and_names_the_holder(
-    line: Line, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    line: Line, caplog: pytest.LogCaptureFixture, clock: FakeClock
 ) -> None:
     """Behind an EXCLUSIVE and, where there is one, an EXCL_WRITE; nothing stays in the queue.
 
-    The holder is told while it is waited for, too.
+    A log line names the holder while the writer waits for it.
     """
-    monkeypatch.setattr(lock, "TELL_AFTER_SECONDS", 0.1)
     caplog.set_level(logging.INFO, WAIT_LOG)
     name = line.create("ds")
     kinds = [LockType.EXCLUSIVE, LockType.EXCL_WRITE if line.has_choice else LockType.SHARED_WRITE]
     for kind in kinds:
         holder = line.hold(name, kind)
         with (
-            line.builder(name).lock_timeout_seconds(0.5).build() as client,
+            line.builder(name).lock_timeout_seconds(LOCK_SECONDS).clock(clock).build() as client,
             pytest.raises(
                 LockNotAcquiredError, match=rf"{kind.name} lock .* of transaction {holder}, them@there"
             ),
         ):
             client.new_transaction().begin()
+        assert sum(clock.sleeps) == pytest.approx(LOCK_SECONDS)
+        clock.sleeps.clear()
         (told,) = [record.getMessage() for record in caplog.records if record.name == WAIT_LOG]
         assert f"of transaction {holder}, them@there" in told
         caplog.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,8 @@ from benchmarks.measuring.measure import (
     ratio_of,
     used_between,
 )
-from benchmarks.measuring.memory import ORPHAN_SAMPLE_SECONDS, parse_stat, process_tree
+from benchmarks.measuring.memory import OrphanWatch, parse_stat, process_tree
+from tests.fixtures.fix_clock import WAIT_BOUND_SECONDS, wait_until
 
 BUSY = "import time; end = time.process_time() + {seconds}\nwhile time.process_time() < end: pass\n"
 
@@ -42,12 +43,10 @@ def test_stat_with_blanks_in_the_name() -> None:
 
 def test_names_hold_below_a_process_too() -> None:
     """A process that we named gives its kind to its children; what nobody named is told by its program."""
-    command = [sys.executable, "-c", "import subprocess as s; s.run(['sleep', '60'])"]
+    command = [sys.executable, "-c", "import subprocess as s; s.run(['sleep', '600'])"]
     with subprocess.Popen(command) as process:
         try:
-            deadline = time.monotonic() + 30
-            while len(process_tree(process.pid)) < 2 and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_until(lambda: len(process_tree(process.pid)) == 2, "the child")
             assert kinds_below(process.pid, {process.pid: "peer"}) == ["peer", "peer"]
             assert kinds_below(process.pid, {}) == ["", "python"]
         finally:
@@ -70,15 +69,25 @@ def test_a_child_that_has_ended_counts() -> None:
     )  # of 0.3; the system counts in hundredths
 
 
-def test_a_child_whose_parent_died_first_counts(tmp_path: Path) -> None:
-    """Nobody of ours awaits it; it counts up to when it was last seen."""
-    child = f"import time\n{BUSY.format(seconds=0.5)}\nprint('done', flush=True)\ntime.sleep(60)"
+def test_a_child_whose_parent_died_first_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process awaits it; it counts up to when it was last seen."""
+    is_done, is_seen, sample = threading.Event(), threading.Event(), OrphanWatch._sample
+
+    def sample_and_tell(watch: OrphanWatch) -> None:
+        was_done = is_done.is_set()
+        sample(watch)
+        if was_done:
+            is_seen.set()
+
+    monkeypatch.setattr(OrphanWatch, "_sample", sample_and_tell)
+    child = f"import time\n{BUSY.format(seconds=0.5)}\nprint('done', flush=True)\ntime.sleep(600)"
     parent = f"import subprocess as s, sys\ns.run([sys.executable, '-c', {child!r}])"
 
     def run(number: int) -> None:
         with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE) as process:
             assert process.stdout is not None and process.stdout.readline() == b"done\n"
-            time.sleep(2 * ORPHAN_SAMPLE_SECONDS)
+            is_done.set()
+            assert is_seen.wait(WAIT_BOUND_SECONDS)
             family = [each.pid for each in process_tree(process.pid)]
             for pid in family:
                 os.kill(pid, 9)
@@ -90,7 +99,7 @@ def test_a_child_whose_parent_died_first_counts(tmp_path: Path) -> None:
 
 def test_a_child_whose_end_is_ignored_counts(tmp_path: Path) -> None:
     """What it used before does not hide what others use after it."""
-    child = f"import sys, time\nsys.stdin.readline()\n{BUSY}print(flush=True)\ntime.sleep(60)"
+    child = f"import sys, time\nsys.stdin.readline()\n{BUSY}print(flush=True)\ntime.sleep(600)"
     parent = "\n".join(
         [
             "import signal, subprocess as s, sys",
@@ -111,7 +120,7 @@ def test_a_child_whose_end_is_ignored_counts(tmp_path: Path) -> None:
             process.stdin.flush()
             return int(process.stdout.readline())
 
-        first = work(0.6)
+        first = work(1.5)
 
         def run(number: int) -> None:
             os.kill(first, 9)
@@ -122,7 +131,7 @@ def test_a_child_whose_end_is_ignored_counts(tmp_path: Path) -> None:
         finally:
             for each in reversed(process_tree(process.pid)):
                 os.kill(each.pid, 9)
-    assert 0.25 <= found.cpu_seconds["python"] <= 0.55
+    assert 0.25 <= found.cpu_seconds["python"] <= 1.25
 
 
 def test_a_task_is_measured(tmp_path: Path) -> None:

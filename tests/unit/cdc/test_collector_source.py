@@ -85,7 +85,7 @@ def lines(operations: str, key: str = "7") -> str:
     return "".join(raw_record(names[o], [key], [key, "n", i]) for i, o in enumerate(operations))
 
 
-def test_b3_raw_records_are_written_as_the_document_has_them() -> None:
+def test_raw_records_are_written_as_the_documentation_shows_them() -> None:
     """Operation, md5 of the key without quotes, texts in quotes, numbers without: all seven lines."""
     rows = [
         ("INSERT", "20001", "name1", 11),
@@ -99,14 +99,14 @@ def test_b3_raw_records_are_written_as_the_document_has_them() -> None:
     assert "".join(raw_record(operation, [key], [key, *rest]) for operation, key, *rest in rows) == RAW
 
 
-def test_b4_reverse_file_is_the_raw_file_from_its_end(walked: Callable[[str], Files]) -> None:
+def test_the_reverse_file_is_the_raw_file_from_its_end(walked: Callable[[str], Files]) -> None:
     """The document's example, byte for byte; a record with a newline in it stays whole."""
     assert walked(RAW)[0] == REVERSE
     spanning = 'INSERT,u1,"1","two\nlines, ""so""",1\n'
     assert walked(spanning + RAW)[0] == REVERSE + spanning
 
 
-def test_b6_upsert_and_delete_are_those_of_the_document(walked: Callable[[str], Files]) -> None:
+def test_upsert_and_delete_files_equal_those_of_the_documentation(walked: Callable[[str], Files]) -> None:
     """Their records as they stand in the reverse file, in its order."""
     reverse = REVERSE.splitlines(keepends=True)
     _, upsert, delete = walked(RAW)
@@ -115,7 +115,7 @@ def test_b6_upsert_and_delete_are_those_of_the_document(walked: Callable[[str], 
 
 
 def by_the_rules(operations: str) -> tuple[list[int], list[int]]:
-    """B5 as it is written: places of the operations that go to upsert, and to delete."""
+    """The rules as they are written: places of the operations that go to upsert, and to delete."""
     met: set[str] = set()
     upsert, delete = [], []
     for place in reversed(range(len(operations))):
@@ -136,7 +136,7 @@ def possible_logs(length: int) -> Iterator[str]:
             yield operations
 
 
-def test_b5_what_counts_is_what_the_rules_say(walked: Callable[[str], Files]) -> None:
+def test_every_short_log_of_a_key_is_reduced_as_the_written_rules_say(walked: Callable[[str], Files]) -> None:
     """Every log of one key that can be, up to six operations: the same records as by the written rules."""
     logs = [log for length in range(1, 7) for log in possible_logs(length)]
     assert len(logs) > 50
@@ -162,7 +162,7 @@ def test_b5_what_counts_is_what_the_rules_say(walked: Callable[[str], Files]) ->
         ("UU", [1], []),
     ],
 )
-def test_b7_consequences(
+def test_each_sequence_of_operations_reaches_at_most_one_file(
     operations: str, upsert: list[int], delete: list[int], walked: Callable[[str], Files]
 ) -> None:
     """What comes to which file; no key is in both."""
@@ -174,14 +174,14 @@ def test_b7_consequences(
 
 
 @pytest.mark.parametrize("operations", ["II", "DD", "IUIU", "UI", "DU", "IDIDID"])
-def test_b8_what_was_read_twice_counts_once(operations: str, walked: Callable[[str], Files]) -> None:
+def test_operations_read_twice_count_once(operations: str, walked: Callable[[str], Files]) -> None:
     """One record of a key, the last, also where the rules as written would give several."""
     records = lines(operations).splitlines(keepends=True)
     _, upsert, delete = walked(lines(operations))
     assert upsert + delete == records[-1]
 
 
-def test_b8_uid_of_a_composite_key() -> None:
+def test_uids_of_different_composite_keys_differ() -> None:
     """md5 of the values in quotes, joined by commas: keys that differ have texts that differ."""
     assert uid_of(["a", "7"]) == hashlib.md5(b'"a","7"').hexdigest()
     assert uid_of(['a"', "7"]) == hashlib.md5(b'"a""","7"').hexdigest()
@@ -190,7 +190,7 @@ def test_b8_uid_of_a_composite_key() -> None:
 
 
 @pytest.mark.parametrize("key", [("id",), ("id", "name")])
-def test_b8_uid_of_keys_with_quotes(tmp_path: Path, key: tuple[str, ...]) -> None:
+def test_writer_and_reader_agree_on_the_uid_of_keys_with_quotes(tmp_path: Path, key: tuple[str, ...]) -> None:
     """The tool's writer and the reader take it from the same text."""
     table = dataclasses.replace(
         TABLE, columns=(AcidColumn("id", "string"), *TABLE.columns[1:]), bucket_columns=()
@@ -226,7 +226,7 @@ def rows(batch: Batch) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_b3_raw_file_is_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_raw_file_is_read_in_order_and_typed_to_its_end(spark: SparkSession, tmp_path: Path) -> None:
     """Operations in the file's order, of the table's types; the position is where the file ends."""
     raw = tmp_path / "raw"
     raw.write_text(RAW + 'INSERT,c4ca4238a0b923820dcc509a6f75849b,1,"NULL, ""so"",\n",NULL\n')
@@ -247,7 +247,9 @@ def test_b3_raw_file_is_read(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_b5_operations_reduce_to_upsert_and_delete(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_merge_of_the_operations_equals_the_upsert_and_delete_files(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """What a merge of the operations applies is what the two files hold, for random logs."""
     rng = random.Random(5)
     log = [(rng.choice(["INSERT", "UPDATE", "DELETE"]), str(rng.randrange(40)), i) for i in range(300)]
@@ -264,7 +266,7 @@ def test_b5_operations_reduce_to_upsert_and_delete(spark: SparkSession, tmp_path
 
 
 @pytest.mark.slow
-def test_b10_reading_goes_on_where_it_ended(spark: SparkSession, tmp_path: Path) -> None:
+def test_reading_goes_on_where_it_ended(spark: SparkSession, tmp_path: Path) -> None:
     """After the file's end, then in files with greater numbers, as numbers; nothing is read twice."""
     first = tmp_path / "raw-9"
     first.write_text(lines("I", "1"))

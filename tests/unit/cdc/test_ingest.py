@@ -137,9 +137,9 @@ def test_operations_and_watermark_are_applied_together(warehouse: Warehouse) -> 
     assert values["tables"][0]["contradictions"]["inserts_of_present"] == 0  # type: ignore[index]
 
 
-def test_t11_running_again_changes_nothing(warehouse: Warehouse) -> None:
-    """T11: nothing new is said, no file comes or goes, and the watermark stays. Without the watermark the
-    whole log is applied again, and still nothing changes.
+def test_running_again_changes_nothing(warehouse: Warehouse) -> None:
+    """No file comes or goes, and the watermark stays. Without the watermark the whole log is applied
+    again, and still nothing changes.
     """
     source = ListSource(entries(FIRST))
     warehouse.ingest(source)
@@ -180,8 +180,8 @@ def test_a_table_that_was_emptied_has_the_rows_that_came_later(warehouse: Wareho
     assert warehouse.ingest(ListSource(log + more[:1])).position is None
 
 
-def test_t13_no_operations_leave_no_row(warehouse: Warehouse) -> None:
-    """T13: neither an empty log nor one without operations on the table touches it; of the second the
+def test_a_log_without_operations_leaves_the_table_untouched(warehouse: Warehouse) -> None:
+    """Neither an empty log nor one without operations on the table touches it; of the second the
     watermark tells how far it was read.
     """
     report = warehouse.ingest(ListSource([]))
@@ -194,8 +194,8 @@ def test_t13_no_operations_leave_no_row(warehouse: Warehouse) -> None:
     assert not [file for file in warehouse.files() if "orders" in file]
 
 
-def test_b2_the_overlap_of_a_first_copy_is_harmless(warehouse: Warehouse) -> None:
-    """B2: a full copy that already holds what the log says later; every operation comes twice."""
+def test_the_overlap_of_first_copy_and_log_is_harmless(warehouse: Warehouse) -> None:
+    """A full copy that already holds what the log says later; every operation comes twice."""
     copy = entries("0 insert 1 new\n0 insert 2 two")
     warehouse.ingest(ListSource(copy))
     log = entries("1 insert 1 old\n2 update 1 new\n3 insert 9 x\n4 delete 9\n5 insert 2 two")
@@ -204,9 +204,9 @@ def test_b2_the_overlap_of_a_first_copy_is_harmless(warehouse: Warehouse) -> Non
     assert report.tables[0].merge.total == MergeCounts(unchanged=2)
 
 
-def test_b9_deletes_and_upserts_are_applied_at_once(warehouse: Warehouse) -> None:
-    """B9: target without the deleted keys, without those upserted, and the upserts; against the document's
-    own way over sets, on random logs.
+def test_deletes_and_upserts_are_applied_in_one_transaction(warehouse: Warehouse) -> None:
+    """The target without the deleted keys, without those upserted, and the upserts; against the documented
+    way over sets, on random logs.
     """
     rng = random.Random(9)
     target: dict[int, str] = {}
@@ -230,10 +230,10 @@ def test_b9_deletes_and_upserts_are_applied_at_once(warehouse: Warehouse) -> Non
     assert len({mark.txn_id for mark in warehouse.marks()}) == 1
 
 
-def test_b10_a_failure_moves_neither_table_nor_watermark(
+def test_a_failure_moves_neither_table_nor_watermark(
     warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B10: whatever step fails, all is as before, and the next run applies everything."""
+    """Whatever step fails, all is as before, and the next run applies everything."""
     source = ListSource(entries(FIRST))
     warehouse.ingest(source)
     before = (warehouse.rows(), warehouse.marks(), warehouse.files())

@@ -87,8 +87,8 @@ def left_of(spark: SparkSession, logs: Iterable[str]) -> dict[str, str]:
     return {row.id: row.msg for row in reduce_operations(frame, ["id"], "position").collect()}
 
 
-def test_b7_what_is_left_of_two_three_and_four_operations(spark: SparkSession) -> None:
-    """B7: the last operation alone; no key is both upserted and deleted."""
+def test_the_last_of_several_operations_of_a_key_is_left(spark: SparkSession) -> None:
+    """The last operation alone; no key is both upserted and deleted."""
     expected = {
         "IU": "U1",
         "ID": "D1",
@@ -102,15 +102,15 @@ def test_b7_what_is_left_of_two_three_and_four_operations(spark: SparkSession) -
     assert left_of(spark, expected) == expected
 
 
-def test_b8_repeated_inserts_and_deletes_count_once(spark: SparkSession) -> None:
-    """B8: a later insert replaces an earlier one, a doubled delete is one; both are counted."""
+def test_repeated_inserts_and_deletes_count_once(spark: SparkSession) -> None:
+    """A later insert replaces an earlier one, a doubled delete is one; both are counted."""
     assert left_of(spark, ["II", "DD"]) == {"II": "I1", "DD": "D1"}
     with reduced_log(operations(spark, {"a": "II", "b": "DD"}), ["id"], "position") as reduced:
         assert reduced.contradictions == Contradictions(inserts_of_present=1, deletes_of_absent=1)
 
 
-def test_b8_a_key_that_changes_is_a_delete_and_an_insert(spark: SparkSession) -> None:
-    """B8: of a chain of key changes, in one log, each old key is deleted and the last one is there."""
+def test_a_changed_key_is_a_delete_and_an_insert(spark: SparkSession) -> None:
+    """Of a chain of key changes, in one log, each old key is deleted and the last one is there."""
     rows = [
         ("delete", (1,), 1, None),
         ("insert", (2,), 2, "x"),
@@ -125,8 +125,8 @@ def test_b8_a_key_that_changes_is_a_delete_and_an_insert(spark: SparkSession) ->
     assert found == [(1, "delete", None), (2, "delete", None), (3, "insert", "z")]
 
 
-def test_b5_reverse_walk_and_reduction_agree(spark: SparkSession) -> None:
-    """B5, as read in B8: the document's walk from the end leaves for every log what the reduction leaves."""
+def test_reverse_walk_and_reduction_agree(spark: SparkSession) -> None:
+    """The documented walk from the end leaves for every log what the reduction leaves."""
     logs = ["".join(log) for count in range(1, 5) for log in _words("IUD", count)]
     found = left_of(spark, logs)
     for log in logs:
@@ -141,7 +141,9 @@ def _words(letters: str, count: int) -> list[tuple[str, ...]]:
 
 
 def walked_in_reverse(log: str) -> set[str]:
-    """The rules of B5; an insert before an insert and a delete before a delete or update are left out too."""
+    """The documented rules. They also leave out an insert before an insert, and a delete before a delete or
+    an update.
+    """
     met: set[str] = set()
     written = set()
     for place, letter in reversed(list(enumerate(log))):

@@ -123,7 +123,7 @@ def staging(tmp_path: Path) -> Staging:
     return Staging(tmp_path)
 
 
-def test_t1_separators_and_quotes_are_configurable(tmp_path: Path) -> None:
+def test_separators_and_quotes_are_configurable(tmp_path: Path) -> None:
     """0x01 and newline by default, without quotes; other formats give the same values."""
     values = ["a,b", "7", 'said "so" \\ \x01 | ;']
     texts = [
@@ -142,7 +142,7 @@ def test_t1_separators_and_quotes_are_configurable(tmp_path: Path) -> None:
         ]
 
 
-def test_t2_the_documented_record_is_read_and_written_byte_for_byte(staging: Staging) -> None:
+def test_the_documented_record_is_read_and_written_byte_for_byte(staging: Staging) -> None:
     """Nine fields, the key before the columns."""
     split = ["I", "1318", "1", COMMITTED, "3", "3", "#1 Single", "2006", "Cats and Dogs (#1.4)"]
     assert [f for _, f in TEXT_DEFAULT.records(DOCUMENTED.encode())] == [split]
@@ -151,7 +151,7 @@ def test_t2_the_documented_record_is_read_and_written_byte_for_byte(staging: Sta
     assert staging.rows() == [((1318, 1, 1), "insert", 3, "#1 Single", 2006, "Cats and Dogs (#1.4)")]
 
 
-def test_t3_header_of_four_fields(staging: Staging) -> None:
+def test_records_with_a_header_of_four_fields_have_no_key_field(staging: Staging) -> None:
     """Records without a key field, as the header says; if it has the field, they are refused."""
     record = fields("I", 1318, 1, "3", "#1 Single", "2006", "Cats")
     staging.write(1318, record[:4] + record[5:])
@@ -162,7 +162,7 @@ def test_t3_header_of_four_fields(staging: Staging) -> None:
 
 @pytest.mark.parametrize("row_ids", [(1, 1), (1, 2)])
 @pytest.mark.parametrize("codes", ["DI", ("UD", "UI")])
-def test_t4_update_is_a_delete_and_an_insert(
+def test_an_update_is_a_delete_and_an_insert(
     row_ids: tuple[int, int], codes: tuple[str, str], staging: Staging
 ) -> None:
     """With the same row id or the next one, and whether the replicator marks updates or not."""
@@ -177,7 +177,7 @@ def test_t4_update_is_a_delete_and_an_insert(
     ]
 
 
-def test_t5_operations_apply_in_order_of_seqno_and_row_id(staging: Staging) -> None:
+def test_operations_apply_in_order_of_seqno_and_row_id(staging: Staging) -> None:
     """As numbers, across files; a file in which they go back is refused."""
     staging.write(9, fields("I", 9, 3, "1", "a", "9", "t"), fields("I", 10, 4, "1", "b", "9", "t"))
     staging.write(100, fields("D", 100, 1, "1"), fields("I", 100, 2, "1", "c", "9", "t"))
@@ -190,7 +190,7 @@ def test_t5_operations_apply_in_order_of_seqno_and_row_id(staging: Staging) -> N
         staging.rows()
 
 
-def test_t6_commit_timestamp_gives_partition_values(staging: Staging) -> None:
+def test_the_commit_timestamp_gives_partition_values(staging: Staging) -> None:
     """A partition column, a date and a timestamp of the target, which the files do not have."""
     target = AcidTable(
         **{
@@ -208,7 +208,7 @@ def test_t6_commit_timestamp_gives_partition_values(staging: Staging) -> None:
     assert rows == [((1318, 1, 1), "insert", 3, "a", 2006, "t", at, at.date(), "2017-06", 2017)]
 
 
-def test_t7_null_and_escapes(staging: Staging) -> None:
+def test_null_and_escapes_are_decoded(staging: Staging) -> None:
     r"""``\N`` is NULL, ``\\N`` is text; separators and backslashes come back, newlines were left out."""
     texts = ["\\N", "a\x01b\\", "", "\\\\\x01\x01", "N", "é\r\nx"]
     staging.write(1, *[fields("I", 1, i + 1, str(i), t, None, "\\") for i, t in enumerate(texts)])
@@ -216,13 +216,13 @@ def test_t7_null_and_escapes(staging: Staging) -> None:
     assert [row[3:] for row in staging.rows()] == [(text, None, "\\") for text in expected]
 
 
-def test_t7_delete_needs_the_key_alone(staging: Staging) -> None:
+def test_a_delete_needs_only_the_key(staging: Staging) -> None:
     """NULL in all other columns, as in the sample of Tungsten's Hadoop tools."""
     staging.write(100017, fields("D", 100017, 1, "5030"))
     assert staging.rows() == [((100017, 1, 0), "delete", 5030, None, None, None)]
 
 
-def test_t8_files_are_found_by_their_names_and_sorted_as_numbers(staging: Staging) -> None:
+def test_files_are_found_by_their_names_and_sorted_as_numbers(staging: Staging) -> None:
     """10 before 12 before 103; what is hidden or being copied is left alone, any other name refused."""
     for number in (103, 12, 10):
         path = staging.write(number, fields("I", number, 1, str(number), "a", "1", "t"))
@@ -237,7 +237,7 @@ def test_t8_files_are_found_by_their_names_and_sorted_as_numbers(staging: Stagin
         (path.parent / name).unlink()
 
 
-def test_t8_files_of_a_partitioning_replicator_lie_one_folder_deeper(staging: Staging) -> None:
+def test_files_of_a_partitioning_replicator_are_found_one_directory_deeper(staging: Staging) -> None:
     """Numbers are those of a folder: files of the other one are no followers."""
     one = staging.write(10, fields("I", 10, 1, "1", "a", "1", "t"))
     for day in ("2017-06-07", "2017-06-08"):
@@ -254,7 +254,7 @@ def metadata(folder: Path, **table: object) -> Path:
     return path
 
 
-def test_t9_columns_and_key_come_with_the_metadata(staging: Staging, tmp_path: Path) -> None:
+def test_columns_and_key_are_those_of_the_metadata(staging: Staging, tmp_path: Path) -> None:
     """In their order; the table's key is then that of the metadata."""
     order = ("title", "id", "year", "type")
     described = metadata(tmp_path, keys=["ID"], columns=[{"name": n, "type": "x"} for n in order])
@@ -267,7 +267,7 @@ def test_t9_columns_and_key_come_with_the_metadata(staging: Staging, tmp_path: P
         staging.rows(unkeyed, metadata=described)
 
 
-def test_t9_table_without_a_key_is_refused(staging: Staging, tmp_path: Path) -> None:
+def test_a_table_without_a_key_is_refused(staging: Staging, tmp_path: Path) -> None:
     """Neither user nor metadata name one, or it is not a column."""
     staging.write(1, fields("I", 1, 1, "3", "a", "1", "t"))
     for options in ({}, {"metadata": metadata(tmp_path, keys=[], columns=[])}):
@@ -277,7 +277,7 @@ def test_t9_table_without_a_key_is_refused(staging: Staging, tmp_path: Path) -> 
         staging.rows(SourceTable(NAME, TABLE, ("town",)))
 
 
-def test_t9_composite_keys_have_a_field_for_each_column(staging: Staging) -> None:
+def test_a_composite_key_has_a_field_for_each_column(staging: Staging) -> None:
     """In the key's order."""
     staging.write(1, ["I", "1", "1", COMMITTED, "2006", "3", "3", "a", "2006", "t"])
     table = SourceTable(NAME, TABLE, ("year", "id"))
@@ -293,7 +293,7 @@ def read(
 
 
 @pytest.mark.slow
-def test_t10_the_last_operation_of_a_key_wins(spark: SparkSession, staging: Staging) -> None:
+def test_the_last_operation_of_a_key_wins(spark: SparkSession, staging: Staging) -> None:
     """Reduced, random files leave what replaying their records leaves; the position is the last record's."""
     rng = random.Random(10)
     state: dict[int, int] = {}
@@ -320,7 +320,7 @@ def test_t10_the_last_operation_of_a_key_wins(spark: SparkSession, staging: Stag
 
 
 @pytest.mark.slow
-def test_t11_what_was_read_is_not_read_again(spark: SparkSession, staging: Staging) -> None:
+def test_files_read_before_are_not_read_again(spark: SparkSession, staging: Staging) -> None:
     """The same files again: nothing. One more: that alone; older files are not even opened."""
     first = staging.write(10, fields("I", 10, 1, "1", "a", "1", "t"))
     staging.write(11, fields("I", 11, 1, "1", "a", "1", "t"))
@@ -337,7 +337,7 @@ def test_t11_what_was_read_is_not_read_again(spark: SparkSession, staging: Stagi
 
 
 @pytest.mark.slow
-def test_t12_services_do_not_mix(spark: SparkSession, staging: Staging) -> None:
+def test_files_and_watermarks_of_two_services_do_not_mix(spark: SparkSession, staging: Staging) -> None:
     """Each has its folder and its watermark; a service in the record has to be the folder's."""
     staging.write(1, fields("I", 1, 1, "1", "a", "1", "t"))
     staging.write(1, fields("I", 1, 1, "2", "b", "1", "t"), service="beta")
@@ -354,7 +354,7 @@ def test_t12_services_do_not_mix(spark: SparkSession, staging: Staging) -> None:
         staging.rows(header=header)
 
 
-def test_t13_empty_staging_gives_nothing(staging: Staging) -> None:
+def test_an_empty_staging_directory_has_no_operations_and_no_position(staging: Staging) -> None:
     """No database yet, no file, files without a record: no operations and no position."""
     nothing: Any = None
     (staging.folder / "alpha").mkdir()

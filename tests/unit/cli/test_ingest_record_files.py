@@ -157,7 +157,7 @@ def difference(table: str, dump: Path, rows: str, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.slow
-def test_t14_the_table_is_checked_against_a_dump_of_the_source(
+def test_check_compares_the_table_with_a_dump_of_the_source(
     sales: str,
     staging: Path,
     tmp_path: Path,
@@ -189,7 +189,7 @@ def test_t14_the_table_is_checked_against_a_dump_of_the_source(
 
 
 @pytest.mark.slow
-def test_b9_the_table_is_what_the_collector_would_make_of_it(
+def test_the_table_is_what_the_collector_would_make_of_its_files(
     sales: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without keys of the delete file, with rows of the upsert file; the same file again changes nothing."""

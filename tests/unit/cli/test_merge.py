@@ -20,9 +20,10 @@ from mutation_api import MutatorClientBuilder, TableScan, open_table
 from mutation_api.cli import engine_arguments, merge
 from mutation_api.cli.engine_arguments import LOCAL, SPARK
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
-from mutation_api.transaction import lock
-from mutation_api.transaction.clock import WAIT_LOG
+from mutation_api.transaction import builder
+from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.fixtures.fix_clock import FakeClock
 
 NEEDED = ("merge", "--table", "d.t", "--key", "id", "--source", "x.csv")
 SENT_TO_SPARK = "Spark has it"
@@ -158,20 +159,23 @@ def test_marked_rows_are_deleted(metastore: InMemoryMetastore, run: Run) -> None
 
 
 def test_it_says_whom_it_waits_for(
-    metastore: InMemoryMetastore, run: Run, monkeypatch: pytest.MonkeyPatch
+    metastore: InMemoryMetastore, run: Run, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
     """A long wait for the lock is told once, with its holder; the error names the option."""
-    monkeypatch.setattr(lock, "TELL_AFTER_SECONDS", 0.2)
     before = rows_of(metastore)
     with MutatorClientBuilder().metastore(metastore).user("ann").add_sink_table("default.t").build() as other:
         holder = other.new_transaction()
         holder.begin()
-        status, out, err = run("id,msg,ds\n1,x,a\n", "--lock-timeout", "0.5")
+        with monkeypatch.context() as patch:
+            patch.setattr(builder, "SystemClock", lambda: clock)
+            status, out, err = run("id,msg,ds\n1,x,a\n", "--lock-timeout", "60")
     assert (status, out, rows_of(metastore)) == (EXIT_FAILED, "", before)
     told, refused = err.splitlines()
     assert told.startswith("hive-mutate merge: transaction ")
     assert f"of transaction {holder.id}, ann@" in told
-    assert f"(hive-mutation-api pid {os.getpid()}); it waits for at most 0 s more" in told
+    assert f"(hive-mutation-api pid {os.getpid()}); it waits for at most" in told
+    left = int(told.rpartition(" s more")[0].rpartition(" ")[2])
+    assert 50 < left <= 60 - TELL_AFTER_SECONDS
     assert "LockNotAcquiredError" in refused
     assert "raise --lock-timeout, or abort" in refused
     status, _, err = run("id,msg,ds\n1,x,a\n", "--lock-timeout", "0")

@@ -32,17 +32,17 @@ def test_a_request_is_answered(tmp_path: Path) -> None:
     """Also after one that failed."""
     with program(tmp_path) as echo:
         with pytest.raises(HiveError, match="no"):
-            echo.ask({"do": "fail"}, timeout_seconds=30)
-        assert echo.ask({"do": "x"}, timeout_seconds=30) == {"got": {"do": "x"}}
+            echo.ask({"do": "fail"}, timeout_seconds=120)
+        assert echo.ask({"do": "x"}, timeout_seconds=120) == {"got": {"do": "x"}}
 
 
 def test_a_program_that_ends_is_told_and_can_be_closed(tmp_path: Path) -> None:
     """The error shows its log; a request that it never got is dropped."""
     with program(tmp_path) as echo:
         with pytest.raises(JudgeError, match="it is over"):
-            echo.ask({"do": "end"}, timeout_seconds=30)
+            echo.ask({"do": "end"}, timeout_seconds=120)
         with pytest.raises(JudgeError, match="has ended"):
-            echo.ask({"do": "x"}, timeout_seconds=30)
+            echo.ask({"do": "x"}, timeout_seconds=120)
         echo.close()
 
 
@@ -50,6 +50,6 @@ def test_a_program_that_says_something_else_is_stopped(tmp_path: Path) -> None:
     """Or every later answer would be that of the request before."""
     with program(tmp_path) as echo:
         with pytest.raises(JudgeError, match="the cache is full"):
-            echo.ask({"do": "warn"}, timeout_seconds=30)
+            echo.ask({"do": "warn"}, timeout_seconds=120)
         with pytest.raises(JudgeError, match="has ended"):
-            echo.ask({"do": "x"}, timeout_seconds=30)
+            echo.ask({"do": "x"}, timeout_seconds=120)

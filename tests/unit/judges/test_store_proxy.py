@@ -26,7 +26,7 @@ def proxy() -> Iterator[StoreProxy]:
 
 def asked(proxy: StoreProxy, method: str = "GET", body: bytes = b"content") -> tuple[int, bytes]:
     """Status and body of the answer to one request."""
-    connection = http.client.HTTPConnection(HOST, proxy.server_port, timeout=10)
+    connection = http.client.HTTPConnection(HOST, proxy.server_port, timeout=60)
     try:
         connection.request(method, "/key", body)
         answer = connection.getresponse()

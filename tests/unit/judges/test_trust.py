@@ -27,5 +27,5 @@ def test_java_reads_the_trust_store(tmp_path: Path) -> None:
 
 
 def _run(*command: str | Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     return done.stdout + done.stderr

@@ -47,7 +47,7 @@ def config_for(*listeners: Listener, **more: object) -> MetastoreConfig:
     return MetastoreConfig(
         addresses=tuple(each.address for each in listeners),
         selection=UriSelection.SEQUENTIAL,
-        connect_timeout_seconds=5,
+        connect_timeout_seconds=60,
         **more,  # type: ignore[arg-type]
     )
 

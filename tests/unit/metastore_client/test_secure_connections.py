@@ -57,7 +57,7 @@ def serving(serve: Callable[[socket.socket], None]) -> Iterator[Address]:
     yield Address("localhost", listener.getsockname()[1])
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -75,7 +75,7 @@ def echo_in_tls(handle: socket.socket) -> None:
 
 
 def config_for(address: Address, **more: Any) -> MetastoreConfig:
-    return MetastoreConfig((address,), connect_timeout_seconds=5, socket_timeout_seconds=5, **more)
+    return MetastoreConfig((address,), connect_timeout_seconds=60, socket_timeout_seconds=60, **more)
 
 
 def test_tls_carries_bytes_and_notices_the_end() -> None:
@@ -161,7 +161,7 @@ class Post(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(params=[False, True], ids=["http", "https"])
 def post(request: pytest.FixtureRequest) -> Iterator[tuple[type[Post], Callable[..., MetastoreConfig]]]:
     """A server, and what makes a configuration for it."""
-    handler = type("Handler", (Post,), {"seen": [], "timeout": 5})
+    handler = type("Handler", (Post,), {"seen": [], "timeout": 60})
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = False
     if request.param:

@@ -17,7 +17,7 @@ from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
 
 CALLERS = 16
-BOUND_SECONDS = 30
+BOUND_SECONDS = 120
 
 
 @pytest.fixture

@@ -93,12 +93,12 @@ def test_each_kind_gets_its_address() -> None:
     ]
 
 
-def test_m6_row_id_of_an_insert_is_ignored() -> None:
+def test_the_row_id_of_an_insert_is_ignored() -> None:
     """An insert's ROW__ID is ignored, even a wrong bucket in it."""
     assert classify([("insert", (99, 77, -5), "x", 7)]) == classify([("insert", None, "x", 7)])
 
 
-def test_m7_values_of_a_delete_are_ignored() -> None:
+def test_the_values_of_a_delete_are_ignored() -> None:
     """A delete's values are ignored: its bucket column, and its partition if ROW__ID has that."""
     other = next(i for i in range(100) if bucket_of(i) != bucket_of(7))
     found = classify([("delete", row_id(7, partition="ds=x"), "y", other)])
@@ -168,7 +168,7 @@ def test_original_files_have_transaction_zero() -> None:
     assert classify([("delete", row_id(1, txn=0), "x", 1)])[0][3] == 0
 
 
-def test_m8_bucket_move_is_refused() -> None:
+def test_an_update_that_moves_a_row_to_another_bucket_is_refused() -> None:
     """An update whose bucket column hashes elsewhere is refused, with the advice to delete and insert."""
     other = next(i for i in range(100) if bucket_of(i) != bucket_of(7))
     with pytest.raises(
@@ -177,7 +177,7 @@ def test_m8_bucket_move_is_refused() -> None:
         classify([("update", row_id(7), "x", other)])
 
 
-def test_m24_partition_move_is_refused() -> None:
+def test_an_update_that_moves_a_row_to_another_partition_is_refused() -> None:
     """An update of a row whose ROW__ID has another partition is refused, with the same advice."""
     with pytest.raises(RecordValueError, match=r"a partition other.*delete the old row.*'ds=x'.*'ds=y'"):
         classify([("update", row_id(7, partition="ds=x"), "y", 7)])

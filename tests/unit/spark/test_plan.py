@@ -209,7 +209,7 @@ def task_contents(plan: ChangePlan, options: WriterOptions | None = None) -> lis
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [WriterOptions(), WriterOptions(sort_memory_bytes=100_000)])
-def test_m3_m5_groups_stay_together_and_in_order(spark: SparkSession, options: WriterOptions) -> None:
+def test_groups_stay_together_and_in_order(spark: SparkSession, options: WriterOptions) -> None:
     """A group lies in one task, in one run; inside it rows come by (txn, row id), inserts last.
 
     Whether a task sorts its changes in memory or puts some aside.

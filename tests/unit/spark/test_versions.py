@@ -28,6 +28,7 @@ from mutation_api.spark.versions import (
     try_cast,
     users_own,
 )
+from tests.fixtures.fix_clock import WAIT_BOUND_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -171,11 +172,11 @@ def test_settings_hold_until_the_last_block_ends(spark: SparkSession) -> None:
     def other() -> None:
         with in_force(spark, {NAME: "7"}):
             inside.set()
-            go.wait(10)
+            go.wait(WAIT_BOUND_SECONDS)
 
     thread = threading.Thread(target=other)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(WAIT_BOUND_SECONDS)
     with pytest.raises(ZeroDivisionError), in_force(spark, {NAME: "7", "spark.sql.x": "1"}):
         1 / 0  # noqa: B018
     assert spark.conf.get(NAME) == "7"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,7 +36,8 @@ def test_settings_of_hadoop_decide() -> None:
 def test_what_passes_is_repeated_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second time by ``again``; when the rounds are over, the last error is raised."""
     slept: list[float] = []
-    monkeypatch.setattr(patience_module.time, "sleep", slept.append)
+    stopped = SimpleNamespace(sleep=slept.append, monotonic=lambda: 0.0)
+    monkeypatch.setattr(patience_module, "time", stopped)
     patience = Patience(HadoopSettings({ATTEMPTS: "3", **SLEEPS}))
     asked: list[str] = []
 

@@ -7,6 +7,19 @@ import threading
 import pytest
 
 from mutation_api.storage.tree import BACKGROUND_BYTES, Background, side_by_side
+from tests.fixtures.fix_clock import WAIT_BOUND_SECONDS as BOUND_SECONDS
+
+
+class Watched(threading.Condition):
+    """A condition that reports that somebody waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_awaited = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.is_awaited.set()
+        return super().wait(timeout)
 
 
 def test_results_come_in_the_order_of_the_items() -> None:
@@ -15,7 +28,7 @@ def test_results_come_in_the_order_of_the_items() -> None:
 
     def work(number: int) -> int:
         if number == 0:
-            assert second.wait(10)
+            assert second.wait(BOUND_SECONDS)
         else:
             second.set()
         return number * 10
@@ -56,19 +69,19 @@ def test_more_than_a_few_have_to_wait(byte_count: int, threads: int, room: int) 
     """Files that are not closed hold memory, large ones only a part of their size."""
     go_on = threading.Event()
     background, submitted = Background(), []
+    background._changed = watched = Watched()
 
     def submit_all() -> None:
         for number in range(10):
-            background.submit(lambda: go_on.wait(10), byte_count, threads)
+            background.submit(lambda: go_on.wait(BOUND_SECONDS), byte_count, threads)
             submitted.append(number)
 
     writer = threading.Thread(target=submit_all)
     writer.start()
-    writer.join(0.3)
-    assert writer.is_alive()
+    assert watched.is_awaited.wait(BOUND_SECONDS)
     assert len(submitted) == room
     go_on.set()
-    writer.join(10)
+    writer.join(BOUND_SECONDS)
     background.finish()
     assert len(submitted) == 10
 
@@ -89,7 +102,7 @@ def test_stop_waits_for_what_runs() -> None:
     """An abort deletes the files then; stopping twice is fine."""
     go_on, closed = threading.Event(), []
     background = Background()
-    background.submit(lambda: go_on.wait(10) and closed.append(1), 0, 2)
+    background.submit(lambda: go_on.wait(BOUND_SECONDS) and closed.append(1), 0, 2)
     threading.Timer(0.2, go_on.set).start()
     background.stop()
     background.stop()

@@ -26,7 +26,7 @@ from mutation_api.transaction import catalog, mutator_client
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction_state import TransactionState
 from mutation_api.write.constraint_checks import PartitionNames
-from tests.fixtures.fix_clock import FakeClock
+from tests.fixtures.fix_clock import WAIT_BOUND_SECONDS, FakeClock
 from tests.support.client_support import builder, table_info
 
 
@@ -230,7 +230,7 @@ def test_two_hundred_readings_leave_nothing(metastore: InMemoryMetastore) -> Non
         assert metastore.show_locks() == []
         assert [t for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN] == []
         for heartbeat in set(threading.enumerate()) - before:
-            heartbeat.join(10)
+            heartbeat.join(WAIT_BOUND_SECONDS)
             assert not heartbeat.is_alive()
         gone = weakref.ref(view), weakref.ref(transaction)
         del view, transaction

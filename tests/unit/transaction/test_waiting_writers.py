@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import fcntl
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -68,18 +69,25 @@ def queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / f"hive-mutation-api-{os.getuid()}"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No writer goes on to the metastore because a busy machine lets nothing move for a while."""
+    monkeypatch.setattr(machine_queue, "STILL_SECONDS", math.inf)
+
+
 def _waiting(queues: Path) -> int:
     """How many places of this process's writers are taken."""
     return sum(path.parent == queues for path, _ in list(machine_queue._taken))
 
 
+@pytest.mark.usefixtures("patient")
 def test_one_waits_for_the_other_in_turn(queues: Path) -> None:
     metastore, clock = InMemoryMetastore(), SystemClock()
     order: list[int] = []
-    first = queue_up(metastore, [NAME], clock, clock.now() + 60)
+    first = queue_up(metastore, [NAME], clock, math.inf)
 
     def wait(number: int) -> None:
-        place = queue_up(metastore, [NAME], clock, clock.now() + 60)
+        place = queue_up(metastore, [NAME], clock, math.inf)
         order.append(number)
         place.give_back()
 
@@ -123,6 +131,7 @@ def test_who_sees_nothing_move_goes_to_the_metastore(queues: Path, bound: float,
     first.give_back()
 
 
+@pytest.mark.usefixtures("patient")
 def test_few_ask_a_metastore_for_locks_at_once(queues: Path) -> None:
     """Also for different tables; the others wait for their turn."""
     metastore, clock, mutex, goes_on = InMemoryMetastore(), SystemClock(), threading.Lock(), threading.Event()
@@ -315,6 +324,7 @@ def test_a_long_wait_is_told_once(queues: Path, caplog: pytest.LogCaptureFixture
     ]
 
 
+@pytest.mark.usefixtures("patient")
 def test_threads_of_one_connection_need_no_second_transaction(tmp_path: Path) -> None:
     """Their commits follow one another as those of one writer do, and all rows are there."""
     metastore = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)

@@ -14,11 +14,14 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.upkeep.explain import ABORTED, OPEN, OVER, UNKNOWN, explain_transaction
 from tests.support.client_support import table_info
 
+NOW = float(round(time.time()))
+"""Every heartbeat comes at this time."""
+
 
 @pytest.fixture
 def metastore(tmp_path: Path) -> InMemoryMetastore:
     """Hive 3.1 with a table."""
-    metastore = InMemoryMetastore(warehouse=tmp_path, capabilities=HIVE_3_1)
+    metastore = InMemoryMetastore(warehouse=tmp_path, capabilities=HIVE_3_1, clock=lambda: NOW)
     metastore.create_table(table_info(partitioned=False, location=(tmp_path / "t").as_uri()))
     (tmp_path / "t").mkdir(exist_ok=True)
     return metastore
@@ -72,7 +75,7 @@ def test_an_aborted_transaction(metastore: InMemoryMetastore, tmp_path: Path) ->
         "nothing of it is visible: run its work again",
         "its staged files are no longer needed: hive-mutate sweep default.t",
     )
-    later = explain_transaction(metastore, txn, now=lambda: time.time() + 1000)
+    later = explain_transaction(metastore, txn, now=lambda: NOW + 1000)
     assert later.causes[0].startswith("maybe a timeout: no heartbeat for 1")
 
 
@@ -81,7 +84,7 @@ def test_a_client_that_has_missed_a_beat(metastore: InMemoryMetastore) -> None:
     txn = locked(metastore, "ann")
 
     def advice(silent: float) -> tuple[str, ...]:
-        return explain_transaction(metastore, txn, now=lambda: time.time() + silent).advice
+        return explain_transaction(metastore, txn, now=lambda: NOW + silent).advice
 
     for fresh in (0, 140, 170):
         assert advice(fresh) == (
@@ -100,7 +103,7 @@ def test_a_client_that_has_missed_a_beat(metastore: InMemoryMetastore) -> None:
 def test_a_silent_client_that_waits_for_another(metastore: InMemoryMetastore) -> None:
     """Both are said."""
     holder, waiting = locked(metastore, "ann"), locked(metastore, "bob")
-    silent, waits = explain_transaction(metastore, waiting, now=lambda: time.time() + 200).advice
+    silent, waits = explain_transaction(metastore, waiting, now=lambda: NOW + 200).advice
     assert "probably gone" in silent
     assert waits == f"it waits for transaction {holder}: hive-mutate explain {holder}"
 
@@ -108,7 +111,7 @@ def test_a_silent_client_that_waits_for_another(metastore: InMemoryMetastore) ->
 def test_a_client_that_is_gone(metastore: InMemoryMetastore) -> None:
     """A server without a reaper leaves its locks."""
     txn = locked(metastore, "ann")
-    found = explain_transaction(metastore, txn, now=lambda: time.time() + 1000)
+    found = explain_transaction(metastore, txn, now=lambda: NOW + 1000)
     assert found.state == OPEN
     assert f"hive-mutate abort {txn}" in found.advice[0]
 

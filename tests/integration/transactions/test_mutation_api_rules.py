@@ -1,6 +1,6 @@
-"""M1 to M25: what a successor of Hive's Mutation API owes its users, one test for each statement.
+"""What a successor of Hive's Mutation API owes its users, one test for each rule.
 
-The statements are those of Hive's own documentation of that API, put so that a test can hold them; where it
+The rules are those of Hive's own documentation of that API, put so that a test can hold them; where it
 was wrong about itself, or where this package does better, the docstring says what holds here.
 """
 
@@ -68,7 +68,7 @@ def _builder_for(*tables: LiveTable) -> MutatorClientBuilder:
     return builder
 
 
-def test_m1_all_tables_and_partitions_or_none(make_table: MakeTable) -> None:
+def test_a_commit_shows_all_tables_and_partitions_or_none(make_table: MakeTable) -> None:
     """Two tables and three partitions become visible at one commit; after an abort none of it is."""
     tables = (make_table(), make_table(keys="", layout="default"))
     changes = ([insert("a", 1), insert("b", 1)], [insert(None, 2)])
@@ -95,7 +95,7 @@ def _work(table_text: str, partition: str, first: int) -> tuple[str, list[str]]:
     return coordinator.writer_id, [manifest.to_json() for manifest in coordinator.close()]
 
 
-def test_m2_one_launcher_many_workers(make_table: MakeTable) -> None:
+def test_workers_write_with_only_the_text_of_the_table(make_table: MakeTable) -> None:
     """One process holds the transaction; others write, knowing nothing but the table's text."""
     table = make_table()
     with table.transaction() as transaction, ProcessPoolExecutor(2, get_context("spawn")) as pool:
@@ -108,13 +108,13 @@ def test_m2_one_launcher_many_workers(make_table: MakeTable) -> None:
     assert table.values() == sorted(expected, key=repr)
 
 
-def test_m3_group_must_be_ordered(filled: FilledTable) -> None:
+def test_a_group_whose_row_ids_descend_is_refused(filled: FilledTable) -> None:
     """Updates and deletes ascend by (original transaction, row id), else the set is refused."""
     with filled.refuses(RecordSequenceError, "comes after"), filled.transaction() as transaction:
         write(transaction, filled.full_name, [delete("a", filled.row_id(n)) for n in (4, 2)])
 
 
-def test_m4_insert_lies_in_its_computed_bucket(make_table: MakeTable, hive: Hive23) -> None:
+def test_an_insert_lies_in_its_computed_bucket(make_table: MakeTable, hive: Hive23) -> None:
     """Each row's bucket is Hive's hash of it; attached ids are checked, and need not be attached."""
     table = make_table(columns="id string, msg string", buckets=5, keys="")
     texts = [f"key {n}" for n in range(40)]
@@ -134,13 +134,13 @@ def test_m4_insert_lies_in_its_computed_bucket(make_table: MakeTable, hive: Hive
         write(transaction, table.full_name, [wrong])
 
 
-def test_m5_records_must_be_grouped(filled: FilledTable) -> None:
+def test_records_that_are_not_grouped_are_refused(filled: FilledTable) -> None:
     """Records of one partition and bucket follow one another, or the set is refused."""
     with filled.refuses(GroupRevisitedError, "sort them"), filled.transaction() as transaction:
         write(transaction, filled.full_name, [insert("a", 20), insert("b", 20), insert("a", 22)])
 
 
-def test_m6_insert_takes_the_bucket_alone_from_its_row_id(filled_anew: FilledTable) -> None:
+def test_an_insert_takes_only_the_bucket_from_its_row_id(filled_anew: FilledTable) -> None:
     """Transaction and row id of an insert are ignored; the writer numbers its rows from 0."""
     inserts = [insert("a", 20, ROW__ID=(77, 0, 88)), insert("a", 22, ROW__ID=(1, 0, 0))]
     txn_id = filled_anew.commit(*inserts)
@@ -148,19 +148,19 @@ def test_m6_insert_takes_the_bucket_alone_from_its_row_id(filled_anew: FilledTab
     assert found == {20: (txn_id, 0, 0), 22: (txn_id, 0, 1)}
 
 
-def test_m7_delete_ignores_all_but_the_row_id(filled_anew: FilledTable) -> None:
+def test_a_delete_ignores_all_but_the_row_id(filled_anew: FilledTable) -> None:
     """The values of a delete are not looked at, not even when they fit no column."""
     filled_anew.commit(delete("a", filled_anew.row_id(2), id="not a number", msg=5, more="x"))
     assert filled_anew.values() == filled_anew.expected(gone=[2])
 
 
-def test_m8_bucket_move_is_refused(filled: FilledTable) -> None:
+def test_an_update_that_moves_a_row_to_another_bucket_is_refused(filled: FilledTable) -> None:
     """An update whose bucket columns compute to another bucket."""
     with filled.refuses(BucketIdError, "cannot move its row"), filled.transaction() as transaction:
         write(transaction, filled.full_name, [update("a", filled.row_id(0), 7)])
 
 
-def test_m9_broken_sequence_ends_the_coordinator(filled: FilledTable) -> None:
+def test_a_broken_sequence_ends_the_coordinator(filled: FilledTable) -> None:
     """After the error nothing more can be written, and the transaction, aborted, leaves nothing."""
     before = filled.state()
     with filled.client() as client:
@@ -178,7 +178,7 @@ def test_m9_broken_sequence_ends_the_coordinator(filled: FilledTable) -> None:
     assert filled.state() == before
 
 
-def test_m10_closed_group_cannot_be_reopened(filled: FilledTable) -> None:
+def test_a_closed_group_cannot_be_reopened(filled: FilledTable) -> None:
     """Its file is complete; one more would hide it."""
     with (
         filled.refuses(GroupRevisitedError, "bucket 0: it occurs again"),
@@ -187,7 +187,7 @@ def test_m10_closed_group_cannot_be_reopened(filled: FilledTable) -> None:
         write(transaction, filled.full_name, [insert("a", 20), insert("a", 21), insert("a", 22)])
 
 
-def test_m11_bucket_columns_have_the_tables_order(make_table: MakeTable, hive: Hive23) -> None:
+def test_bucket_columns_are_hashed_in_the_order_of_clustered_by(make_table: MakeTable, hive: Hive23) -> None:
     """CLUSTERED BY (s, n) is hashed in that order, whatever the order in the table and in the record."""
     table = make_table(columns="n int, v double, s string", keys="", bucket_columns=("s", "n"), buckets=7)
     rows = [{"s": f"s{n}", "v": 0.5, "n": n * 13} for n in range(30)]
@@ -200,7 +200,7 @@ def test_m11_bucket_columns_have_the_tables_order(make_table: MakeTable, hive: H
     assert {row.values[0]: row.row_id[1] for row in table.rows() if row.row_id} == bucket_of
 
 
-def test_m12_record_layout_is_the_clients_business(make_table: MakeTable) -> None:
+def test_a_record_inspector_maps_names_of_the_client_to_columns(make_table: MakeTable) -> None:
     """A record inspector of the client's maps its own names and ROW__ID onto the table's columns."""
     table = make_table()
     first = table.commit(insert("a", 2, "old"))
@@ -232,7 +232,7 @@ def test_m12_record_layout_is_the_clients_business(make_table: MakeTable) -> Non
         pytest.param({"parameters": {"EXTERNAL": "TRUE"}}, r"must be a managed table", id="external"),
     ],
 )
-def test_m13_unfit_table_is_refused_at_connect(
+def test_an_unfit_table_is_refused_at_connect(
     make_table: MakeTable, how: dict[str, object], match: str
 ) -> None:
     """The message names the table and the rule that it breaks."""
@@ -241,7 +241,7 @@ def test_m13_unfit_table_is_refused_at_connect(
         table.client().connect()
 
 
-def test_m13_unpartitioned_table_has_an_empty_partition_list(make_table: MakeTable) -> None:
+def test_an_unpartitioned_table_is_written_with_an_empty_partition_list(make_table: MakeTable) -> None:
     """No partition values, no partitions."""
     table = make_table(keys="")
     with table.transaction() as transaction:
@@ -250,7 +250,7 @@ def test_m13_unpartitioned_table_has_an_empty_partition_list(make_table: MakeTab
     assert table.values() == [(1, "new")]
 
 
-def test_m14_server_without_compactor_is_warned_of(filled: FilledTable, tmp_path: Path) -> None:
+def test_connect_warns_of_a_server_without_compactor(filled: FilledTable, tmp_path: Path) -> None:
     """A metastore with the wrong manager or without its initiator gives warnings; a right one gives none."""
     with filled.builder().lock_failure_listener(Listener()).build() as client:
         assert client.warnings == ()
@@ -262,7 +262,7 @@ def test_m14_server_without_compactor_is_warned_of(filled: FilledTable, tmp_path
     assert "DummyTxnManager" in manager
 
 
-def test_m15_lock_is_held_from_begin_to_the_end(filled: FilledTable, clock: FakeClock) -> None:
+def test_the_lock_is_held_from_begin_to_the_end(filled: FilledTable, clock: FakeClock) -> None:
     """begin() takes the lock and starts the heartbeat; abort(), like commit(), releases it."""
     database, name = filled.info.database, filled.info.name
     with filled.builder().clock(clock).build() as client:
@@ -290,7 +290,9 @@ def _is_lost(transaction) -> bool:  # type: ignore[no-untyped-def]
     return False
 
 
-def test_m16_listener_is_told_and_its_absence_warned_of(filled: FilledTable, clock: FakeClock) -> None:
+def test_a_listener_is_called_once_and_connect_warns_without_one(
+    filled: FilledTable, clock: FakeClock
+) -> None:
     """Without a listener connect() warns; with one it hears of the loss, once."""
     with filled.client() as client:
         assert any("lock_failure_listener" in warning for warning in client.warnings)
@@ -305,7 +307,7 @@ def test_m16_listener_is_told_and_its_absence_warned_of(filled: FilledTable, clo
         assert listener.calls == [(transaction.id, (filled.full_name,))]
 
 
-def test_m17_descriptor_is_a_short_text(make_table: MakeTable) -> None:
+def test_the_descriptor_of_a_wide_table_is_a_short_text(make_table: MakeTable) -> None:
     """A table of 200 columns is a few kilobytes of plain letters that fit into a configuration value."""
     columns = ", ".join(f"column_{n} decimal(10,{n % 10})" for n in range(200))
     table = make_table(columns=f"id bigint, {columns}")
@@ -316,7 +318,7 @@ def test_m17_descriptor_is_a_short_text(make_table: MakeTable) -> None:
     assert not set(text) & set(" \t\r\n'\"$\\{}<>")
 
 
-def test_m18_each_table_has_its_own_coordinator(make_table: MakeTable) -> None:
+def test_manifests_of_one_table_are_refused_for_another(make_table: MakeTable) -> None:
     """What a coordinator wrote to one table cannot be handed in for another."""
     one, two = make_table(), make_table()
     with (
@@ -330,7 +332,7 @@ def test_m18_each_table_has_its_own_coordinator(make_table: MakeTable) -> None:
             transaction.add_manifests(table.full_name, "w", coordinator.close())
 
 
-def test_m19_racing_creators_of_a_partition_both_succeed(make_table: MakeTable) -> None:
+def test_racing_creators_of_a_partition_all_succeed(make_table: MakeTable) -> None:
     """Eight clients insert into the same new partitions at once; nobody fails, all rows are there."""
     table = make_table()
 
@@ -349,7 +351,7 @@ def test_m19_racing_creators_of_a_partition_both_succeed(make_table: MakeTable) 
     assert table.values() == sorted(expected, key=repr)
 
 
-def test_m20_affected_partitions_can_be_created_by_the_client(make_table: MakeTable) -> None:
+def test_a_client_can_create_the_partitions_that_the_manifests_name(make_table: MakeTable) -> None:
     """With creation off the manifests name the partitions as Hive does; once created, the commit works."""
     table = make_table(keys="ds string, hr int")
     with table.transaction(create_partitions=False) as transaction:
@@ -363,7 +365,9 @@ def test_m20_affected_partitions_can_be_created_by_the_client(make_table: MakeTa
     assert table.values() == [("ds=a%3Ab/hr=7", 1, "new")]
 
 
-def test_m21_source_is_read_within_the_transaction(filled: FilledTable, make_table: MakeTable) -> None:
+def test_a_source_table_is_locked_and_read_within_the_transaction(
+    filled: FilledTable, make_table: MakeTable
+) -> None:
     """A source has a read lock, a list of valid transactions and ROW__IDs; the end releases it."""
     sink = make_table()
     builder = _builder_for(sink).add_source_table(filled.info.database, filled.info.name)
@@ -385,7 +389,9 @@ def test_m21_source_is_read_within_the_transaction(filled: FilledTable, make_tab
     assert filled.metastore.show_locks(filled.info.database, filled.info.name) == []
 
 
-def test_m22_procedure_of_fourteen_steps(hive: Hive23, live_metastore: ThriftMetastoreClient) -> None:
+def test_hive_reads_what_the_fourteen_steps_of_its_api_wrote(
+    hive: Hive23, live_metastore: ThriftMetastoreClient
+) -> None:
     """The original's procedure, in its order, is an example that runs; Hive reads what it says."""
     try:
         assert plain_python.main([hive.uri]) == 0
@@ -395,7 +401,7 @@ def test_m22_procedure_of_fourteen_steps(hive: Hive23, live_metastore: ThriftMet
         live_metastore.drop_table(*plain_python.TABLE.split("."), delete_data=True)
 
 
-def test_m23_failed_group_is_written_again_in_order(make_table: MakeTable) -> None:
+def test_a_failed_group_is_written_again_in_order(make_table: MakeTable) -> None:
     """When a write fails the coordinator halts; another attempt writes all records again, in order."""
     table = make_table()
     records = pa.table({"id": [2, 4], "msg": ["x", "y"]})
@@ -417,7 +423,7 @@ def test_m23_failed_group_is_written_again_in_order(make_table: MakeTable) -> No
     assert table.values() == [(f"ds={ds}", n, msg) for ds in "ab" for n, msg in ((2, "x"), (4, "y"))]
 
 
-def test_m24_row_of_another_partition_is_refused(filled: FilledTable) -> None:
+def test_a_row_id_of_another_partition_is_refused(filled: FilledTable) -> None:
     """A ROW__ID that knows its partition cannot be used in another; the advice works: delete and insert."""
     elsewhere = (*filled.row_id(2), "ds=a")
     for change in (update("b", elsewhere, 2), delete("b", elsewhere)):
@@ -430,14 +436,14 @@ def test_m24_row_of_another_partition_is_refused(filled: FilledTable) -> None:
             write(transaction, filled.full_name, [change])
 
 
-def test_m24_row_moves_by_delete_and_insert(filled_anew: FilledTable) -> None:
+def test_a_row_moves_by_delete_and_insert_in_one_transaction(filled_anew: FilledTable) -> None:
     """Both halves are in one transaction, so no reader sees the row twice or not at all."""
     filled_anew.commit(delete("a", (*filled_anew.row_id(2), "ds=a")), insert("b", 200))
     expected = [*filled_anew.expected(gone=[2]), ("ds=b", 200, "new")]
     assert filled_anew.values() == sorted(expected, key=repr)
 
 
-def test_m25_user_needs_a_writable_location(make_table: MakeTable) -> None:
+def test_a_location_that_cannot_be_written_is_refused_at_connect(make_table: MakeTable) -> None:
     """A location that cannot be written is refused at connect, before a lock is asked for."""
     table = make_table()
     shutil.rmtree(table.directory)
@@ -449,7 +455,7 @@ def test_m25_user_needs_a_writable_location(make_table: MakeTable) -> None:
         os.unlink(table.directory)
 
 
-def test_m19_created_partition_holds_no_rows_to_change(make_table: MakeTable) -> None:
+def test_an_update_in_a_created_partition_is_refused(make_table: MakeTable) -> None:
     """Also where a worker has created the partition: an update of it would come out as a new row."""
     table = make_table()
     txn_id = table.commit(insert("a", 0))
@@ -460,7 +466,7 @@ def test_m19_created_partition_holds_no_rows_to_change(make_table: MakeTable) ->
     assert table.rows() == before
 
 
-def test_m25_workers_need_no_metastore(make_table: MakeTable) -> None:
+def test_workers_need_no_metastore_and_the_commit_creates_partitions(make_table: MakeTable) -> None:
     """Hive's coordinators created partitions, each with a connection of its own. Ours know the table by its
     text alone; the commit creates what is missing, or refuses it, and an abort leaves no empty partition.
     """
