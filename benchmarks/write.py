@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         cases = []
         for count in partitions:
             warm_up = ROUNDS.warm_up_of(arguments, is_warm=stage.is_warm)
-            label = f"{rows:,} changes, {count:,} partitions"
+            label = f"{rows:,} changes, {count:,} partition{'' if count == 1 else 's'}"
             aims_of = {layout.name: aims(layout, count) for layout in layouts}
             source = Shape(rows, count)
             cases.append(compare(stage, f"p{count}", source, layouts, label, aims_of, rounds, warm_up))
@@ -112,7 +112,8 @@ def compare(
     spark = SparkWriter(stage, SPARK, prepared[SPARK_LINE], sorted_events, ("ds", "bucket_id"))
     pairs = {(layout.name, SPARK): aims_of.get(layout.name, {}) for layout in layouts}
     text = f"{', '.join(f'{count:,} {operation}s' for operation, count in sorted(counts.items()))}; "
-    text += f"{len(prepared[SPARK_LINE].partitions):,} partitions of {BUCKETS} buckets"
+    partitions = len(prepared[SPARK_LINE].partitions)
+    text += f"{partitions:,} partition{'' if partitions == 1 else 's'} of {BUCKETS} buckets"
     return run_case(stage, label, text, [*writers, spark], pairs=pairs, rounds=rounds, warm_up=warm_up)
 
 

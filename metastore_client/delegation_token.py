@@ -1,14 +1,11 @@
-"""Delegation tokens of Hadoop, and the files that hold them.
+"""Delegation tokens of Hadoop: the string that a metastore returns, and the files that hold tokens.
 
-Reads protobuf messages without generated classes: field numbers and values in their order.
-
-Source: protobuf.dev, "Encoding".
-
-Hadoop's delegation tokens: the string that a metastore returns, and Hadoop's file formats for tokens.
+Files of tokens contain protobuf messages. They are read without generated classes, as field numbers and
+values in their order.
 
 Source: org.apache.hadoop.security.token.Token and Credentials, WritableUtils.writeVInt, Security.proto
-    (CredentialsProto); checked with tokens of real servers in test_transport_judged.py and
-    test_hdfs_kerberos.py of tests/integration.
+    (CredentialsProto); protobuf.dev, "Encoding"; checked with tokens of real servers in
+    test_transport_judged.py and test_hdfs_kerberos.py of tests/integration.
 """
 
 from __future__ import annotations

@@ -1,20 +1,17 @@
-"""Lists of valid transaction ids and write ids, and the row counts that they allow.
+"""Lists of valid ids, which define what a snapshot sees, and the row counts that they allow. Pure.
 
-Lists of valid ids, which say which transactions a snapshot sees. Pure.
-
-Their string forms in Hive (``hive.txn.valid.txns``, ``hive.txn.valid.writeids``)::
+The string forms of the lists in Hive (``hive.txn.valid.txns``, ``hive.txn.valid.writeids``)::
 
     2.x        hwm:minOpen:e1:e2:…                              exceptions: both open and aborted
     3.x+       hwm:minOpen:open,open:aborted,aborted            ``hwm:minOpen::`` if there are none
     write ids  database.table:hwm:minOpen:open,…:aborted,…
 
+A metastore records the row count of a table or partition, and whether it is accurate. Hive 4 answers
+``count(*)`` from this number. Its INSERT, UPDATE and DELETE add to the recorded number whether it is marked
+as accurate or not, and its minor compaction marks the sum as accurate (seen on 4.1.0). So a writer must leave
+the right number, as Hive's own statements do. Marking it as not accurate is not enough.
+
 Source: Hive's ValidReadTxnList, ValidReaderWriteIdList.
-
-The row count that a metastore records for a table or partition, and whether it is accurate. Pure.
-
-Hive 4 answers ``count(*)`` from this number. Its INSERT, UPDATE and DELETE add to the recorded number whether
-it is marked as accurate or not, and its minor compaction marks the sum as accurate (seen on 4.1.0). So a
-writer must leave the right number, as Hive's own statements do. Marking it as not accurate is not enough.
 """
 
 from __future__ import annotations

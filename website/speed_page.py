@@ -61,7 +61,7 @@ def _section(benchmark: str) -> str:
     else:
         parts = [text for each in zip(parts, places, strict=True) for text in each]
     if (RESULTS / f"{benchmark}.png").exists() and len(cases) < MANY_CASES:
-        parts.append(f"![Bars of the ratios above]({benchmark}.png)")
+        parts.append(f"![Bars of the seconds above, each case on its own scale from 0]({benchmark}.png)")
     return "\n\n".join(parts)
 
 

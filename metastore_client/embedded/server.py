@@ -1,20 +1,15 @@
 """A Hive metastore on this machine: its process, and the command that runs it.
 
-The real Hive metastore 2.3 that ships in pyspark's jars, run on this machine and ready in seconds.
+It is the real Hive metastore 2.3 that ships in pyspark's jars, and it is ready in seconds::
 
     with EmbeddedMetastore() as metastore:
         client = metastore_client.connect(metastore.uri)
 
-The command is ``python -m metastore_client.embedded``.
+``python -m metastore_client.embedded --data-dir DIR --port 9083`` runs it until Ctrl-C.
 
 The server needs Java >= 17 (a runtime is enough) and the jars of the installed pyspark. Neither Spark nor
 Hadoop is started. The data is in an embedded Derby database. Hive 2.3 opens its port on all interfaces
 without authentication. Use it for tests, demos and tables on this machine, not in an untrusted network.
-
-The embedded metastore as a command: ``python -m metastore_client.embedded --data-dir DIR --port 9083``.
-
-The command runs until Ctrl-C. The class is in :mod:`metastore_client.embedded.server`, so that running this
-module does not import it twice.
 """
 
 from __future__ import annotations

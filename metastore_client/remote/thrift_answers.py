@@ -1,20 +1,14 @@
-"""Answers of a metastore: their checks, and the errors that they become.
+"""Checks of requests to a metastore and of its answers, and the threads that make calls.
 
-Reads the answer to a call field by field, and refuses missing and invalid values by their path.
+A request is compared with the generated specification before any part of it is sent. If a field is missing,
+generated Python code encodes only half of the request, and the server hangs up on it.
 
-Generated code leaves a missing field at None and accepts any number for an enum. So no part of an answer is
-used unchecked: each field is read by a method that states its type, and a field of a wrong type or number
-becomes one error.
+An answer is read field by field. Generated code leaves a missing field at None and accepts any number for an
+enum. So each field is read by a method that states its type, and a missing or invalid value becomes one error
+that names its path.
 
-Threads that make calls on behalf of their caller. They end when they have had no work for a while.
-
-Each thread has its own connection, and for each connection the server also keeps a thread. So a client that
-is idle keeps only its own connection.
-
-Checks a Thrift request before any part of it is sent.
-
-If a field is missing, generated Python code encodes only half of the request, and the server hangs up on it.
-So each request is first compared with the generated specification.
+Threads make calls on behalf of their caller. Each has its own connection, for which the server also keeps a
+thread. Threads without work end after a while, so a client that is idle keeps only its own connection.
 """
 
 from __future__ import annotations

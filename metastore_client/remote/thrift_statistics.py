@@ -1,12 +1,9 @@
-"""Statistics and constraints of tables in Thrift's structures.
+"""Column statistics and constraints of tables, read from a server's answers.
 
-Reads column statistics from a server's answer.
+Before Hive 4.0, statistics of timestamps come as ``longStats``.
 
-Source: ColumnStatisticsData in Hive's hive_metastore.thrift. Before 4.0 timestamps come as ``longStats``.
-
-Reads the constraints of tables from a server's answers.
-
-Source: SQLNotNullConstraint, SQLCheckConstraint and SQLDefaultConstraint in Hive's hive_metastore.thrift.
+Source: ColumnStatisticsData, SQLNotNullConstraint, SQLCheckConstraint and SQLDefaultConstraint in Hive's
+    hive_metastore.thrift.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Databases, tables and partitions of the in-memory metastore.
+"""Databases, tables, partitions and statistics of the in-memory metastore.
 
-MemoryTables: databases, tables, partitions and statistics of the in-memory metastore.
-
-The writes of a transaction as a server records them: tables, partitions and operations. Pure.
+The writes of a transaction are recorded as a server records them: tables, partitions and operations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The calls of the in-memory metastore, and the releases that it behaves like.
+"""The behaviour common to all calls of the in-memory metastore, and the Hive releases that it can simulate.
 
-The capabilities of the Hive releases that an in-memory metastore can simulate.
-
-The behaviour common to all calls of the in-memory metastore: serialised, recorded, can fail on demand.
+Calls are serialised and recorded, and can fail on demand.
 """
 
 from __future__ import annotations

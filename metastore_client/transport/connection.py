@@ -1,11 +1,4 @@
-"""A connection to a metastore by a socket or by HTTP.
-
-Thrift over HTTP: each call is a POST, and many calls use one connection.
-
-Thrift's own client was not used: it opens a new connection for each call and mistakes an error page for an
-answer.
-
-Connections to a metastore: addresses with failover, timeouts, one connection per thread.
+"""Connections to a metastore: addresses with failover, timeouts, sockets and HTTP.
 
 A connection carries one call at a time, so every thread has its own. The heartbeat of a transaction thus
 never waits behind a long commit. A connection is reused until its state is unknown. That is so if it broke,
@@ -14,6 +7,9 @@ and would garble the next call). Then the connection is discarded.
 
 A function opens the socket (:data:`OpenSocket`). :func:`open_socket` follows the configuration: plain TCP,
 TLS, a SASL login, HTTP, and combinations of these.
+
+With Thrift over HTTP, each call is a POST, and many calls use one connection. Thrift's own client was not
+used: it opens a new connection for each call and mistakes an error page for an answer.
 """
 
 from __future__ import annotations

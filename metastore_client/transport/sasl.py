@@ -1,15 +1,12 @@
-"""SASL: the negotiation, its mechanisms, and Kerberos.
-
-SASL as Thrift uses it: the login, then frames that may be signed or encrypted.
+"""SASL as Thrift uses it: the login, its mechanisms, and frames that may be signed or encrypted.
 
 A message of the login consists of a status byte, a length of four bytes and the body. After the login, a
 frame consists of a length of four bytes and the body. The mechanisms are small objects (:class:`Mechanism`).
 
-Source: TSaslTransport and TSaslClientTransport of libthrift; RFC 4616 (PLAIN), RFC 2831 (DIGEST-MD5).
+The mechanism GSSAPI is Kerberos through the machine's own library and the package ``gssapi``.
 
-The SASL mechanism GSSAPI: Kerberos through the machine's own library and the package ``gssapi``.
-
-Source: RFC 4752; the names are built as HadoopThriftAuthBridge builds them.
+Source: TSaslTransport and TSaslClientTransport of libthrift; RFC 4616 (PLAIN), RFC 2831 (DIGEST-MD5) and
+    RFC 4752 (GSSAPI). The names of Kerberos are built as HadoopThriftAuthBridge builds them.
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
-"""The login of clients, and the settings that select it.
-
-Reads single values from the keys of a configuration. Pure.
+"""Settings that secure and authenticate a connection, and the keys from which they are read. Pure.
 
 A key ``hive.metastore.x`` may also be spelled ``metastore.x``, as servers and clients from 3.0 on allow.
-
-Settings that secure and authenticate a connection, and the keys from which they are read.
 
 =================================================  =========================================================
 key (``metastore.…`` also works, as in 3.0)        meaning
 =================================================  =========================================================
 hive.metastore.use.SSL                             use TLS; HTTP becomes HTTPS
 hive.metastore.truststore.path                     trusted certificates: JKS, PKCS #12 or PEM, recognised by
-                                                   content; if not set, the authorities of this machine
+                                                   content. If not set, the authorities of this machine
 hive.metastore.truststore.password                 password of the trust store
 hive.metastore.sasl.enabled                        Kerberos, or a delegation token if there is one
 hive.metastore.kerberos.principal                  the server's principal, ``hive/_HOST@REALM``

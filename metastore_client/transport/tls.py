@@ -1,11 +1,10 @@
-"""TLS connections, and the trust stores of Java that they use.
+"""TLS connections to a metastore, and the certificates that they trust.
 
-Reads the trusted certificates of a file. The first bytes identify PEM, Java's JKS, or PKCS #12.
+The first bytes of a trust store show its format: PEM, Java's JKS, or PKCS #12. The socket detects that the
+server has hung up.
 
 Source: the JKS format as sun.security.provider.JavaKeyStore writes it: entries, then a SHA-1 over the
     password, a fixed phrase and all preceding bytes. The package ``cryptography`` reads PKCS #12.
-
-TLS to a metastore: trusted certificates, and a socket that detects that the server has hung up.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""Actions on a batch of a streaming query, and the mark that it leaves.
+"""Actions on a batch of a streaming query (append, apply, merge, reduce a log), and the mark that it leaves.
 
-Operations on the rows of a streaming query's batch: append, apply, merge, or reduce a log.
-
-Decide by the table's mark whether a batch of a streaming query is written, skipped or refused.
+The mark shows whether a batch is written, skipped or refused. It is a watermark
+(:mod:`mutation_api.cdc.watermark`) of the source ``stream:<name>``, one for each table. Its position is the
+batch's number.
 
 Spark numbers the batches of a query from 0. Before a batch runs, Spark writes what it will read into the
 checkpoint; afterwards it records that the batch has ended. After a crash, Spark runs the last batch once
 more, with the same input. So a batch with the mark's number and input is the same batch. Any other number
 except the next one shows that checkpoint and table do not belong together.
-
-The mark is a watermark (:mod:`mutation_api.cdc.watermark`) of the source ``stream:<name>``, one for each
-table. Its position is the batch's number.
 """
 
 from __future__ import annotations

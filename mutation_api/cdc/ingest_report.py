@@ -1,14 +1,8 @@
-"""Reports of ingest: operations that contradict each other, kept rows, watermarks.
+"""Results of a run of a change source: its counts, contradictions, kept rows, and watermarks.
 
-find_watermarks: the positions up to which sources have been applied, read between runs.
-
-Contradictions between an operation and the state before it: counts, and the errors of a strict run. Pure.
-
-An operation can contradict the operation before it in the log, or the rows of the table.
-
-IngestReport: the counts of what a run of a change source did, or would do. Pure.
-
-KeptRows: operations that a run buffers in a Parquet file until they are applied.
+An operation can contradict the operation before it in the log, or the rows of the table. Contradictions are
+counted, and are errors in a strict run. :class:`KeptRows` buffers operations in a Parquet file until they are
+applied. :func:`find_watermarks` reads, between runs, the positions up to which sources have been applied.
 """
 
 from __future__ import annotations

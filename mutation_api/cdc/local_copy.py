@@ -1,15 +1,12 @@
-"""A first copy of all rows without Spark, with each key once.
-
-DistinctKeys: check in bounded memory that the rows of a copy have different keys.
-
-Keys are sorted by a hash, through files if there are many. Keys with the same hash are then compared. Keys
-that are different in the source may be equal in Hive, such as 'a' and 'a ' in a column of type char.
-
-Stream the copy of a whole source table into a target; its size is not limited.
+"""The copy of a whole source table into a target without Spark, of any size, with each key once.
 
 Rows of one state of the source need no reduction, so memory holds only some batches at a time. Sorted data
 goes to temporary files if it exceeds ``LocalOptions.memory_bytes``. The rows are merged only if the target
 already has rows; in this case they must fit into memory.
+
+Memory is also bounded when keys are checked for duplicates: keys are sorted by a hash, through files if there
+are many, and keys with the same hash are compared. Keys that are different in the source may be equal in
+Hive, such as 'a' and 'a ' in a column of type char.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""The engine in this process, and its reduction of operations by key.
+"""The engine that reads, reduces and merges a change source in this process, without Spark.
 
-Reduce a log of operations to the last one of each key, with Arrow in this process.
-
-The rules are those of :mod:`mutation_api.cdc.reduce`: the operations are sorted by key and position, and
+The operations of a log are reduced to the last one of each key by the rules of
+:mod:`mutation_api.cdc.reduce`: they are sorted by key and position, and
 :class:`~mutation_api.cdc.log_walk.LogWalk` passes over them once.
-
-The engine that reads, reduces and merges in this process, without Spark.
 
 ``LocalOptions.memory_bytes`` limits its memory; half of it is for the operations of all tables. The copy of a
 whole table is streamed instead of being held in memory.

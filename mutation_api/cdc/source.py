@@ -1,6 +1,4 @@
-"""The protocols of change sources, their parts, and their temporary directories.
-
-The results of a change source: operations on tables, and the position reached when they are applied.
+"""The protocols of change sources: operations on tables, and the position reached when they are applied.
 
 A source is read inside the transaction that applies it. By then the transaction holds the write lock on the
 watermarks, so no other transaction moves them. The operations and the new watermark become visible together
@@ -9,9 +7,8 @@ or not at all.
 A :class:`ChangeSource` returns the operations as Spark DataFrames, a :class:`LocalChangeSource` as Arrow
 batches for this process. A source may be both.
 
-A directory in which a source buffers data until it is applied.
-
-OperationParts: the operations on one table in parts, which this process or Spark's tasks can read.
+:class:`OperationParts` are the operations on one table in parts, which this process or Spark's tasks can
+read. A source may buffer data in a temporary directory until it is applied.
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
-"""URLs and files that name a source.
+"""The URLs and files that name a source.
 
-SourceUrl: the address of a relational database, as a user gives it and as a Hive table's properties keep
-it. Pure.
+A :class:`SourceUrl` is the address of a relational database, as a user gives it and as a Hive table's
+properties keep it. There is one parser, so the URL that is checked is the URL that is used. A string of
+another form is refused and never shown: after a typing error, any part of it may contain a password. Only
+options from a fixed list are allowed: others would connect to another host, read files, load code, or run
+statements (``hostaddr``, ``service``, ``read_default_file``, ``init_command``, ``plugin``, …).
 
-There is one parser, so the URL that is checked is the URL that is used. A string of another form is refused
-and never shown: after a typing error, any part of it may contain a password. Only options from a fixed list
-are allowed: others would connect to another host, read files, load code, or run statements (``hostaddr``,
-``service``, ``read_default_file``, ``init_command``, ``plugin``, …).
+Files of sources may be on any storage. Messages and watermarks name a local file by its plain path, and any
+other file by its location.
 
 Source: PostgreSQL's documentation, "Parameter Key Words" of libpq. PyMySQL's ``connect``. SQLite's "URI
 Filenames". SQLAlchemy's "Database URLs".
-
-Files of change sources on any storage: how sources list, open and name them.
-
-Messages and watermarks name a local file by its plain path, and any other file by its location.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The engine by Spark, and sources that are read in tasks.
+"""The engine that reads, reduces and merges a change source with Spark, for logs of any size.
 
-The engine that reads, reduces and merges with Spark, for logs of any size.
-
-Operations in parts as DataFrames: Spark's tasks read the parts.
+Spark's tasks read the parts of a source, and return the operations as DataFrames.
 """
 
 from __future__ import annotations

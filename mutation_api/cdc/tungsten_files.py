@@ -1,8 +1,4 @@
-"""Staging files of Tungsten Replicator, and their records.
-
-List the files that Tungsten stages for a table, find the new ones, and read their last records.
-
-Records of Tungsten's staging files: their fields, their order, and their operations.
+"""The files that Tungsten Replicator stages for a table: which are new, and the records in them.
 
 Source: Tungsten Replicator's manual ("Hadoop Replication Operation", "Supported CSV Formats"), its CsvWriter
 for escapes, and the README of continuent-tools-hadoop for records without a key field.

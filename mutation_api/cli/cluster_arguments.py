@@ -1,6 +1,9 @@
-"""Arguments that send a subcommand to a cluster, and the cluster's answer.
+"""Options that send a subcommand's work to a cluster, and the cluster's answer.
 
-Report the result of a command that runs on YARN in cluster mode to the program that submitted it.
+In client mode this process is the driver: the options go into PySpark's own environment variable, and the
+session starts with them. In cluster mode the driver runs on the cluster: ``spark-submit`` sends this program
+there, with the arguments of the command but without these options. This process then reports how the command
+ended on the cluster. A subcommand that was started by ``spark-submit`` uses the session of that program.
 
 The driver's output goes to the log of its container. The only message that YARN itself passes on is the
 application's diagnostics: YARN's web pages show it, ``yarn application -status`` prints it, and
@@ -8,13 +11,6 @@ application's diagnostics: YARN's web pages show it, ``yarn application -status`
 and message to YARN, and the submitting program finds both in the output of ``spark-submit``.
 
 Source: org.apache.spark.deploy.yarn.Client (``run``), unchanged from Spark 3.5 to 4.3.
-
-Options that send a subcommand's work to a cluster.
-
-In client mode this process is the driver: the options go into PySpark's own environment variable, and the
-session starts with them. In cluster mode the driver runs on the cluster: ``spark-submit`` sends this program
-there, with the arguments of the command but without these options. This process then reports how the command
-ended on the cluster. A subcommand that was started by ``spark-submit`` uses the session of that program.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Arguments that choose the engine, and the tasks that engines are given.
-
-Choose the engine that does the work of a subcommand.
+"""The choice of the engine that does the work of a subcommand, and the tasks that engines receive.
 
 The modules of :mod:`mutation_api.cli` are imported here by name, after their engine was chosen:
 importing pyspark alone takes longer than a small change set takes from the prompt to its commit.
-
-The tasks that a subcommand hands to an engine.
 """
 
 from __future__ import annotations

@@ -1,13 +1,4 @@
-"""The work of subcommands in this process, without Spark.
-
-``hive-mutate apply`` in this process, without Spark.
-
-``hive-mutate diff`` in this process, without Spark.
-
-``hive-mutate ingest`` in this process, without Spark.
-
-``hive-mutate merge`` in this process, without Spark.
-"""
+"""The work of ``hive-mutate apply``, ``diff``, ``ingest`` and ``merge`` in this process, without Spark."""
 
 from __future__ import annotations
 

@@ -1,17 +1,11 @@
-"""Parsers of arguments: names of options, secrets kept out of errors, modules by name.
-
-DiscreetParser: an argument parser whose error messages do not show secrets.
+"""Parsers of arguments: discreet error messages, subcommands by module, names of options in messages.
 
 An error message quotes arguments, and after a typing error any of them may be a URL with a password.
 
-Subparsers of commands that have one module for each of several names.
+A command may have one module for each of several names, with a function ``add_arguments(parser)``. A module
+is imported only when its name is given, so that packages that other modules need do not have to be installed.
 
-Each module has a function ``add_arguments(parser)``. A module is imported only when its name is given, so
-that packages that other modules need do not have to be installed.
-
-Replace argument names in the library's error messages by the options of the command.
-
-Messages of a command that waits for the lock on its tables.
+Argument names in the library's error messages are replaced by the options of the command.
 """
 
 from __future__ import annotations

@@ -1,15 +1,4 @@
-"""The work of subcommands by Spark.
-
-Open the Spark session of the subcommands that need one.
-
-``hive-mutate apply`` with Spark.
-
-``hive-mutate diff`` with Spark.
-
-``hive-mutate ingest`` with Spark.
-
-``hive-mutate merge`` with Spark.
-"""
+"""The work of ``hive-mutate apply``, ``diff``, ``ingest`` and ``merge`` by Spark, and its session."""
 
 from __future__ import annotations
 

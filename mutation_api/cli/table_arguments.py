@@ -1,16 +1,8 @@
-"""Arguments for metastores, tables, files, locks and points in time.
+"""Arguments shared by subcommands: metastores, tables, files, locks, points in time, lists of values.
 
-Arguments that name files and directories: local paths, or locations on any storage.
-
-Arguments with several values: columns as ``A,B`` and settings as ``KEY=VALUE``.
-
-Options that name a metastore, shared by the subcommands that connect to one.
-
-The option for the maximum time that a command waits for the lock on its tables.
-
-A command-line argument for a point in a table's past: an id, or a time with a time zone.
-
-Options that describe a table's directory to a reader without a metastore.
+Files and directories are local paths, or locations on any storage. Columns are lists ``A,B``, and settings
+are ``KEY=VALUE``. A point in a table's past is an id, or a time with a time zone. Without a metastore,
+options describe a table's directory to the reader.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
-"""Output on the terminal: messages, tables, progress, exit codes.
+"""The output of the commands: messages, aligned tables, progress, and exit codes.
 
-Print the output of the commands. No other module of this package prints.
-
-Format rows as aligned columns under a header, for the output of the commands.
-
-Report the steps of a command on standard error, or nowhere with ``--quiet``.
-
-The exit codes of ``hive-mutate``.
+No other module of this package prints. Progress goes to standard error, or nowhere with ``--quiet``.
 """
 
 from __future__ import annotations

@@ -116,8 +116,9 @@ def _lines(report: VerifyReport, *, notices: bool) -> Iterator[str]:
     rows = "rows unknown" if report.row_count is None else f"{report.row_count:,} rows"
     verdict = "sound" if report.is_sound else f"{len(report.damages)} DAMAGED"
     more = f", {hidden} notices" if hidden else ""
+    partitions = f"{report.partition_count:,} partition{'' if report.partition_count == 1 else 's'}"
     size = f"{report.file_count:,} files, {report.byte_count:,} bytes, {rows}"
-    yield f"{report.table}: {verdict}{more}; {report.partition_count:,} partitions, {size}"
+    yield f"{report.table}: {verdict}{more}; {partitions}, {size}"
 
 
 def _finding_lines(finding: Finding) -> Iterator[str]:

@@ -1,9 +1,4 @@
-"""Arguments for writing tables, and for rules of merges.
-
-Options and client of the subcommands that write one table in one transaction.
-
-Options of ``hive-mutate merge`` that define the rules for rows.
-"""
+"""Options of the subcommands that write one table in one transaction, and rules of ``hive-mutate merge``."""
 
 from __future__ import annotations
 

@@ -1,23 +1,15 @@
-"""Events of ACID files: operations, ROW__IDs, the bucket property, and the footer.
+"""The ACID event: its ORC columns, operation codes, ROW__IDs, and entries in a file's footer. Pure.
 
-The ACID event: its ORC columns and operation codes.
+Names, case and order of the columns are fixed, because readers rely on them. A :class:`RecordIdentifier` is
+the ROW__ID of a row, and defines their order. :class:`RowIds` are the given ROW__IDs of n changes, which are
+complete, partial or missing.
 
-Names, case and order are fixed, because readers rely on them. Source: Hive's OrcRecordUpdater.
+A ROW__ID's bucket field contains the bucket property in v2. Bits, from the top: 3 version (1), 1 zero, 12
+bucket id, 4 zero, 12 statement id. A value with version bits 0 is a plain bucket id, from a table that Hive 2
+wrote.
 
-Names of the entries that an ACID file has in the user metadata of its footer.
-
-Source: Hive's OrcRecordUpdater (ACID_KEY_INDEX_NAME, OrcAcidUtils.ACID_STATS) and AcidUtils.OrcAcidVersion.
-
-RecordIdentifier: the ROW__ID of a row, and the order of ROW__IDs.
-
-The bucket property: the content of a ROW__ID's bucket field in v2. Pure.
-
-Bits, from the top: 3 version (1), 1 zero, 12 bucket id, 4 zero, 12 statement id. A value with version bits 0
-is a plain bucket id, from a table that Hive 2 wrote.
-
-Source: Hive's BucketCodec (V0, V1).
-
-RowIds: the given ROW__IDs of n changes, which are complete, partial or missing. Pure numpy and Arrow.
+Source: Hive's OrcRecordUpdater (ACID_KEY_INDEX_NAME, OrcAcidUtils.ACID_STATS), AcidUtils.OrcAcidVersion, and
+BucketCodec (V0, V1).
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
-"""Bucketing version 1: the polynomial hash of Hive 2.
+"""Hashes of bucketing version 1 for values that are not nested: Java's 31-polynomial. Pure.
 
-Java's 31-polynomial over runs of values of different lengths, without a loop over rows. Pure.
+Every Hive before 3.0 uses it. Later releases count the days of a date in the proleptic calendar, so they hash
+early dates differently (``proleptic_date``). They hash timestamps as Hive 2.3 does, because they also use
+``java.sql.Timestamp``.
 
-``h = 31*h + v`` over a run equals ``sum(v[i] * 31**(end-1-i))``. 31 is odd, so it has an inverse modulo
-2**32. With weights ``31**-i``, one cumulative sum over all values serves every run: the hash of a run is the
-difference of the sum over it, times ``31**(end-1)``.
+The polynomials over runs of values of different lengths are computed without a loop over rows. ``h = 31*h +
+v`` over a run equals ``sum(v[i] * 31**(end-1-i))``. 31 is odd, so it has an inverse modulo 2**32. With
+weights ``31**-i``, one cumulative sum over all values serves every run: the hash of a run is the difference
+of the sum over it, times ``31**(end-1)``.
 
 Bytes are processed eight at a time, because the cumulative sum costs more than everything else. The
 polynomial of a word takes three steps within the word, and the sum goes over words. If a run begins or ends
 within a word, the word's bytes before that position are added.
-
-Hashes of bucketing version 1 for values that are not nested. Every Hive before 3.0 uses it. Pure.
-
-Later releases count the days of a date in the proleptic calendar, so they hash early dates differently
-(``proleptic_date``). They hash timestamps as Hive 2.3 does, because they also use ``java.sql.Timestamp``.
 
 Source: Hive's ObjectInspectorUtils.hashCode and the hashCode of its writables; tests/golden/bucket_hash.
 """

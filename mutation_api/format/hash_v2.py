@@ -1,16 +1,11 @@
-"""Bucketing version 2: the Murmur hash of Hive 3 and later.
-
-Hive's 32-bit Murmur3, computed over many keys at once. Pure.
+"""Hashes of bucketing version 2 for values that are not nested: Hive's 32-bit Murmur3. Pure.
 
 It is the published x86_32 variant with seed 104729 and one deviation: each byte of the tail (length modulo 4)
 is sign extended before it is shifted. So if a byte of the tail is above 0x7f, no library's murmur3 returns
-Hive's hash.
+Hive's hash. Many keys are computed at once.
 
-Source: org.apache.hive.common.util.Murmur3.hash32; golden values in tests/golden/bucket_hash.
-
-Hashes of bucketing version 2 (murmur) for values that are not nested. Pure.
-
-Source: Hive's ObjectInspectorUtils.hashCodeMurmur; tests/golden/bucket_hash.
+Source: org.apache.hive.common.util.Murmur3.hash32 and ObjectInspectorUtils.hashCodeMurmur; golden values in
+    tests/golden/bucket_hash.
 """
 
 from __future__ import annotations

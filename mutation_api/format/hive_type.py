@@ -1,13 +1,10 @@
-"""Hive types, keys of maps, and the errors about values that do not fit a type.
-
-HiveType: a parsed Hive column type, and the Arrow and Spark types that hold its values. Pure.
+"""Hive types, the Arrow and Spark types that hold their values, and errors of value conversions. Pure.
 
 To add a type, add a branch in :func:`parse_hive_type`, a row in the maps here, a conversion
 (:mod:`mutation_api.format.conversion`), a hash (:mod:`mutation_api.format.bucket_hash`) and a golden file.
 
-Finds keys that occur twice in a map, for whole arrays. Pure.
-
-Errors of value conversions. Their callers name the table, the column and the row.
+Keys that occur twice in a map are found for whole arrays. Errors of conversions do not name the place of a
+value: their callers add the table, the column and the row.
 """
 
 from __future__ import annotations

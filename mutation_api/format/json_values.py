@@ -1,6 +1,4 @@
-"""Values as JSON and CSV cells: reading and writing.
-
-Values of Hive's types as JSON, for all files that are written and read. :mod:`.json_values` reads them.
+"""Values of Hive's types as JSON and as cells of CSV files, for all files that are written and read.
 
 =================  ============================================  ==========================================
 column             written as                                    also read
@@ -27,9 +25,7 @@ uniontype          ``[tag, value]``, tag = position of the
 
 A cell of a CSV file has the same content: a string without quotes, any other value as JSON.
 
-Reads values of Hive's types from JSON, as :mod:`.json_values` and other programs write them.
-
-An invalid value never becomes NULL.
+Values that other programs wrote are also read. An invalid value never becomes NULL.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Names of directories and files of a table, and what differs between Hive's releases.
+"""Names of directories and files of a table, and what differs between Hive's releases. Pure.
 
-AcidVersion: the differences between the table formats of the Hive releases. No other module knows them.
-
-Builds and parses names of base, delta, delete_delta, bucket, side and original files. Pure.
+:class:`AcidVersion` has the differences between the table formats of the releases. No other module knows
+them.
 
 Every Hive release reads ``base_N`` (N may be negative), ``delta_X_Y[_SSSS]`` and ``delete_delta_X_Y[_SSSS]``.
 Hive 4 adds ``_vM`` to the result of a compaction in transaction M, and ``_A`` (the attempt) to

@@ -1,18 +1,14 @@
-"""Strings of decimals and floating point numbers as Java writes them.
+"""Strings of decimals and floating point numbers as Java writes them. Pure.
 
-Exact conversion between decimals and strings.
+Decimals are converted exactly; Python's own arithmetic rounds to 28 digits and treats 1e-99999999 as 0.
 
-Python's own arithmetic rounds to 28 digits and treats 1e-99999999 as 0.
-
-Prints floats and doubles as Java does, and parses doubles as Java does. Pure.
-
+Floats and doubles are printed and parsed as Java does, since Hive prints a number with Java's functions.
 Before JDK 19, Double.toString and Float.toString do not always print the shortest string that identifies the
-number: 2.0E23 becomes 1.9999999999999998E23. Hive prints a number with these functions.
+number: 2.0E23 becomes 1.9999999999999998E23.
 
 Source: jdk.internal.math.FloatingDecimal of JDK 17 (unchanged since JDK 8). The results equal those of Java
-    17
-on 600,000 random numbers and 200,000 strings, those of Java 21 on 300,000 numbers, and Hive's own strings in
-tests/integration/files/test_retyped_columns_judged.py.
+    17 on 600,000 random numbers and 200,000 strings, those of Java 21 on 300,000 numbers, and Hive's own
+    strings in tests/integration/files/test_retyped_columns_judged.py.
 """
 
 from __future__ import annotations

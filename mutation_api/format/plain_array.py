@@ -1,9 +1,4 @@
-"""Arrow arrays without encodings, and arrays that repeat a value.
-
-Arrow arrays in their simplest form: one chunk, no encoding, offsets that start at 0. Pure.
-
-Finds names that occur more than once, in linear time.
-"""
+"""Arrow arrays in their simplest form (one chunk, no encoding, offsets from 0), and repeated names. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Dates and timestamps: calendars, units, and local times of a time zone.
-
-Conversion of dates before 1582-10-15 between the hybrid and the proleptic calendar. Pure.
+"""Dates and timestamps: calendars, local times of a time zone, and units. Pure.
 
 Hive 2.3 counts days with Java's hybrid calendar: Julian before 1582-10-15, Gregorian from then on. Arrow,
 Spark 3 and Hive 3.1 always use the proleptic Gregorian calendar. Both store a day number, so the same label
@@ -8,23 +6,19 @@ Spark 3 and Hive 3.1 always use the proleptic Gregorian calendar. Both store a d
 both numbers are the same.
 
 * The hybrid calendar does not have the days from 1582-10-05 to 1582-10-14. Like ``java.sql.Date.valueOf``,
-this
-  module reads such a label as Julian, so Hive shows it ten days later (1582-10-10 as 1582-10-20).
+  this module reads such a label as Julian, so Hive shows it ten days later (1582-10-10 as 1582-10-20).
 * 29 February of 1500, 1400, 1300, … exists only in the hybrid calendar. It becomes 1 March, as in Java's
   lenient calendars.
 
-Source: java.util.GregorianCalendar; compared with java.sql.Date on 20,400 days and every special case above.
-
-Converts local times to instants in a time zone, and back, as Java's java.sql.Timestamp does.
-
-A local time is a timestamp without time zone. If the clock is put forward, a time in the gap is read with the
-offset before the change. If it is put back, the later of the two instants is taken. The results were compared
-with Java on 366,000 local times in 16 zones. The only known differences come from the zone database (Tehran
-in 1978, Casablanca after 2037).
-
+A local time is a timestamp without time zone. It is converted to an instant as Java's java.sql.Timestamp
+does. If the clock is put forward, a time in the gap is read with the offset before the change. If it is put
+back, the later of the two instants is taken. The results were compared with Java on 366,000 local times in 16
+zones. The only known differences come from the zone database (Tehran in 1978, Casablanca after 2037).
 ``pyarrow.compute.assume_timezone`` is not used because it has no summer time after 2037.
 
-Decides whether timestamps need nanoseconds (years 1678 to 2261) or only microseconds (all years).
+Nanoseconds cover the years 1678 to 2261, microseconds all years.
+
+Source: java.util.GregorianCalendar; compared with java.sql.Date on 20,400 days and every special case above.
 """
 
 from __future__ import annotations

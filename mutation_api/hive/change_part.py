@@ -1,11 +1,9 @@
-"""Parts of a pending change set, kept in memory or in a temporary file.
-
-Parts of a change set: the changes of single calls on a table, joined into one change set.
+"""Parts of a change set: the changes of single calls on a table, kept until they are joined.
 
 Parts may have any types and different columns. If their types are the same, they are joined without a
 conversion. If types differ, the values are converted to the table's own type.
 
-SpooledBatches: batches that wait in memory up to a limit, and beyond it in a temporary file.
+Batches wait in memory up to a limit, and beyond it in a temporary file.
 """
 
 from __future__ import annotations

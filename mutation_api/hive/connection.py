@@ -1,9 +1,4 @@
-"""``connect``, the connection, and its snapshots.
-
-HiveSnapshot: a consistent view of some tables, as a ``with`` block.
-
-connect: opens a connection to a metastore, for transactions and snapshots of its tables.
-"""
+"""``connect``, the connection that it opens to a metastore, and snapshots of tables as ``with`` blocks."""
 
 from __future__ import annotations
 

@@ -1,16 +1,13 @@
-"""Files of changes and rows, read and written as Arrow data.
+"""Files of changes and rows, read and written as Arrow data, without Spark.
 
-Save Arrow change sets in files, for example those of ``local_diff``. ``hive-mutate apply`` reads them.
+Change sets, for example those of ``local_diff``, are saved in the layout of :mod:`.row_files`: the operation,
+ROW__ID (a struct; in CSV one column per field) and the table's columns. ``hive-mutate apply`` reads them.
+Both engines read back every value exactly. A value for which the format makes this impossible raises
+LocalEngineError. In ORC files, timestamps without time zone are written as Spark writes them, as numbers with
+an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
 
-The layout is that of :mod:`.row_files`: the operation, ROW__ID (a struct; in CSV one column per field) and
-the table's columns. Both engines read back every value exactly. A value for which the format makes this
-impossible raises LocalEngineError. In ORC files, timestamps without time zone are written as Spark writes
-them, as numbers with an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
-
-ArrowFiles: files of rows, read with the types of a table, without Spark.
-
-The rules of :mod:`mutation_api.merge.row_files` for CSV, JSON, ORC and Parquet apply here too. The
-types are the table's. A value that is not valid for its column's type is refused and never becomes NULL; the
+Rows are read with the types of a table, by the rules of :mod:`mutation_api.merge.row_files` for CSV, JSON,
+ORC and Parquet. A value that is not valid for its column's type is refused and never becomes NULL; the
 message names the column and the row. An empty CSV field is NULL, and a quoted empty field is the empty
 string. Files may be on any storage that the library supports. CSV and JSON files that end in .gz, .bz2 or
 .zst are decompressed.

@@ -1,19 +1,14 @@
-"""Clauses of a merge: options, rules of the command line, duplicates, altered keys.
-
-Clauses of a merge: the rows that they apply to, their condition and their action. Pure values.
+"""Clauses of a merge: the rows that they apply to, their condition and their action. Pure values.
 
 Conditions and assignments are expressions of an engine: Spark's SQL strings and Columns, or Arrow
 expressions.
 
-Errors for keys to insert that the table would store as different keys: rounded, cut, or padded.
+:class:`MergeOptions` are the options of a merge besides its clauses. Several source rows of one key are
+either an error before anything is written, or one of the rows is used. Keys to insert that the table would
+store as different keys (rounded, cut, or padded) are errors.
 
-Keys with several source rows: either an error before anything is written, or one of the rows is used.
-
-MergeOptions: the options of a merge besides its clauses.
-
-MergeRules: a merge described as people type it, by conditions in which columns need no side.
-
-Each engine parses the strings in its own way (:class:`RuleConditions`). This module makes the clauses.
+:class:`MergeRules` are a merge described as people type it, by conditions in which columns need no side. Each
+engine parses the strings in its own way (:class:`RuleConditions`). This module makes the clauses.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""CSV files as Arrow data, including the exact checks that pyarrow lacks.
-
-StrictCsv: the bytes of a CSV file, refused where two readers might interpret them differently.
+"""CSV files with a header, read as Arrow batches of a table's types, with exact checks that pyarrow lacks.
 
 pyarrow is fast and lenient: it continues a field after its closing quote, and ends rows at a CR. Spark's
 reader and other programs do not. Input that they might read differently is refused here, before pyarrow gets
 it, so that all of them read the rest alike.
-
-CsvFile: a CSV file with a header, read as Arrow batches of a table's types.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Differences of two states of a table.
+"""Differences of two states of a table, by rules that hold for every engine.
 
-Compare values as Spark's ``<=>`` does: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
-
-Pairs of source and target rows with equal keys. Pure numpy and Arrow.
-
-Rules for the difference of two states that hold for every engine.
+Rows with equal keys are compared as Spark's ``<=>`` does: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
 """
 
 from __future__ import annotations

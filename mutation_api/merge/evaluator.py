@@ -1,8 +1,7 @@
-"""Values of expressions over matched rows.
+"""Conditions and assignments of a merge, evaluated over matched rows in this process.
 
-Conditions and assignments of a merge, as Arrow expressions over the structs ``source`` and ``target``.
-
-Evaluate the expressions of a merge over rows in this process: a protocol, and its Arrow implementation.
+They are Arrow expressions over the structs ``source`` and ``target``. :class:`Evaluator` is the protocol that
+evaluators of all engines fulfil.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Rules for files of rows: columns, sizes, and encodings.
+"""Files of rows that a user's path refers to: their sizes, columns and encodings, by rules of every engine.
 
-Requirements for files of rows that hold for every engine.
-
-Find the files that a user's path refers to, with their sizes.
-
-Open a text file as bytes, decompressed if its extension requires it.
+Text files are opened as bytes, decompressed if their extension requires it.
 """
 
 from __future__ import annotations

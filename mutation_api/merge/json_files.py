@@ -1,15 +1,9 @@
-"""JSON files of rows.
-
-Parse JSON lines with pyarrow where it returns the same values as :mod:`.json_files`, ten times as fast.
-
-pyarrow refuses more than Python's parser does: numbers in quotes, or an integer for a string. In such cases,
-and if its result might differ, the functions return None, and Python parses the lines.
-
-JSON lines, read as Arrow batches of a table's types.
+"""JSON lines, read as Arrow batches of a table's types.
 
 Each line is an object. :mod:`mutation_api.format.json_values` describes the spelling of values. pyarrow
-parses lines with the table's types (:mod:`.json_files`). Python parses the rest, in a microsecond per field:
-decimals, lists, objects, numbers in quotes, and invalid lines.
+parses lines with the table's types where it returns the same values as Python, ten times as fast. It refuses
+more than Python's parser does: numbers in quotes, or an integer for a string. In such cases, and if its
+result might differ, Python parses the lines, in a microsecond per field.
 """
 
 from __future__ import annotations

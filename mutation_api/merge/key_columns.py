@@ -1,6 +1,4 @@
-"""Key columns: types, exact timestamps, and keys in messages.
-
-Convert a source's key columns to the types of the table, so that keys are equal exactly if Spark's are.
+"""Key columns of a merge, converted so that keys are equal exactly if Spark's are.
 
 ==============================  ================================================================
 source and table                equal if
@@ -14,12 +12,11 @@ NULL                            never, but NULL equals NULL if ``null_safe``
 anything else                   refused: cast the source's column
 ==============================  ================================================================
 
-Read rows of the table with every digit of their timestamps.
+Rows of the table are read with every digit of their timestamps. They are read in microseconds, which cover
+all years that Hive has. A part of the table with finer values is read again as strings, which lose nothing. A
+column becomes nanoseconds where its values need them.
 
-Rows are read in microseconds, which cover all years that Hive has. A part of the table with finer values is
-read again as strings, which lose nothing. A column becomes nanoseconds where its values need them.
-
-Format rows as JSON strings for messages, as Spark's ``to_json`` does.
+Messages show rows as JSON strings, as Spark's ``to_json`` formats them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,4 @@
-"""Merges of Arrow data: the builder, the write, and the preview.
-
-Write the changes of a merge that was evaluated in this process.
-
-The preview of a merge in this process. See :mod:`mutation_api.merge.preview`.
-
-local_merge: merge Arrow data into a table by key, in an open transaction, without Spark.
+"""Merges of Arrow data into a table by key, in an open transaction, without Spark; and their preview.
 
 The rules are those of :func:`mutation_api.merge_into`: the first clause whose condition holds acts on a row,
 duplicates are refused or reduced, a row whose partition or bucket changes is moved, and the report is the

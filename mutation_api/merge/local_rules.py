@@ -1,6 +1,8 @@
-"""Rules of the command line for merges without Spark.
+"""Merges described by rules of the command line, in this process.
 
-SQL conditions that the local engine evaluates itself because their meaning is beyond doubt.
+Only what Spark certainly does in the same way is done here: conditions whose meaning is beyond doubt, orders
+by a column, and keys whose types are compared as in Spark. Everything else raises LocalEngineError before the
+table is read.
 
 A condition is one comparison, or several joined by ``AND``. Keywords and names may be in any case::
 
@@ -26,12 +28,6 @@ A column that no side has is an error with either engine. Only names that may no
 Spark: see ``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. They cannot be SQL
 variables: only commands hand work over to Spark, in a session of their own, in which no variables were
 declared.
-
-local_merge_by_rules: a merge described by rules, in this process.
-
-Only what Spark certainly does in the same way is done here: conditions of :mod:`.local_rules`, orders
-by a column, and keys whose types are compared as in Spark. Everything else raises LocalEngineError before the
-table is read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The report of a merge, and whether to compact afterwards.
+"""MergeReport: the numbers of what a merge did or would do, and the partitions whose compaction is due.
 
-MergeReport: the numbers of what a merge did or would do. Pure.
-
-Find the changed partitions that have so many delta directories that a compaction is due.
+A compaction is due in changed partitions that have many delta directories.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Clauses resolved against the columns of source and target.
+"""The analysis of a merge before anything runs, for every engine: clauses against the columns of both sides.
 
-Convert values to the type that a column stores, for every engine. Errors name the row.
-
-The analysis of a merge's conditions and assignments, which an engine makes before anything runs.
-
-Check a merge against the schemas of both sides, for every engine. Every message names the table.
+Values are converted to the type that a column stores. Every message names the table, and errors of values
+name the row.
 """
 
 from __future__ import annotations

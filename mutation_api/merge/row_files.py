@@ -1,9 +1,7 @@
 """Files of rows and of changes, read and written by Spark.
 
-RowFiles: files of rows, read with the types of a table.
-
-CSV and JSON are read with the table's types. A string that is not a valid value of its column's type is
-refused; it never becomes NULL. The message names the column and the row. An empty CSV field is NULL, and a
+Rows in CSV and JSON are read with the table's types. A string that is not a valid value of its column's type
+is refused; it never becomes NULL. The message names the column and the row. An empty CSV field is NULL, and a
 quoted empty field ("") is the empty string. ORC and Parquet have types of their own, which the writer
 converts.
 
@@ -14,10 +12,9 @@ local engine, because Spark's own parsers cut times off dates, round decimals, a
 Spark's configuration determines how files that are not on a local disk are accessed. Spark always gets the
 whole location, since it would look for a plain path in ``fs.defaultFS``.
 
-Change sets in files: save those that ``diff`` returns, and read those to pass to ``apply_changes``.
-
-A file has the operation, ROW__ID and the table's columns. ROW__ID is a struct; in CSV it is the columns
-``ROW__ID.writeid`` and so on. Every value is read back exactly as it was.
+Change sets are those that ``diff`` returns and ``apply_changes`` takes. A file has the operation, ROW__ID and
+the table's columns. ROW__ID is a struct; in CSV it is the columns ``ROW__ID.writeid`` and so on. Every value
+is read back exactly as it was.
 """
 
 from __future__ import annotations

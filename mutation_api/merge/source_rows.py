@@ -1,10 +1,7 @@
-"""Source rows by key, each key once, within bounded memory.
+"""Source rows of a merge, read into memory as plain arrays under lower-case names.
 
-Handle several source rows for one row or key: keep the first by a rule, or find them for the error.
-
-Limits of the local engine, beyond which Spark does the work.
-
-Read the source of a merge into memory, as plain arrays under lower-case names.
+If several source rows act on one row or key, a rule keeps the first, or they are found for the error. Beyond
+its limits, the local engine leaves the work to Spark.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
-"""Diff of DataFrames, and pruning of buckets.
-
-diff: compare two states of a table and return a change set for ``apply_changes``.
+"""The diff of two states of a table with Spark, as a change set for ``apply_changes``.
 
 A key identifies rows. Both states are read once. A single shuffle brings the rows of each key together, which
 also finds keys that occur twice.
 
-Find the partitions that a merge has to read, by conditions on partition columns only.
+Conditions on partition columns only show which partitions a merge has to read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Expressions and names of columns in a merge by Spark.
+"""Columns and expressions of a merge by Spark, whose types are found before anything runs.
 
-Find the types and columns of a merge's conditions and assignments before anything runs.
-
-Add ``source.`` or ``target.`` to column names without it, in conditions that users type.
-
-Sides: the source as a merge reads it, and the schemas of source and table.
+:class:`Sides` are the source as a merge reads it, and the schemas of source and table. Column names in
+conditions that users type get ``source.`` or ``target.`` where it is missing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The outcome of each row in a merge by Spark.
+"""The outcome of each row in a merge by Spark, as columns: its clause, new values, kind and partition.
 
-Assign values to columns: convert them as Hive stores them. Errors name the row's key and the column.
-
-The outcome of a row, as Spark columns: its clause, new values, kind and partition.
-
-Reduce several source rows that act on one row to a single one.
+Values are converted as Hive stores them; errors name the row's key and the column. Several source rows that
+act on one row are reduced to a single one.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""Target rows of a merge, and columns that are read late.
+"""The part of the table that a merge reads, in as few passes as its clauses allow.
 
-Read the table's rows that a merge needs, with several splits in parallel.
-
-Columns that are read only for rows in which no other column differs. Pure, except for the given reader.
+Several splits are read in parallel.
 
 An update that changes nothing is not written, so every column that it assigns is compared with the row's old
 value. Most updates change a number, but most of the time is spent on reading strings. So numbers are compared
 first. The other columns are read in a second pass, only for the rows that are still undecided.
-
-TableSide: the part of the table that a merge reads, in as few passes as its clauses allow.
 """
 
 from __future__ import annotations

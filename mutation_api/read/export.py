@@ -1,16 +1,9 @@
-"""Exports of rows to a file.
+"""Exports: write the rows of a scan to a file in a common format. The file appears only when complete.
 
-The file formats for exported rows, and how they follow from a file's name.
-
-Rows of a scan as JSON objects, for export and printing.
-
-:mod:`mutation_api.format.json_values` formats the values.
-
-export_rows: writes the rows of a scan to a file in a common format. The file appears only when complete.
-
-CSV and JSON are exact: values are formatted as in :mod:`mutation_api.format.json_values`, and nested values
-in CSV are JSON. Parquet and ORC use their own types, with timestamps in microseconds. ROW__ID has the form
-that ``hive-mutate apply`` reads: a struct, or in CSV the columns ``ROW__ID.writeid`` and so on.
+The format follows from the file's name. CSV and JSON are exact: values are formatted as in
+:mod:`mutation_api.format.json_values`, and nested values in CSV are JSON. Parquet and ORC use their own
+types, with timestamps in microseconds. ROW__ID has the form that ``hive-mutate apply`` reads: a struct, or in
+CSV the columns ``ROW__ID.writeid`` and so on.
 """
 
 from __future__ import annotations

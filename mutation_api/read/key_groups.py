@@ -1,12 +1,10 @@
-"""Files grouped by the keys that they may hold, and numbers of rows.
-
-KeyGroups: the keys of a keyed snapshot, grouped by the partition in which their rows can lie. Pure.
+"""The keys of a keyed snapshot, grouped by the partition in which their rows can lie, and row counts.
 
 If the key determines the bucket, buckets to which no key hashes are not read. A merge would insert a row that
 was overlooked a second time. Therefore, if a bucket of a partition is not read, the rows of its other buckets
 must lie in the bucket of their hash (:mod:`mutation_api.table.bucket_resolver`).
 
-Row counts from the footers of files. Nothing else of the files is read.
+Row counts come from the footers of files. Nothing else of the files is read.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The files of a partition and the directories of a table.
+"""The files of a partition that a snapshot reads, and the partitions of a table without a metastore.
 
-The files of one partition that a snapshot reads, found by listing its directories.
+Files are found by listing directories. Only side files are opened: the markers of bases and the lengths of
+files that are being written. Files are rejected if Hive would silently lose or duplicate rows: names in a
+delta that are not bucket files, two files of one bucket in a delta, plain files whose rows cannot have a
+ROW__ID.
 
-Only side files are opened: the markers of bases and the lengths of files that are being written. Files are
-rejected if Hive would silently lose or duplicate rows: names in a delta that are not bucket files, two files
-of one bucket in a delta, plain files whose rows cannot have a ROW__ID.
+Without a metastore, the directories of a table show its partitions and ACID version.
 
 Source: Hive's AcidUtils and OrcInputFormat (2.3, 3.1, 4.x).
-
-Partitions and ACID version of a table without a metastore, derived from its directories alone.
 """
 
 from __future__ import annotations

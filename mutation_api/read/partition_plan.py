@@ -1,8 +1,4 @@
-"""Plans of a read: the partitions and the splits of a snapshot.
-
-SnapshotSplit: the files that one reader merges, and their JSON form for sending them to it.
-
-Plan what a snapshot reads from a table's partitions: which files make up each bucket.
+"""Plans of what a snapshot reads from a table's partitions: which files make up each bucket.
 
 :func:`plan_splits` plans one partition; :func:`plan_partitions` plans many and lists their directories in
 parallel. A split is a small value that can be converted to a string, so another process may read it

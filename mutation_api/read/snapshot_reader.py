@@ -1,12 +1,10 @@
-"""Rows of a snapshot, by bucket and by split.
-
-Read a snapshot of a table: the visible rows of each (partition, bucket) with their ROW__ID.
+"""Rows of a snapshot: the visible rows of each (partition, bucket) with their ROW__ID.
 
 :mod:`.partition_plan` determines which files make up each bucket. :func:`read_split` merges them
 (:mod:`.file_merge`), and returns the visible rows as batches of the table's columns. Insert-only tables have
 neither events nor ROW__IDs, so their files are read one after the other.
 
-The rows of a split with partition columns, and with the partition in ROW__ID.
+Partition columns are added to the rows of a split, and the partition to their ROW__ID.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""Views of a table for scans: partition values, planned files, and optional packages.
-
-TableView: a reader's view of one table: its descriptor, locations of its partitions, and valid ids.
+"""TableView: a reader's view of one table: its descriptor, locations of its partitions, and valid ids.
 
 :func:`open_table` makes a view from a transaction or a snapshot that a client opened.
 :func:`mutation_api.read.directory_scan.open_directory` makes one from a directory without a metastore.
 Readers treat both alike.
 
-Conditions on the values of partitions.
-
-PlannedFiles: the files that a scan reads, and which of their rows are visible.
-
-Packages that only some forms of rows need. They are imported when such a form is requested.
+:class:`PlannedFiles` are the files that a scan reads, and which of their rows are visible. Conditions on the
+values of partitions are applied here. Packages that only some forms of rows need are imported when such a
+form is requested.
 """
 
 from __future__ import annotations

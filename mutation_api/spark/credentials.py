@@ -1,20 +1,16 @@
-"""Credentials of a job, and tokens that are renewed.
+"""Credentials for storage that the driver requests for its workers, and keeps alive.
 
-Keep the delegation tokens of a driver alive, and share one set of them between all of its jobs.
+A worker on a cluster has no ticket, and the token file that it was started with expires. So each job carries
+delegation tokens of the driver. They are issued to the driver's user, who may also renew them, as long as the
+driver has a ticket or a keytab. A job may therefore take as long as a token's maximum lifetime: a week
+(``dfs.namenode.delegation.token.max-lifetime``). A token that is not renewed lives for a day. All jobs of a
+driver share one set of tokens.
 
 A NameNode renews a token for the user to whom it was issued, if this user logs in by Kerberos. The token
 itself stays the same, so workers are not affected. Only HDFS tokens are renewed. Others (those of a KMS) live
 only for the time for which they were issued.
 
-Workers' credentials for storage: delegation tokens that Spark's driver requests for them.
-
-A worker on a cluster has no ticket, and the token file that it was started with expires. So each job carries
-tokens of the driver. They are issued to the driver's user, who may also renew them. :mod:`.credentials`
-does this as long as the driver has a ticket or a keytab. A job may therefore take as long as a token's
-maximum lifetime: a week (``dfs.namenode.delegation.token.max-lifetime``). A token that is not renewed lives
-for a day.
-
-Only this module and :mod:`.credentials` call Hadoop in the driver's JVM.
+Only this module calls Hadoop in the driver's JVM.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Types and columns of DataFrames for a table, and batches of rows.
+"""Columns of DataFrames as columns of tables: types, new tables, and the size of Arrow batches.
 
-create_table: create an ACID table with the columns of a DataFrame's schema.
-
-Convert Spark types to Arrow types, but only types whose values Arrow receives unchanged.
-
-Set the size of the Arrow batches in which Spark passes rows to Python.
+Spark types are converted to Arrow types only if Arrow receives their values unchanged.
 """
 
 from __future__ import annotations

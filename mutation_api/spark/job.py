@@ -1,17 +1,12 @@
-"""Apply a change set as a DataFrame in an open transaction.
-
-Look up the ROW__IDs of updates and deletes in the transaction's snapshot, before anything is written.
-
-Hive silently writes an update of a missing row as a new row, and ignores a delete of one. This check finds
-both. It costs another evaluation of the changes and a scan of the touched partitions' ROW__IDs.
-
-Collect a DataFrame if it certainly has few rows; leave others where they are.
-
-apply_changes: write a DataFrame of changes as staged files of one table, in an open transaction.
+"""apply_changes: write a DataFrame of changes as staged files of one table, in an open transaction.
 
 Spark may repeat a task or run it twice at once. So each attempt writes to its own hidden directory and
 returns manifests. Spark passes the results of the winning attempts to the driver, which removes the files of
 the other attempts.
+
+On request, the ROW__IDs of updates and deletes are looked up in the transaction's snapshot before anything is
+written. Hive silently writes an update of a missing row as a new row, and ignores a delete of one. This check
+finds both. It costs another evaluation of the changes and a scan of the touched partitions' ROW__IDs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Everything that uses the JVM of a session.
-
-Access to objects of Spark's JVM that PySpark keeps private. No other module accesses them.
+"""Access to objects of Spark's JVM that PySpark keeps private. No other module accesses them.
 
 Spark's public API does not show what an expression reads, whether it is deterministic, or how large a cached
 DataFrame is, and it converts bytes to strings on the way to Python. A Spark Connect session has no local JVM:
 functions that take a session or a DataFrame then raise ConfigurationError.
 
-Find the session to use if the caller does not pass one.
+The session to use is found here if the caller does not pass one.
 """
 
 from __future__ import annotations

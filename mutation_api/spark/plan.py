@@ -1,12 +1,9 @@
-"""The plan of a job, and the forecast of what it writes.
+"""The plan of a job: a DataFrame of changes as pieces that tasks can write, and the forecast of their files.
 
-Turn a DataFrame of changes into pieces that tasks can write: match the columns, address, shuffle.
-
-The shuffle is the last step, directly before the writer. Anything between them (a join, distinct, union) may
-spread one group over several tasks, and so may an order by range or a rebalance. The number of tasks is
-fixed, because adaptive execution would coalesce them to one if the groups are skewed.
-
-forecast_changes: what apply_changes would write for a DataFrame.
+The columns are matched with the table's, and each change gets an address. The shuffle is the last step,
+directly before the writer. Anything between them (a join, distinct, union) may spread one group over several
+tasks, and so may an order by range or a rebalance. The number of tasks is fixed, because adaptive execution
+would coalesce them to one if the groups are skewed.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""A snapshot as a DataFrame: all rows, or rows by key.
-
-Search each bucket of a table, in one task, for the keys that hash to it.
-
-A merge uses this if its source has more keys than the driver collects. The keys are shuffled to their
-buckets. Rows of the table are not shuffled. Only rows that have a key leave their task.
-
-snapshot: the rows that a transaction can read, with their ROW__ID, as a DataFrame.
+"""The rows that a transaction can read, with their ROW__ID, as a DataFrame: all rows, or rows by key.
 
 The driver lists directories and decides which files make up each (partition, bucket). Tasks merge them with
 :mod:`mutation_api.read.snapshot_reader`. Refused: Spark's own ORC reader, which fails on ACID files unless
 all six event columns are read, and does not merge.
+
+For rows by key, each bucket of a table is searched, in one task, for the keys that hash to it. A merge uses
+this if its source has more keys than the driver collects. The keys are shuffled to their buckets. Rows of the
+table are not shuffled. Only rows that have a key leave their task.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
 """The functions that run in Spark's tasks: read splits, and split, sort and write change sets.
 
-ChangeSplitter: cut the changes of a task into pieces, each for one writing task.
+The changes of a task are cut into pieces, each for one writing task. Pieces pass through Spark's shuffle as
+bytes, with an Arrow stream in each. So Spark moves a few large values and does not convert every row from
+Arrow to its own format and back.
 
-Pieces pass through Spark's shuffle as bytes, with an Arrow stream in each. So Spark moves a few large values
-and does not convert every row from Arrow to its own format and back.
-
-ChangeWriter: the work of one task. It sorts addressed changes, which arrive in any order, and writes them.
-
-Python sorts, because sorting rows by four columns in Spark took half of the job: see DESIGN.md.
-
-Send each row of a DataFrame to the task with a given number.
+A writing task sorts its addressed changes, which arrive in any order, and writes them. Python sorts, because
+sorting rows by four columns in Spark took half of the job: see DESIGN.md.
 
 Every version of Spark shuffles by the hash of a column. It is the same for equal values, but out of eight
 tasks it leaves some without rows and gives others three times as many. So a task's number is replaced by a
@@ -17,8 +13,6 @@ number whose hash leads to that task.
 
 Source: Spark's HashPartitioning (Murmur3 of the value with seed 42, modulo the number of tasks) and
 Murmur3_x86_32.hashInt.
-
-Read splits of a snapshot in Spark's tasks: the rows that leave a worker, and the splits of each task.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Releases of Spark: differences, settings for a block, and SQL literals.
-
-Session settings that are in force within a block and restored afterwards.
-
-Differences between Spark 3.5, 4.0 and 4.1 to 4.3, behind one interface.
+"""Differences between Spark 3.5, 4.0 and 4.1 to 4.3, behind one interface.
 
 No other module checks the version or names what a version lacks. These versions lack the following, and this
 is used instead:
@@ -26,7 +22,7 @@ The following is not used at all, since every version has something equally good
 number (Spark 4.1; see :mod:`~mutation_api.spark.tasks`), ``min_by`` of several rows (4.2), variants
 (4.0), and the module ``pyspark.core`` (4.0).
 
-Convert values to Spark Columns.
+Session settings that are in force within a block are restored afterwards. Values are converted to Columns.
 """
 
 from __future__ import annotations

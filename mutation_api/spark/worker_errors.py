@@ -1,12 +1,9 @@
-"""Errors of workers, and of YARN's applications.
-
-Turn failures of a Spark job back into this library's errors on the driver.
+"""Failures of a Spark job, turned back into this library's errors on the driver.
 
 A worker's error reaches the driver only as a string, inside a pyspark exception. Its message repeats Python's
 traceback and often the JVM's. The last line of Python's traceback contains the error's class and message.
 
-fail_on_yarn: let a driver in a YARN container end its application as failed, with its own message.
-
+A driver in a YARN container ends its application as failed, with its own message (:func:`fail_on_yarn`).
 Spark itself reports only the exit code of a Python driver to YARN.
 """
 

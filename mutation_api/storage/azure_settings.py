@@ -1,6 +1,4 @@
-"""Settings and clients of Azure's Blob Storage.
-
-AzureSettings: Hadoop's ``fs.azure.*`` properties for one container of Azure.
+"""Hadoop's ``fs.azure.*`` properties for one container of Azure, and the client that they configure.
 
 Missing settings are found as Azure's clients find them: in ``AZURE_*``, through the identity of the workload
 or of the machine, or in the login of ``az``.
@@ -8,11 +6,8 @@ or of the machine, or in the login of ``az``.
 Source: Hadoop's documentation of ABFS, "Authentication". A property of an account
     (``fs.azure.account.key.ACCOUNT.dfs.core.windows.net``, or with only the account's name) takes precedence
     over the general one. A property of a container (``….CONTAINER.ACCOUNT.dfs.core.windows.net``) takes
-    precedence over
-both. ``fs.azure.blob.endpoint`` is this library's own key: the address of the account's blobs if it is not
-the usual one (an emulator, a private endpoint).
-
-The client of Azure's store: its credentials, and the number and duration of its attempts.
+    precedence over both. ``fs.azure.blob.endpoint`` is this library's own key: the address of the account's
+    blobs if it is not the usual one (an emulator, a private endpoint).
 """
 
 from __future__ import annotations

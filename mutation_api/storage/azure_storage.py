@@ -1,10 +1,4 @@
-"""Azure's Blob Storage.
-
-Turns errors of Azure's client into OSError with errno, a one-line reason and the location.
-
-Signatures are removed from the reason.
-
-Azure's blob storage and Data Lake Storage (ABFS): a container, accessed with ``azure-storage-blob``.
+"""Azure's Blob Storage and Data Lake Storage (ABFS): a container, accessed with ``azure-storage-blob``.
 
 Not every account has a rename. A file is staged as blocks of its **final** blob, which stays invisible until
 a list of blocks is committed. The commit is one request without data and refuses to replace a blob
@@ -22,6 +16,9 @@ location is also a directory if anything is below it.
 Each request is repeated with back-off, ``fs.azure.io.retry.max.retries`` times. So a request may have taken
 effect although its answer was lost. A repetition finds that out, since blobs name their writer in their
 metadata.
+
+Errors of Azure's client become OSError with errno, a one-line reason and the location. Signatures are removed
+from the reason.
 """
 
 from __future__ import annotations

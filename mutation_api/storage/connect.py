@@ -1,9 +1,6 @@
-"""Which storage holds a location, and files that are replaced as a whole.
+"""The storage that holds a location, and files that are replaced as a whole. Only this module lists schemes.
 
-Finds the storage of a location. Only this module lists schemes.
-
-Files for people that may replace older ones: exports, reports. Files of tables never replace others.
-
+Files for people, such as exports and reports, may replace older ones; files of tables never replace others.
 On a local disk, an older file is replaced in one step. Other storages cannot do that. There, the older file
 is deleted when the new one is complete, just before the new one gets its name.
 """

@@ -1,19 +1,4 @@
-"""Google Cloud Storage.
-
-Turns errors of Google's client into OSError with errno, a one-line reason and the location.
-
-GcsSettings: Hadoop's properties for Google Cloud Storage.
-
-Missing settings are found as Google's clients find them: in ``GOOGLE_APPLICATION_CREDENTIALS``, in the login
-of ``gcloud``, or through the service account of the machine.
-
-Source: the configuration page of Google's Hadoop connector. Its older ``google.cloud.auth.*`` properties
-    apply
-if ``fs.gs.auth.*`` is not set.
-
-The client of Google's store: its credentials, and the number and duration of its attempts.
-
-Google Cloud Storage: a bucket, accessed with ``google-cloud-storage``.
+"""Google Cloud Storage: a bucket, accessed with ``google-cloud-storage``, and its settings.
 
 Publishing is a rename. The store moves an object within its bucket in one atomic step, without transferring
 its bytes, and on request refuses to replace another object (``ifGenerationMatch=0``). So a file is staged as
@@ -24,6 +9,12 @@ Markers that Hadoop's connector leaves (``name/``) are listed only as directorie
 
 Failed requests are repeated with back-off for a limited time. So a request may have taken effect although its
 answer was lost. A repetition finds that out: an object names its writer in its metadata, which a move keeps.
+
+Settings are Hadoop's properties. Missing ones are found as Google's clients find them: in
+``GOOGLE_APPLICATION_CREDENTIALS``, in the login of ``gcloud``, or through the service account of the machine.
+
+Source: the configuration page of Google's Hadoop connector. Its older ``google.cloud.auth.*`` properties
+    apply if ``fs.gs.auth.*`` is not set.
 """
 
 from __future__ import annotations

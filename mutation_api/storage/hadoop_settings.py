@@ -1,25 +1,17 @@
-"""Settings, tickets and tokens of Hadoop, and clients that a process shares.
+"""The storage settings in Hadoop's configuration, tickets and tokens, and clients that a process shares.
 
-HadoopSettings: the storage settings in Hadoop's configuration, which users therefore need not repeat.
-
-They are read from ``core-site.xml``, ``hdfs-site.xml`` and (only storage keys) ``hive-site.xml``. The
-``spark.hadoop.*`` settings of a running Spark session take precedence.
-
-ClientOfProcess: a store's client, one per process.
-
-The file of delegation tokens that this process uses: the original one, or one with shipped tokens.
+Settings are read from ``core-site.xml``, ``hdfs-site.xml`` and (only storage keys) ``hive-site.xml``, so
+users need not repeat them. The ``spark.hadoop.*`` settings of a running Spark session take precedence.
 
 ``hdfs-native`` takes tokens only from the file that ``HADOOP_TOKEN_FILE_LOCATION`` names, and reads it at
 each connection. Tokens that arrive with a task are kept in a file without a name, so that a killed worker
 leaves nothing behind.
 
-Logs this process in with Spark's keytab, since jobs of many hours outlive all tickets and tokens.
-
+If Spark has a keytab, this process logs in with it, since jobs of many hours outlive all tickets and tokens.
 Spark's JVM logs in with ``spark.kerberos.keytab`` and renews its login. The driver's Python has only the
 credentials with which it started. In a YARN container, these are a file of tokens, which expire one day and
-are not replaced. So this process uses the same keytab. The machine's Kerberos library gets a ticket with it.
-When half of the ticket's lifetime is over, the library gets a new one at the next connection to HDFS or to a
-metastore.
+are not replaced. The machine's Kerberos library gets a ticket with the keytab. When half of the ticket's
+lifetime is over, the library gets a new one at the next connection to HDFS or to a metastore.
 """
 
 from __future__ import annotations

@@ -1,23 +1,18 @@
-"""A client of HDFS, its errors, and how long it waits.
+"""The client of one HDFS: its address, its requests, its errors, and how long it waits.
 
-Turns errors of the HDFS client into OSError with errno, a one-line reason and the location.
+Requests wait for a NameNode that is down, is starting, or hands over to another one. The client library
+itself waits for a NameNode that refuses connections or is a standby, according to Hadoop's settings
+``dfs.client.failover.max.attempts``, ``….sleep.base.millis`` and ``….sleep.max.millis``. Without the first
+setting, it would wait for three minutes with one NameNode, and for a quarter of a minute with three. So this
+module sets it to a value that makes about a minute in both cases. The library does not wait for a NameNode
+that is still starting. It does not repeat a change whose answer was lost, since it cannot know whether the
+change took effect. In these two cases, this module waits and repeats, within the same time.
 
-The NameNode's errors are distinguished by the name of their Java class. The client's own errors are
-distinguished by their messages, since the client has no classes for them.
+Errors become OSError with errno, a one-line reason and the location. The NameNode's errors are distinguished
+by the name of their Java class. The library's own errors are distinguished by their messages, since it has no
+classes for them.
 
-Waits for a NameNode that is down, is starting, or hands over to another one.
-
-The client itself waits for a NameNode that refuses connections or is a standby, according to Hadoop's
-settings ``dfs.client.failover.max.attempts``, ``….sleep.base.millis`` and ``….sleep.max.millis``. Without the
-first setting, it would wait for three minutes with one NameNode, and for a quarter of a minute with three. So
-this module sets it to a value that makes about a minute in both cases. The client does not wait for a
-NameNode that is still starting. It does not repeat a change whose answer was lost, since it cannot know
-whether the change took effect. In these two cases, this module waits and repeats, within the same time.
-
-The client library for one HDFS: its address and its requests.
-
-Requests wait for a NameNode that is down, is starting, or hands over to another. A client made before a fork
-hangs forever after it, so each process makes its own.
+A client made before a fork hangs forever after it, so each process makes its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""HDFS as a storage.
-
-HdfsInput: a readable file of HDFS.
-
-HDFS, accessed with ``hdfs-native``: no JVM in the workers.
+"""HDFS, accessed with ``hdfs-native``: no JVM in the workers.
 
 Closing a file takes half a second, nearly all of it waiting: the NameNode first answers "not yet", and the
 client sleeps before it asks again. So files are closed in parallel in many threads, which also create small

@@ -1,11 +1,9 @@
-"""The local file system.
-
-The local disk: files of this machine and of its mounts.
+"""The local disk: files of this machine and of its mounts.
 
 ``pyarrow.fs.FileSystem.move`` was not used because it overwrites the target, and an overwritten file is a
 silent loss of rows.
 
-Links in the file system. Only local disks have them.
+Only local disks have links.
 """
 
 from __future__ import annotations

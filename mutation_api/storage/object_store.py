@@ -1,16 +1,10 @@
-"""Object stores: files without directories, and their input.
-
-SizedInput: a readable file of known size over a function that returns bytes by position.
-
-Files of an object store: outputs that are sent when they are closed, and inputs that read ranges.
-
-A file is first written to the local disk. So memory is bounded, a failed request can be repeated, and the
-written bytes can be read again.
-
-The common part of object stores: locations that are keys, and files that appear in one request.
+"""The common part of object stores: locations that are keys, and files that appear in one request.
 
 There are no directories. A location counts as one if anything is below it, or if another program left a mark
 for it. Such a mark is listed only as a directory.
+
+A file is first written to the local disk, and sent when it is closed. So memory is bounded, a failed request
+can be repeated, and the written bytes can be read again. Inputs read ranges.
 
 A request may have taken effect although its answer was lost. When it is repeated, the store reports that the
 object exists. A name in the object's metadata, which is new for each file, identifies it as this writer's.

@@ -1,6 +1,4 @@
-"""The protocol of storages, and the faults of a machine that are not the storage's.
-
-The protocol of storages: the operations that writing, publishing and reading need.
+"""The protocol of storages: the operations that writing, publishing and reading need.
 
 A storage is a file system or an object store. Each kind has its own module. Only this package knows schemes.
 
@@ -9,7 +7,7 @@ Files are published in one of two ways. A file system stages a file under a hidd
 **final** key and shows nothing until the upload is completed, which is a request without data. In both cases
 the writer calls :meth:`Storage.stage`, and the committer calls :meth:`Storage.publish`.
 
-Distinguishes errors of the reading machine, which say nothing about a file, from errors of the file.
+Errors of the reading machine, which say nothing about a file, are distinguished from errors of the file.
 """
 
 from __future__ import annotations

@@ -1,21 +1,16 @@
-"""Requests to S3, their repetition, and their errors.
+"""Requests to one bucket of S3: their repetition, their errors, and keys that may expire.
 
-Decides whether a request to S3 is repeated, and after which pause.
-
-The client's own modes fail when a store is unavailable for a while. Its "standard" mode starts with a pause
-of a twentieth of a second, so eight attempts are over after three seconds. It also stops repeating after a
-hundred parallel requests have been repeated. Its "legacy" mode waits a random time without a lower bound.
-Here, each pause is twice the previous one, less a random share of up to half, so that many workers do not
-return at the same time. Ten attempts take 20 to 41 seconds.
-
-Turns errors of the AWS client or a store into OSError with errno, a one-line reason and the location.
-
-Requests to one bucket with keys that may expire.
-
-Each request is repeated with back-off, up to ``fs.s3a.attempts.maximum`` attempts (see ``repeating``).
+Each request is repeated with back-off, up to ``fs.s3a.attempts.maximum`` attempts. The client's own modes
+fail when a store is unavailable for a while. Its "standard" mode starts with a pause of a twentieth of a
+second, so eight attempts are over after three seconds. It also stops repeating after a hundred parallel
+requests have been repeated. Its "legacy" mode waits a random time without a lower bound. Here, each pause is
+twice the previous one, less a random share of up to half, so that many workers do not return at the same
+time. Ten attempts take 20 to 41 seconds.
 
 Keys may expire at any time. If the AWS client found them itself, it looks for them again when the store
 reports them as expired. This is needed for a profile or an environment that another program keeps fresh.
+
+Errors of the client or the store become OSError with errno, a one-line reason and the location.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""Walks over directories with several requests at once, and the permissions of new files.
-
-Runs work in parallel that mostly waits for storage.
-
-Lists everything below a directory with as few requests as a storage allows.
+"""Walks over directories with as few requests as a storage allows, and the check for write permission.
 
 An object store has no directories. One request lists a thousand of all files below a location, while a
 request for each directory lists only a few. So a flat listing takes one request for a partition. For a table
-it takes one request for every thousand files.
+it takes one request for every thousand files. Work that mostly waits for storage runs in parallel.
 
-Checks that this user has write permission, before the first write.
+Write permission is checked before the first write.
 """
 
 from __future__ import annotations

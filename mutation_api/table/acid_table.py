@@ -1,17 +1,12 @@
-"""The descriptor of a table, its serialized form, and the options of writers.
+"""AcidTable: the small, frozen descriptor of one table that the driver passes to the workers.
 
-AcidTable: the small, frozen descriptor of one table that the driver passes to the workers.
+For sending it, it is converted to a string: in ``AcidTable:1:<payload>:<checksum>`` the payload is JSON,
+deflated, in URL-safe base64, and the checksum is its CRC-32 in hexadecimal. The string is ASCII without
+blanks, line ends, quotes or ``$``, so it can be a Spark configuration value or an environment variable.
+Hive's own ``AcidTableV1:`` strings hold a Java object and cannot be read.
 
-WriterOptions: user settings for the files that a job writes. They travel from the driver to the tasks.
-
-SnapshotView: what readers need from the object that holds a snapshot of tables.
-
-AcidTableSerializer: converts an AcidTable to a string and back, for sending it to workers.
-
-In ``AcidTable:1:<payload>:<checksum>`` the payload is JSON, deflated, in URL-safe base64, and the checksum is
-its CRC-32 in hexadecimal. The string is ASCII without blanks, line ends, quotes or ``$``, so it can be a
-Spark configuration value or an environment variable. Hive's own ``AcidTableV1:`` strings hold a Java object
-and cannot be read.
+:class:`WriterOptions` are user settings for the files that a job writes. They travel from the driver to the
+tasks. :class:`SnapshotView` is what readers need from the object that holds a snapshot of tables.
 """
 
 from __future__ import annotations

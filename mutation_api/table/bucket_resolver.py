@@ -1,17 +1,13 @@
-"""Buckets of rows, and where rows of a bucket are placed.
+"""The bucket that each new row belongs to, and the check that rows lie where their values hash to. Pure.
 
-BucketIdResolver: a batch of records -> the bucket that each new row belongs to.
+Buckets are computed for inserts only. An update or a delete goes to the bucket in its ROW__ID, even if the
+hash gives another bucket, because Hive itself may have misplaced the row.
 
-It is for inserts only. An update or a delete goes to the bucket in its ROW__ID, even if the hash gives
-another bucket, because Hive itself may have misplaced the row.
-
-Placement: check that rows lie in the bucket that their values hash to. Pure, vectorised.
-
-A read of only some buckets relies on it, because it assumes that the other buckets hold no matching row. Hive
-guarantees this until ALTER TABLE changes CLUSTERED BY, the number of buckets or the type of a bucket column.
-ALTER TABLE moves no rows, and -1 as int hashes differently from -1 as bigint. Therefore all buckets of a
-table that was altered (``AcidTable.was_altered``) are read. The check detects files that somebody has put
-there by hand.
+A read of only some buckets relies on the check, because it assumes that the other buckets hold no matching
+row. Hive guarantees this until ALTER TABLE changes CLUSTERED BY, the number of buckets or the type of a
+bucket column. ALTER TABLE moves no rows, and -1 as int hashes differently from -1 as bigint. Therefore all
+buckets of a table that was altered (``AcidTable.was_altered``) are read. The check detects files that
+somebody has put there by hand.
 """
 
 from __future__ import annotations

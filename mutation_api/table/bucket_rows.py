@@ -1,12 +1,9 @@
-"""Rows as JSON lines and columns, as ``hive-mutate bucket`` reads them.
+"""Bucket hashes of values that are written as JSON: one array of bucket column values per line.
 
-JSON values as columns for the bucket hash.
-
-Numbers may be JSON numbers or strings. Decimals, dates and timestamps are strings; binary is hexadecimal. A
-map is an object or a list of pairs, a struct an object or a list by position, a union ``[tag, value]``.
-``"NaN"`` and ``"Infinity"`` are strings, because JSON does not have them.
-
-Bucket hashes of values that are written as JSON: one array of bucket column values per line.
+``hive-mutate bucket`` reads such lines. Numbers may be JSON numbers or strings. Decimals, dates and
+timestamps are strings; binary is hexadecimal. A map is an object or a list of pairs, a struct an object or a
+list by position, a union ``[tag, value]``. ``"NaN"`` and ``"Infinity"`` are strings, because JSON does not
+have them.
 """
 
 from __future__ import annotations

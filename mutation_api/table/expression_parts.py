@@ -1,18 +1,15 @@
-"""Parts of Arrow expressions, and strings padded as Hive's CHAR compares them.
-
-The parts of an Arrow expression: the columns that it names, and its literals.
+"""The parts of an Arrow expression: the columns that it names, and its literals.
 
 Arrow shows the parts of an expression only in the form in which it pickles one: an IPC file with one row. The
 schema's metadata list the parts in order: ``field_ref``, ``nested_field_ref`` followed by as many
 ``field_ref``, ``literal`` and ``options`` with the number of the column that holds them, ``call``, ``end``.
 
+A literal with trailing blanks that is compared with a char column is rejected. A char is read without its
+trailing blanks, so for Arrow it differs from every such string, while Hive's releases disagree. Any answer
+would be a guess.
+
 Source: Serialize in Arrow's compute/expression.cc; ArrowSchema of Arrow's C data interface, which provides
 all metadata, while ``Schema.metadata`` provides only the last value of each key.
-
-Strings with trailing blanks that an Arrow expression compares with char columns.
-
-A char is read without its trailing blanks, so for Arrow it differs from every such string, while Hive's
-releases disagree. Such a comparison is rejected, because any answer would be a guess.
 """
 
 from __future__ import annotations

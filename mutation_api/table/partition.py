@@ -1,14 +1,10 @@
-"""Partitions: names, values, columns, and partitions that do not exist yet.
-
-Partition values and partition names: typed values <-> Hive's strings <-> escaped warehouse paths.
+"""Partitions: typed values, Hive's strings for them, escaped warehouse paths, and Arrow columns. Pure.
 
 The metastore compares names exactly and checks nothing: ``hr=1`` and ``hr=01`` are two partitions. Therefore
 values are always written as Hive's SQL writes them. A partition that another writer spelled differently is
 found through :func:`canonical_partition_name`.
 
-Partition columns in Arrow: their types, and their values in the rows of a partition. Pure.
-
-The check for partitions that do not exist and may not be created; shared by planning and commit. Pure.
+Partitions that do not exist may be refused; planning and commit share this check.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
-"""Columns of a table by name, as Arrow types and as a schema string.
+"""Columns of a table by name: as Arrow types, as a schema string, and quoted for Spark SQL.
 
-The Arrow type of a table's rows.
-
-Checks of column names and assignments that a caller passes.
-
-Columns and types written as a string, ``id bigint, msg string``, as in a CREATE TABLE statement.
-
-Quote column names so that Spark SQL takes them literally.
+A schema string is ``id bigint, msg string``, as in a CREATE TABLE statement. Column names and assignments
+that a caller passes are checked here.
 """
 
 from __future__ import annotations

@@ -1,35 +1,27 @@
 """Everything that a commit publishes besides new files: base files, old events, row counts.
 
-Gives buckets without a base file an empty one, in the legacy layout of Hive 2.
-
-If a bucket has no file in the base, Hive 2.3 reads the bucket's deltas once per base file. So rows appear
-twice or more in queries for which Hive reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the
-default chooses for few or large files). A file of length 0 counts as missing; a file without rows does not.
-Hive's own compaction leaves such gaps in a base if no delta had a file for a bucket. In plain tables, empty
-buckets leave them. A base with one file is not changed: the rows of the other buckets are read once, with
-that file. A second file would duplicate the rows of all further buckets until they have files too.
+In the legacy layout of Hive 2, buckets without a base file get an empty one. If a bucket has no file in the
+base, Hive 2.3 reads the bucket's deltas once per base file. So rows appear twice or more in queries for which
+Hive reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the default chooses for few or large
+files). A file of length 0 counts as missing; a file without rows does not. Hive's own compaction leaves such
+gaps in a base if no delta had a file for a bucket. In plain tables, empty buckets leave them. A base with one
+file is not changed: the rows of the other buckets are read once, with that file. A second file would
+duplicate the rows of all further buckets until they have files too.
 
 No reader sees a difference after an empty ORC file is added, so it needs no transaction. It appears in one
 step and stays if the transaction aborts. Split update does not need it.
 
-Source: observed on Hive 2.3.10, including tables written only by its own SQL.
-
-Finds update and delete events that Hive 2 wrote into a table that is now served by a later Hive.
-
-Hive 3 and 4 take every event of a delta for an insert. So they show updated rows of such a table twice and
-deleted rows as nulls, until Hive 2 has compacted the old files. A change before that would make the damage
-permanent.
-
+Update and delete events that Hive 2 wrote into a table that is now served by a later Hive are found. Hive 3
+and 4 take every event of a delta for an insert. So they show updated rows of such a table twice and deleted
+rows as nulls, until Hive 2 has compacted the old files. A change before that would make the damage permanent.
 The check is cheap: it opens only deltas without the mark of the new format, and reads the files' tails first.
 
-Source: Hive's upgrade notes for ACID tables; observed on 3.1.3 (both versions of an updated row are read).
+The number of rows in the metastore is kept correct, as Hive's own statements do, because Hive 4 answers
+``count(*)`` from it (:mod:`metastore_client.valid_ids`). A number that is not marked as accurate is counted
+again from the files.
 
-Keeps the number of rows in the metastore correct, as Hive's own statements do.
-
-Hive 4 answers ``count(*)`` from this number. A number that is not marked as accurate is counted again from
-the files.
-
-Source: observed on 4.1.0; see :mod:`metastore_client.valid_ids`.
+Source: for base files, Hive 2.3.10, including tables written only by its own SQL; for old events, Hive's
+    upgrade notes for ACID tables and 3.1.3 (both versions of an updated row are read); for row counts, 4.1.0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Databases and tables of a metastore as a transaction needs them.
+"""Catalog: the tables of a metastore that a transaction can use; unusable ones are refused.
 
-Checks if a database exists, only after a table was not found, to report which of the two is missing.
-
-Catalog: reads tables from the metastore and refuses unusable ones.
+After a table was not found, the database is looked up, to report which of the two is missing.
 """
 
 from __future__ import annotations

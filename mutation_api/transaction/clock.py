@@ -1,11 +1,7 @@
-"""The clock that a client uses, and the log of its waits.
+"""The clock for waits and heartbeats, which tests advance themselves, and the log of long waits for a lock.
 
-The clock for waits and heartbeats; tests replace it by a clock that they advance themselves.
-
-The logger for long waits for a lock.
-
-It has its own name so that the command, or a program, can show these lines and no others. They have level
-INFO, since Python prints higher levels even if no log was requested.
+The log has its own name so that the command, or a program, can show these lines and no others. They have
+level INFO, since Python prints higher levels even if no log was requested.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The outcome of a commit whose answer was lost, and aborts that are repeated.
-
-Commits a transaction and determines the outcome, even if the connection breaks.
+"""The outcome of a commit, even if the connection breaks, and aborts that are repeated.
 
 =====================================  ====================================================================
 first answer                           then
@@ -15,12 +13,11 @@ After a broken connection "no such transaction" means committed: the commit was 
 removed. An aborted transaction that has recorded what it wrote would stay listed until its files are
 removed.
 
+An abort that fails because the metastore is out of reach is repeated until it answers. A transaction that is
+never aborted keeps its lock until the server's ``hive.txn.timeout`` has passed, and the next writer waits
+that long. A metastore that restarts is back much sooner.
+
 Source: TxnHandler.commitTxn and openTxns of Hive 2.3, observed on 2.3.10.
-
-Repeats aborts for which the metastore was out of reach, until it answers.
-
-A transaction that is never aborted keeps its lock until the server's ``hive.txn.timeout`` has passed, and the
-next writer waits that long. A metastore that restarts is back much sooner.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""Listeners, phases of a transaction, and its failures.
+"""Callbacks, time measurements and errors of a running transaction.
 
-LockFailureListener: the user's callback for the loss of a running transaction.
-
-Phases: measures how long each step of a transaction took.
-
-Turns the errors of the metastore's client into errors of this package, only at this boundary.
+:class:`LockFailureListener` is the user's callback for the loss of a transaction. :class:`Phases` measures
+how long each step took. Errors of the metastore's client become errors of this package only here.
 """
 
 from __future__ import annotations

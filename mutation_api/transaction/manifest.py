@@ -1,8 +1,7 @@
-"""Manifests of staged files, and the directory of a table that a transaction writes.
+"""Manifests of staged files, and the output of a transaction for one table. Pure.
 
-DeltaManifest: describes what one task attempt wrote for a (table, partition, bucket, kind). Pure.
-
-TableOutput: the output of a transaction for one table, passed to the committer. Pure.
+A :class:`DeltaManifest` describes what one task attempt wrote for a (table, partition, bucket, kind). A
+:class:`TableOutput` is passed to the committer.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""Snapshots of the past, and the write ids of a point in time.
-
-ids_at: determines which ids a table had at a moment, as far as its files show. Pure.
-
-No call of the metastore reports when a transaction committed. It is known when files were written: files of
-one id shortly before its commit, files of a compaction after the commits of all ids in them. So an id counts
-as present at a moment if its files had been written. A transaction that wrote before the moment and committed
-after it counts too early, by the time it took to commit. The clocks are those of the storage.
-
-PastSnapshot: tables as they were, as far as their files still allow.
+"""PastSnapshot: tables as they were, as far as their files still allow.
 
 Hive deliberately keeps no history: a major compaction rewrites rows, and the cleaner removes the files that
 were compacted. So a past state can be read only while the deltas in which it was written exist. A minor
 compaction keeps every event with its id, so the past survives it (but not in insert-only tables, whose rows
 have no ids).
+
+No call of the metastore reports when a transaction committed. It is known when files were written: files of
+one id shortly before its commit, files of a compaction after the commits of all ids in them. So an id counts
+as present at a moment if its files had been written. A transaction that wrote before the moment and committed
+after it counts too early, by the time it took to commit. The clocks are those of the storage.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
-"""Which tables can be changed, including replicas.
-
-Decides whether only a replication may write to a table. Pure.
-
-``REPL LOAD`` leaves marks in the properties of the database and of its tables. Those of the database decide:
-after a fail-over the tables keep their marks, while the two databases change places.
-
-Source: Hive 4.1.0 and 4.2.1, class ``ReplConst`` and what ``REPL DUMP`` and ``REPL LOAD`` were seen to leave.
-Hive 3.1.3 marks a target only by ``repl.last.id``.
-
-Decides whether a table can be written to. Pure; each refusal names the table, the rule and the finding.
+"""The rules that decide whether a table can be written to. Pure; each refusal names table, rule and finding.
 
 Every rule is checked before a transaction is opened, and again under its lock.
 
-Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1). External tables follow rules
-that this package does not implement; ``replica`` decides which tables only a replication may write to.
+External tables follow rules that this package does not implement. Only a replication may write to a replica.
+``REPL LOAD`` leaves marks in the properties of the database and of its tables. Those of the database decide:
+after a fail-over the tables keep their marks, while the two databases change places.
+
+Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1). For replicas, Hive 4.1.0 and
+    4.2.1, class ``ReplConst`` and what ``REPL DUMP`` and ``REPL LOAD`` were seen to leave. Hive 3.1.3 marks a
+    target only by ``repl.last.id``.
 """
 
 from __future__ import annotations

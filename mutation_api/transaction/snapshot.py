@@ -1,13 +1,10 @@
-"""Snapshots of tables, and the session that a client shares with them.
-
-ClientSession: the objects that all transactions and snapshots of a connected client share.
-
-Base classes of objects that only the process that created them can use, such as connections.
-
-Snapshot: a consistent view of some tables, protected while it is read.
+"""Snapshot: a consistent view of some tables, protected while it is read.
 
 It is a read-only transaction. Its read lock keeps Hive's cleaner from removing the snapshot's files, and its
 heartbeat keeps the lock alive.
+
+A :class:`ClientSession` has the objects that all transactions and snapshots of a connected client share. Only
+the process that created such objects can use them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""States of a transaction, and its summary.
-
-The transaction's state machine as a table: which step is possible in which state. Pure.
+"""The transaction's state machine as a table (which step is possible in which state), and its summary. Pure.
 
 An illegal step raises TransactionStateError and changes nothing. INACTIVE, OPEN, COMMITTED and ABORTED are
 named as in Hive's Mutation API. There, a commit that the server refused left the state OPEN, and a commit
 needed no begin.
 
-TransactionSummary: the result of a transaction in numbers, for people and for programs.
+:class:`TransactionSummary` is the result of a transaction in numbers, for people and for programs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The tables that a transaction writes, and partitions that it creates.
+"""The tables that a transaction writes, the manifests of their writers, and the partitions that it creates.
 
-WrittenTables: which tables of a transaction have their change set, and the manifests of their writers.
-
-PartitionCreator: adds partitions to the metastore in bulk; safe when several clients race.
+Partitions are added to the metastore in bulk; this is safe when several clients race.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
-"""When to compact a table: sizes of deltas, and the rules of Hive's compactor.
+"""When to compact a table, and what prevents a server's compactor from it.
 
-Checks what prevents a server's compactor from compacting a table. Pure.
+Readers merge deltas on every read, and a compaction merges them into a base. To decide when to compact,
+compare the sizes of both by partition (:func:`delta_sizes`).
 
 The compactor of Hive 2.3 passes the table's properties to its job as strings. An empty value comes back as
 null, and every compaction of the table fails (``java.io.IOException: Major``). Seen on 2.3.10.
-
-delta_sizes: measures how much of a table is in deltas and how much in bases, by partition.
-
-Readers merge deltas on every read, and a compaction merges them into a base. To decide when to compact,
-compare the two.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The history of a table, write id by write id.
-
-Counts the events of each id in a partition's directories.
-
-table_history: the changes of a table, id by id, as far as the metastore and the files show them.
+"""table_history: the changes of a table, id by id, as far as the metastore and the files show them.
 
 Hive keeps no log. The facts about an id come from three places. The metastore reports whether it is
 committed, aborted or open, its transaction, and the user of transactions that are open, or aborted and not

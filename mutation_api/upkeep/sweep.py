@@ -1,12 +1,9 @@
-"""Removes what ended transactions left, and aborts transactions.
-
-Sweep: removes the files that ended transactions have left staged in tables.
+"""Removal of what ended transactions left: staged files, locks, and transactions that nobody will finish.
 
 A driver that dies leaves its staging directory and, on an object store, its unfinished uploads. Readers do
 not see them, but they take up space. The metastore reports which transactions have ended. The next
-transaction on the table removes these files too.
-
-abort_transactions: aborts transactions that nobody will finish, so that their locks are released.
+transaction on the table removes these files too. To release locks of transactions that nobody will finish,
+abort them.
 """
 
 from __future__ import annotations

@@ -1,17 +1,10 @@
-"""Files, transactions and current ids that history and explanation use.
+"""Files of one transaction in a table, the current state of all its ids, and the transactions of write ids.
 
-Files of one transaction in one table: staged files, and directories named after its id.
-
-current_ids: the current state of all ids of a table, as the metastore reports it.
-
-Finds which transaction a write id belongs to.
-
-The metastore keeps the pairs, but no call returns them. It does report which write ids a snapshot does not
-see, and a client may send any list of transactions as a snapshot. A snapshot in which exactly the
-transactions with bit b are missing hides exactly their write ids. So two requests for each bit of the
-transaction ids yield all pairs of a table. They change nothing.
-
-The metastore forgets pairs of old transactions; those stay unknown.
+The metastore keeps the pairs of transaction and write id, but no call returns them. It does report which
+write ids a snapshot does not see, and a client may send any list of transactions as a snapshot. A snapshot in
+which exactly the transactions with bit b are missing hides exactly their write ids. So two requests for each
+bit of the transaction ids yield all pairs of a table. They change nothing. The metastore forgets pairs of old
+transactions; those stay unknown.
 
 Source: TxnHandler.getValidWriteIds (3.1.3, 4.1.0), as observed.
 """

@@ -1,13 +1,9 @@
-"""Addresses of changes: partition, bucket, ROW__ID, and rows that are unknown.
-
-ChangeAddresser: adds the address of each change to the batches of a change set.
+"""ChangeAddresser: add the address of each change to the batches: partition, bucket, ROW__ID.
 
 This module uses Arrow only. It runs in Spark's Python workers, before the shuffle.
 
-The error for updates and deletes of rows that the snapshot does not hold.
-
 Hive silently writes an update of a missing row as a new row, and ignores a delete of a missing row. On
-request, engines look up the rows before anything is written.
+request, engines therefore look up the rows before anything is written, and raise the error that is made here.
 """
 
 from __future__ import annotations

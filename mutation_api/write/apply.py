@@ -1,8 +1,4 @@
-"""Apply a change set as Arrow data in an open transaction, without Spark.
-
-SortedChanges: addressed changes, split by the thread that writes them; each share is in writing order.
-
-apply_arrow: writes a change set of Arrow batches as staged files of one table, in an open transaction.
+"""apply_arrow: write a change set of Arrow batches as staged files of one table, in an open transaction.
 
 The batches are read once. Each is checked, addressed and split by the thread that writes its rows. Once all
 have passed the checks, the threads sort and write their shares. Until then, batches that do not fit into

@@ -1,18 +1,14 @@
-"""Arrow data, pandas and Python objects as batches.
+"""Any object with an Arrow interface, as a stream of batches of a useful size.
 
-Batches that are large enough to be efficient and small enough to fit into memory.
+Batches are large enough to be efficient and small enough to fit into memory.
 
-Refuses structs of pandas, which are dicts, if keys are missing: pyarrow would fill these with NULL.
-
-Types of Polars and DuckDB whose values Arrow receives as something else.
+Structs of pandas are dicts. They are refused if keys are missing: pyarrow would fill these with NULL.
 
 For its type Object, Polars exports memory addresses. DuckDB exports the bytes of a BIT, and wraps a UHUGEINT
 of 2**127 or more around to a negative number. The Arrow type does not show this. So the source's own types
 are compared with lists of types that arrive unchanged; a type that is not listed is refused.
 
 Source: what Polars 1.3 to 2.1 and DuckDB 1.1 to 2.0 export, compared type by type.
-
-Reads any object with an Arrow interface as a stream of batches.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Sorts change sets within bounded memory.
-
-Returns freed memory to the system.
-
-BatchSorter: sorts the rows of any number of Arrow batches by a key, in bounded memory.
+"""BatchSorter: sort the rows of any number of Arrow batches by a key, in bounded memory.
 
 This is an external merge sort. Rows that do not fit into memory are sorted in parts (runs). The runs are
 written to local files block by block, and merged. Keys are packed into 64 bits if the ranges of their values
-allow it.
+allow it. Freed memory is returned to the system.
 """
 
 from __future__ import annotations

@@ -1,18 +1,14 @@
-"""Checks of records: constraints, buckets, and partition names.
+"""Checks of records: constraints of the table, rules of changes, buckets, and partition names.
 
-ConstraintChecks: checks new rows against their table's constraints, as Hive's INSERT, UPDATE and MERGE do.
-
-NOT NULL requires a value. A CHECK must not be false, so NULL passes. A row is checked even if only other
-columns are updated.
-
-Source: Hive 3.1.3 and 4.1.0, tried with each statement.
-
-RecordChecks: checks the records of a coordinator against the rules of changes, and finds their buckets.
+Constraints are checked as Hive's INSERT, UPDATE and MERGE do. NOT NULL requires a value. A CHECK must not be
+false, so NULL passes. A row is checked even if only other columns are updated.
 
 :mod:`.change_rules` defines the rules about operation, ROW__ID, bucket and partition. :mod:`.group_writer`
 checks the order of records, :mod:`.record_inspector` their values.
 
-PartitionNames: computes a partition's name from the values that callers pass.
+A partition's name is computed from the values that callers pass.
+
+Source: Hive 3.1.3 and 4.1.0, tried with each statement.
 """
 
 from __future__ import annotations

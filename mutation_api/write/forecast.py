@@ -1,7 +1,5 @@
 """Forecasts of what a change set will write, and summaries of what it has written.
 
-Forecasts what apply_changes would write: changes by partition and bucket, files, and approximate bytes.
-
 The numbers of changes and files are exact, since they are counted from the same addresses. The number of
 bytes is an estimate:
 
@@ -11,8 +9,6 @@ bytes is an estimate:
 
 Refused: the average bytes of a row in the table's own files. New rows may have another size, an empty table
 has no rows, and the rows of one large file compress better than those of many small deltas.
-
-ApplySummary: the counts of one call of apply_changes. Pure.
 """
 
 from __future__ import annotations
@@ -253,7 +249,8 @@ class ApplySummary:
     def __str__(self) -> str:
         """Return one line for a log."""
         verified = f", verified in {self.verify_seconds:.1f} s" if self.verify_seconds else ""
-        where = f"{len(self.partitions):,} partitions, " if self.partitions else ""
+        count = len(self.partitions)
+        where = f"{count:,} partition{'' if count == 1 else 's'}, " if count else ""
         return (
             f"{self.table}, transaction {self.txn_id}: {self.inserted:,} inserted, {self.updated:,} updated, "
             f"{self.deleted:,} deleted in {where}{self.buckets:,} buckets, {self.files:,} files, "

@@ -1,16 +1,13 @@
-"""Writers of a bucket: validators of the order, and records that wait.
-
-Rules for the order in which records arrive. Both validators check the current record itself.
-
-Hive's own API checked neither the first record of a group nor the bucket of the current record. Measured: it
-accepted a wrong first record, so that old row versions reappeared, and it rejected a correct order.
-
-GroupWriter: writes groups of records, one after the other, to staged files.
+"""GroupWriter: write groups of records, one after the other, to staged files.
 
 One group is open at a time, so a thousand partitions need only one encoder. Files of earlier groups are
 closed in the background.
 
-PendingRecords: collects single records, splits them into columns, and returns them as a batch.
+Two validators check the order in which records arrive, including the current record itself. Hive's own API
+checked neither the first record of a group nor the bucket of the current record. Measured: it accepted a
+wrong first record, so that old row versions reappeared, and it rejected a correct order.
+
+Single records wait until they are split into columns and returned as a batch.
 """
 
 from __future__ import annotations

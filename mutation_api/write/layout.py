@@ -1,10 +1,7 @@
-"""The columns of a change set, and columns that get their default value.
+"""ChangeLayout: the roles of a change set's columns, found by their names and types.
 
-Defaults of columns that a change set lacks: Hive stores those of DEFAULT constraints in new rows.
-
-Advice for a change set that has the index of a pandas DataFrame as a column.
-
-ChangeLayout: the roles of a change set's columns, found by their names and types.
+For columns that a change set lacks, Hive stores the defaults of DEFAULT constraints in new rows. A column
+that is the index of a pandas DataFrame is refused with advice.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
-"""The plan of the engine without Spark: options, files, and forecast.
+"""The plan of the engine without Spark: a change set matched with the table, its options, files and forecast.
 
-LocalPlan: a change set whose columns are matched with the table's, and how to address its batches.
-
-LocalOptions: user settings of the local engine.
-
-InsertFiles: the bucket ids of new rows in unbucketed tables, where bucket ids number the files.
-
-forecast_arrow: forecasts what apply_arrow would write.
+In unbucketed tables, the bucket ids of new rows number the files.
 """
 
 from __future__ import annotations

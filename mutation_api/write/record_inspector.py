@@ -1,12 +1,8 @@
-"""Values of records: types, NOT NULL, and Python objects.
+"""RecordInspector: find ROW__ID and columns in the user's records, in any layout.
 
-Arrow arrays from the Python objects of single records. The Hive type guides only nested values.
-
-Scalars get the type that Arrow infers, not the column's. If it were given a type, pyarrow would silently cut
-a datetime to its date and drop a time zone; :func:`convert_to_column` rejects both. Nested values are split
-by the Hive type, because a dict may be a map or a struct.
-
-RecordInspector: finds ROW__ID and columns in the user's records, in any layout.
+Columns become Arrow arrays. Scalars get the type that Arrow infers, not the column's. If it were given a
+type, pyarrow would silently cut a datetime to its date and drop a time zone; :func:`convert_to_column`
+rejects both. Nested values are split by the Hive type, because a dict may be a map or a struct.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
-"""Staged files: a writer's hidden directories, and what the driver does with them.
-
-The staged output of one writer of a table: its directories, the allowed partitions, and its removal.
-
-AttemptStaging: the hidden directories in which one attempt of a writer stages its files.
+"""The staged output of one writer of a table: its hidden directories, the allowed partitions, its removal.
 
 :mod:`mutation_api.transaction.manifest` defines the names and marks. The committer publishes the staged
 files; :mod:`mutation_api.transaction.staging` removes files that are never published.
 
-WritePermissions: checks once for each partition whether this user may write there.
-
-Without this check the commit would fail after all the work is done.
+Write permission is checked once for each partition. Without this check the commit would fail after all the
+work is done.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The order in which batches are written, split by writer, in threads.
+"""The order in which addressed changes are written, and the threads that write them.
 
-The order in which addressed changes are written, and how ordered batches are passed to a coordinator.
-
-Joins changes into batches that are large enough to be efficient, and splits them by writer.
-
-Runs work in threads; stops all of them at the first failure or when the transaction is lost.
+Changes are joined into batches that are large enough to be efficient, and split by writer. The first failure,
+or the loss of the transaction, stops all threads.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doc_blocks import DOCS, README, ROOT, programs
+from tests.support.doc_blocks import DOCS, README, ROOT, blocks, programs
 
 FRONT = "tests/integration/front"
 OTHER_MACHINE = "names what only the reader's machine has"
@@ -27,6 +27,9 @@ class RunBy:
 GUIDE = RunBy((f"{FRONT}/test_guides.py::test_its_blocks_run",))
 PAGES: Mapping[str, RunBy] = {
     "README.md": RunBy((f"{FRONT}/test_readme.py::test_the_example_of_the_readme",)),
+    "docs/index.md": RunBy(
+        ("tests/unit/test_doc_blocks.py::test_the_first_page_has_the_example_of_the_readme",)
+    ),
     "docs/start/local.md": RunBy((f"{FRONT}/test_readme.py::test_the_tour_runs_and_prints_what_it_says",)),
     "docs/start/cluster.md": RunBy(
         (f"{FRONT}/test_start_cluster.py::test_the_commands_of_the_page",),
@@ -99,6 +102,11 @@ def test_its_tests_exist_and_name_it(page: str) -> None:
         assert [
             each for each in sorted(ours) if f'"{each}"' not in source and f"[{each}]" not in source
         ] == []
+
+
+def test_the_first_page_has_the_example_of_the_readme() -> None:
+    """Which runs; the two show the same program and output."""
+    assert blocks(DOCS / "index.md") == [each for each in blocks(README) if each.kind in {"python", "output"}]
 
 
 @pytest.mark.parametrize("page", ALL, ids=name)

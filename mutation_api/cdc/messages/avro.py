@@ -1,11 +1,12 @@
-"""Messages in Avro, and schemas of writers.
+"""Messages in Avro, converted to the JSON that the same records would be.
 
-Convert Avro schemas and values of Kafka Connect's records to those of its JSON converter. Pure.
+A message consists of a byte 0, the number of its schema in four bytes, and the value. The schemas are in a
+registry. All machines that parse messages need fastavro.
 
 Debezium creates Kafka Connect records, whose schemas are of Kafka Connect's own kind. The Avro converter
 writes such a schema as an Avro schema, with what Avro lacks as properties (``connect.name``,
 ``connect.parameters``). The JSON converter puts the schema in front of each message. This module converts the
-first form to the second, so that no later code handles Avro:
+first form to the second, so that formats and all later code do not handle Avro:
 
 =================================  ========================================  ================================
 Avro                               JSON, and its schema                      note
@@ -25,12 +26,6 @@ other unions, recursive types                                                ref
 A converted schema has no defaults and no documentation. A null stays null, even if the column has a default.
 
 Source: Kafka Connect's ``JsonConverter``; ``AvroData`` of Confluent's and Apicurio's converters.
-
-Avro messages whose schemas are in a registry: a byte 0, the schema's number in four bytes, the value.
-
-They are converted to what the same record would be in JSON with its schema, see
-:mod:`~mutation_api.cdc.messages.avro`; formats cannot distinguish them. Needs fastavro on all
-machines that parse messages.
 """
 
 from __future__ import annotations

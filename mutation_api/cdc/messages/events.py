@@ -1,11 +1,11 @@
-"""Events of a log of messages: options, values that are not logged, and operations.
+"""Events, the meaning of a tool's messages: operations, options of a log, and values that are not logged.
 
-The options of a log of messages.
+A format converts messages to events, which other modules read. There is one event for each message, so events
+are named tuples, which are created in a third of the time that frozen dataclasses need.
 
-Values that a source did not log, and what a connector writes in place of them. Pure.
-
-A connector has one placeholder, which it writes in the form of the column's type. :class:`Unlogged` checks
-values of all columns before they are converted, so readers need no rules for placeholders.
+A connector writes a placeholder for values that its source did not log, in the form of the column's type.
+:class:`Unlogged` checks values of all columns before they are converted, so readers need no rules for
+placeholders.
 
 =======================  =============================================================================
 type of the column       placeholder ``P``
@@ -20,11 +20,6 @@ hstore, other maps       ``{"P": "P"}``, as an object or as a string
 
 Source: ``UnchangedToastedPlaceholder`` and ``PostgresValueConverter`` of Debezium's connector for PostgreSQL;
 ``convertBinary`` in the value converters of those for Oracle, SQL Server, MySQL and MariaDB.
-
-Events: the meaning of a tool's messages. A format converts messages to events, which other modules read.
-
-There is one of each for each message, so they are named tuples, which are created in a third of the time that
-frozen dataclasses need.
 """
 
 from __future__ import annotations

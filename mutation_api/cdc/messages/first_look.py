@@ -1,16 +1,13 @@
-"""A first look at a log, and changes of tables in it.
-
-Changes of whole tables in a log: schema changes, which stop a run, and truncates, which may be applied.
-
-A schema change has a position, like a row. A run applies what comes before it, while the target still has the
-old shape, and then stops. Rows that were written before a change are therefore never read in the table's new
-shape.
-
-The first look at a log: facts about each table, and changes of whole tables.
+"""The first look at a log: facts about each table, and changes of whole tables.
 
 A log is read twice. The first look finds the tables, the order of operations and the end of the log. The
 second reading, when the operations are evaluated, returns the operations. Parts of a log can be read
 concurrently, and their facts merged.
+
+Changes of whole tables are schema changes, which stop a run, and truncates, which may be applied. A schema
+change has a position, like a row. A run applies what comes before it, while the target still has the old
+shape, and then stops. Rows that were written before a change are therefore never read in the table's new
+shape.
 """
 
 from __future__ import annotations

@@ -1,17 +1,13 @@
-"""Lines of JSON in files, compressed or not.
-
-Compressed files of a log: decompressing them, and recognizing other files by their first bytes.
-
-The suffix of a name defines how a file is compressed: ``.gz`` (may have several members, as ``cat a.gz b.gz``
-writes) or ``.zst`` (may have several frames). Memory holds one block at a time. A file that is not compressed
-in this way, or not complete, is refused.
-
-Read the lines of a JSON log's files, in order, each with the byte at which it begins.
+"""Lines of a JSON log's files, in order, each with the byte at which it begins.
 
 Spark's text reader does not report the position of a line. It also splits at carriage returns, and passes on
 bytes that are not UTF-8. Python therefore reads blocks and splits them. A file is read up to its size when it
-was listed, so that a growing log has the same lines on each reading. The bytes of a compressed file are
-counted before its compression (:mod:`~mutation_api.cdc.messages.json_lines`); it is one range.
+was listed, so that a growing log has the same lines on each reading.
+
+The suffix of a name defines how a file is compressed: ``.gz`` (may have several members, as ``cat a.gz b.gz``
+writes) or ``.zst`` (may have several frames). Memory holds one block at a time. A file that is not compressed
+in this way, or not complete, is refused. The bytes of a compressed file are counted before its compression;
+it is one range.
 """
 
 from __future__ import annotations

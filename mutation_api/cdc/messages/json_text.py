@@ -1,20 +1,16 @@
-"""JSON objects as strings, and a faster parser where it is installed.
-
-Fast reading of JSON with orjson, if it is certain to be exact; pure. Without orjson nothing is read here.
-
-orjson silently takes the last of two fields with the same name, and reads numbers with a point or exponent as
-doubles. But if it writes a string again byte for byte, the string has no duplicate field, since a dict cannot
-have one, and each double was written as orjson writes it. All other strings are left to the exact reader:
-those with blanks, ``1.50``, ``1E10``, unnecessary escapes, or integers above 64 bits. Kafka's converter,
-Maxwell and Canal mostly write as orjson does.
-
-Exact reading of JSON: numbers keep their digits, and a duplicate field is an error. Pure.
+"""Exact reading of JSON: numbers keep their digits, and a duplicate field is an error. Pure.
 
 A value is None, a bool, a string, a number, a list, or a dict. A number is a :class:`Number`, or an int or
-float that :mod:`~mutation_api.cdc.messages.json_text` has read without loss. In a string column, a number
-gets its shortest form: ``1.50`` is ``1.5``, and a number with an exponent is written as the double that it is
-(``1.0E10``, as Java writes it). A number with an exponent that is not equal to any double is rough: it is
-refused as the value of a column.
+float that was read without loss. In a string column, a number gets its shortest form: ``1.50`` is ``1.5``,
+and a number with an exponent is written as the double that it is (``1.0E10``, as Java writes it). A number
+with an exponent that is not equal to any double is rough: it is refused as the value of a column.
+
+If orjson is installed, it reads the strings for which its result is certain to be exact. It silently takes
+the last of two fields with the same name, and reads numbers with a point or exponent as doubles. But if it
+writes a string again byte for byte, the string has no duplicate field, since a dict cannot have one, and each
+double was written as orjson writes it. All other strings are left to the exact reader: those with blanks,
+``1.50``, ``1E10``, unnecessary escapes, or integers above 64 bits. Kafka's converter, Maxwell and Canal
+mostly write as orjson does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The order of messages, and messages that come late.
-
-The order of a log's operations: its choice, the position of an operation, and what was applied.
+"""The order of a log's operations: positions, what was applied, and messages that come late.
 
 If messages have positions in the source's log, these order the operations (:class:`Positions`), regardless of
 the order of files and lines. If no message has a position, files are ordered by the last number in their
@@ -8,16 +6,11 @@ names, and lines by their position in the file. In this case no two files may ha
 may grow only at the end of its files, or by files with higher numbers. A log in which only some messages have
 a position is refused, unless the user asks for the order of lines.
 
-Operations at or before the watermark are left out if a run has read them. A new operation at or before the
-watermark (:mod:`~mutation_api.cdc.messages.order`) is refused, since it was written by another
-server, a restored server, or a slower partition.
-
-Late messages: new messages at or before the watermark, which would wrongly count as applied.
-
-A run reads the files of a log from their beginnings, and a watermark records what an earlier run had read of
-them. Bytes after that are new. A new message at or before the watermark is from a server that took over or
-was restored, or from a partition that is slower than the others. It is harmless only if it repeats one that
-was read: tools deliver messages again when they restart.
+Operations at or before the watermark are left out if a run has read them: a run reads the files of a log from
+their beginnings, and a watermark records what an earlier run had read of them. Bytes after that are new. A
+new message at or before the watermark would wrongly count as applied. It comes from a server that took over
+or was restored, or from a partition that is slower than the others, and is refused. It is harmless only if it
+repeats one that was read: tools deliver messages again when they restart.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Reading a log of messages, by parts of a message.
+"""One run over a log of messages, from the first look to the operations after the watermarks.
 
-MessageParts: the operations of one table in a log of messages; each range of the files is a part.
-
-Reading: one run over a log of messages, from the first look to the operations after the watermarks.
+Each range of the files is a part: :class:`MessageParts` are the operations of one table in the log.
 """
 
 from __future__ import annotations

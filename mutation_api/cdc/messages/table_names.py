@@ -1,15 +1,12 @@
-"""Names of tables in messages, and the identity of a log.
-
-Names of a source's tables: the parts of a name, all its spellings, and the names in a statement. Pure.
+"""Names of a source's tables in all spellings, and the identity of a log.
 
 Messages of rows, messages of schema changes and users spell one table in different ways: with or without
 quotes, database and schema, in upper or lower case. This is the only module that compares spellings.
 
-LogIdentity: values in a watermark that identify a log, so that positions of another log are detected.
-
 A position is valid only together with what counted it: a server's binary log, the database and connector of a
 table, the snapshot that a table began with, or the bytes of files that were read. The text of a watermark has
-these under ``identity``. A watermark of an earlier version has no identity, and nothing is compared with it.
+these under ``identity``, so that positions of another log are detected. A watermark of an earlier version has
+no identity, and nothing is compared with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Messages within messages, printed lines, and opened logs.
+"""The lines of a log, converted to messages: wrappers are removed, and other lines are reported.
 
-The content of a line of a log: a message and its key, in the forms in which tools print them. Pure.
+A line has a message and its key, in the forms in which tools print them:
 
 ==========================================  ==================================================================
 line                                        printed by
@@ -19,13 +19,8 @@ may have several meanings, so such a key is left out. A key of another form is l
 or a topic. In a line it is refused, as it may be a part of the message. The last lines of the tools' output
 are not messages.
 
-Convert lines to messages: remove wrappers, and report lines that are not messages.
-
-The forms of a line are described in :mod:`~mutation_api.cdc.messages.unwrap`. Blank lines are left
-out. Messages that are null (tombstones) are also left out, unless they are deletes in a log of flattened
-messages.
-
-OpenedLog: a log of messages at the moment when a run reads it.
+Blank lines are left out. Messages that are null (tombstones) are also left out, unless they are deletes in a
+log of flattened messages. :class:`OpenedLog` is the log at the moment when a run reads it.
 """
 
 from __future__ import annotations

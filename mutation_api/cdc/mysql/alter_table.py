@@ -1,14 +1,10 @@
-"""Changes of tables that a statement of the log makes.
+"""Statements in the log that change tables without row events.
 
-Clauses of ALTER TABLE: which of them change rows, columns or the key of a table without row events.
+Clauses of ALTER TABLE may change rows, columns or the key of a table. An unknown clause counts as a change.
 
-An unknown clause counts as a change.
-
-The tables that a logged INSERT, UPDATE, DELETE or similar statement writes.
-
-A session may log statements instead of rows, regardless of the server's setting. The log then does not
-contain the changes of the statement. Such a statement may also write a table that it does not name, through a
-view, a trigger, a foreign key or a function.
+A session may log INSERT, UPDATE, DELETE and similar statements instead of rows, regardless of the server's
+setting. The log then does not contain the changes of the statement. Such a statement may also write a table
+that it does not name, through a view, a trigger, a foreign key or a function.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Positions in a binary log, and advice for its errors.
+"""A position in the binary log of one server, its string as a watermark in Hive, and advice for errors.
 
-LogPosition: a position in the binary log of one server, and its string as a watermark in Hive.
-
-Advice in error messages: options of ``ingest mysql`` and ``update extract``, and Python arguments.
+Advice names options of ``ingest mysql`` and ``update extract``, and Python arguments.
 """
 
 from __future__ import annotations

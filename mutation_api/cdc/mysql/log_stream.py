@@ -1,13 +1,10 @@
-"""The stream of a binary log, and status variables of its events.
+"""The stream of events that a server sends to a reader of its log.
 
-Makes the replication library skip status variables of a statement that it does not know.
-
-MariaDB 11 writes some before statements that define columns, which makes the replication library fail on the
-whole log. Variables that this package needs, such as the SQL mode, come first.
+The replication library is made to skip status variables of a statement that it does not know. MariaDB 11
+writes some before statements that define columns, which makes the library fail on the whole log. Variables
+that this package needs, such as the SQL mode, come first.
 
 Source: MariaDB's log_event.h, Q_GTID_FLAGS3 and Q_CHARACTER_SET_COLLATIONS.
-
-The stream of events that a server sends to a reader of its log.
 """
 
 from __future__ import annotations

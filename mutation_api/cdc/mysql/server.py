@@ -1,10 +1,7 @@
-"""A MySQL or MariaDB server, and the options of its driver.
+"""A MySQL or MariaDB server as a source: its settings, its tables, and the position of its binary log.
 
-A MySQL or MariaDB server as a source: its settings, its tables, and the position of its binary log.
-
-This module checks that the log contains all changes, before anything is read from the log.
-
-Options of a URL in the form that PyMySQL expects.
+This module checks that the log contains all changes, before anything is read from the log. It also converts
+the options of a URL to the form that PyMySQL expects.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
-"""Tokens of SQL statements, and native functions.
+"""Tokens of an SQL statement as MySQL and MariaDB write it to their logs, and a cursor over them.
 
-Tokens of an SQL statement as MySQL and MariaDB write it to their logs, and a cursor over them.
+The servers' built-in functions are listed here, since they do not change rows; any other function may.
 
 Source: MySQL's manual, "Language Structure"; MariaDB's documentation, "Comment Syntax".
-
-Built-in functions of servers, which do not change rows; any other function may.
 """
 
 from __future__ import annotations

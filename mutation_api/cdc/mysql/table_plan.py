@@ -1,19 +1,14 @@
-"""Plans for reading tables of the server, and their maps in the log.
-
-A table as the log describes it before its rows: its columns with their types, and its key.
-
-Rows are decoded by the table's definition at the time they were logged, not by its current one. The
-replication library reads the types; this module reads the character sets, the members of enums and sets, and
-the key.
-
-Source: MySQL's source documentation, "Table_map_event", "The Optional_metadata"; MariaDB's rpl_tblmap.
-
-Plans how to read one table: the source's column for each Hive column, and the key of its rows.
+"""The plan for reading one table: the source's column for each Hive column, and the key of its rows.
 
 Rows of a SELECT are matched with the catalog. Rows of the log are matched with the columns and the key that
-the table had when they were logged. Rows before an ALTER are therefore read with the definition of that time.
+the table had when they were logged, which the log describes before the rows. Rows before an ALTER are
+therefore read with the definition of that time. The replication library reads the types from this
+description; this module reads the character sets, the members of enums and sets, and the key.
 
-Checks that a change of a table changes nothing else: the table stores its own rows and has no triggers.
+A table is refused if a change of it could change something else: it must store its own rows and have no
+triggers.
+
+Source: MySQL's source documentation, "Table_map_event", "The Optional_metadata"; MariaDB's rpl_tblmap.
 """
 
 from __future__ import annotations

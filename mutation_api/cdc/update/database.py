@@ -1,13 +1,10 @@
-"""Relational databases as sources: connecting, keys, and the protocol.
-
-SourceDatabase: the interface of a relational database whose table changes can be captured.
+"""The interface of relational databases whose table changes can be captured.
 
 To support another database, write a subclass of :class:`~mutation_api.cdc.update.sql_database.SqlDatabase`,
-or any class that fulfils this protocol, and add a line in :mod:`mutation_api.cdc.update.database`.
+or any class that fulfils this protocol, and add a line to ``_KINDS`` here.
 
-Connects to the database of a URL; imports only the driver that it needs.
-
-Key columns: checks that no two keys of the source become one key in Hive, which would lose a row.
+The database of a URL is connected with only the driver that it needs. Key columns are checked, so that no two
+keys of the source become one key in Hive, which would lose a row.
 """
 
 from __future__ import annotations

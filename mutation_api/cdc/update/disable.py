@@ -1,8 +1,7 @@
-"""Disable an incremental update, and repair one.
+"""The end and the repair of an incremental update.
 
-disable_update: stop capturing changes and remove everything created for it; the table stays.
-
-repair_update: create the objects of an incremental update in the source again.
+:func:`disable_update` stops capturing changes and removes everything created for it; the table stays.
+:func:`repair_update` creates the objects in the source again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
-"""MySQL and MariaDB as sources.
+"""MySQL and MariaDB as sources, through PyMySQL.
 
-Dates and times of MySQL and MariaDB, some of which are not valid dates in Hive.
-
-The server may store a zero month or day, in some modes a day that the month does not have, and the year 0.
-Such values are an error, become NULL if so chosen, or are kept in a string.
-
-MySQL and MariaDB, through PyMySQL.
+Some of their dates and times are not valid dates in Hive: the server may store a zero month or day, in some
+modes a day that the month does not have, and the year 0. Such values are an error, become NULL if so chosen,
+or are kept in a string.
 
 Types and their limits are those of :mod:`mutation_api.cdc.mysql.column_types`. Changes are captured by
 :mod:`~mutation_api.cdc.update.mysql_capture`.

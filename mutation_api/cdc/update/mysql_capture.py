@@ -1,26 +1,9 @@
-"""Triggers that capture changes in MySQL and MariaDB.
-
-The numbers that InnoDB assigns to a table and its partitions; TRUNCATE and a rebuild change them.
-
-The engine's catalog contains file names. In these, each character that is not an ASCII letter, a digit or _
-is written as @ and four hex digits, or for letters of some scripts as @ and two characters. MariaDB has a
-function for such names (CONVERT … USING filename), but MySQL does not. MySQL's list of tablespaces contains
-names as in SQL, but only for tables with a file of their own. It is therefore used only for names that are
-not ASCII.
-
-Sources: MySQL's manual, "Mapping of Identifiers to File Names"; tested on MySQL 9.7.4 and MariaDB 11.4.5.
-
-Foreign keys of MySQL and MariaDB that change rows of their table. Pure.
-
-They are read from SHOW CREATE TABLE, which needs only SELECT on the table. The catalog
-(REFERENTIAL_CONSTRAINTS) hides them from an account that may only read the table.
-
-Captures changes of a MySQL or MariaDB table with a log and three row triggers.
+"""Capture of the changes of a MySQL or MariaDB table with a log and three row triggers.
 
 INSERT … ON DUPLICATE KEY UPDATE, REPLACE and LOAD DATA fire the triggers too. Actions of foreign keys (ON
-DELETE CASCADE, …) fire no triggers, so such tables are refused. TRUNCATE, a rebuild and an exchange of
-partitions change the engine's numbers of the table (the account needs PROCESS). Each ALTER changes the time
-of creation.
+DELETE CASCADE, …) fire no triggers, so such tables are refused. The foreign keys are read from SHOW CREATE
+TABLE, which needs only SELECT on the table. The catalog (REFERENTIAL_CONSTRAINTS) hides them from an account
+that may only read the table.
 
 A trigger must not make a statement of the application fail. Keys are therefore logged as bytes of strings,
 which cannot overflow, be rounded, or depend on the session. Strings are logged byte for byte, because 'a',
@@ -28,8 +11,17 @@ which cannot overflow, be rounded, or depend on the session. Strings are logged 
 cannot be read because it was renamed, the trigger's handler logs that an unknown row changed, and the
 extraction compares the table.
 
-Source: MariaDB's knowledge base, "Trigger Overview", "DECLARE HANDLER"; tested on MariaDB 11.4.5 and MySQL
-9.7.4.
+TRUNCATE, a rebuild and an exchange of partitions change the numbers that InnoDB assigns to a table and its
+partitions (the account needs PROCESS). Each ALTER changes the time of creation.
+
+The engine's catalog contains file names. In these, each character that is not an ASCII letter, a digit or _
+is written as @ and four hex digits, or for letters of some scripts as @ and two characters. MariaDB has a
+function for such names (CONVERT … USING filename), but MySQL does not. MySQL's list of tablespaces contains
+names as in SQL, but only for tables with a file of their own. It is therefore used only for names that are
+not ASCII.
+
+Sources: MySQL's manual, "Mapping of Identifiers to File Names"; MariaDB's knowledge base, "Trigger Overview",
+"DECLARE HANDLER". Tested on MariaDB 11.4.5 and MySQL 9.7.4.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Privileges, quoting and monotonically increasing columns of PostgreSQL.
+"""PostgreSQL's privileges, quoting and monotonically increasing columns.
 
-The privileges that a PostgreSQL account needs to log the changes of a table.
+To log the changes of a table, an account needs only TRIGGER on it to create a trigger. Only the owner of the
+table and members of its role may drop the trigger, or make it fire for rows that logical replication applies
+(ENABLE ALWAYS).
 
-TRIGGER on the table is enough to create a trigger. Only the owner of the table and members of its role may
-drop the trigger, or make it fire for rows that logical replication applies (ENABLE ALWAYS).
-
-Strings in PostgreSQL statements, independent of the session's settings.
+Strings are quoted in statements so that the session's settings do not change their meaning.
 
 Source: PostgreSQL's documentation, "String Constants with C-Style Escapes", "Dollar-Quoted String Constants".
-
-Monotonically increasing columns of PostgreSQL.
 """
 
 from __future__ import annotations

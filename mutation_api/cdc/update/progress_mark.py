@@ -1,23 +1,20 @@
-"""Progress that is stored in a table's properties: marks, methods, fingerprints.
+"""The progress of a table's extraction: its mark, the methods of capture, and the fingerprint. Pure.
 
-Fingerprint: the state that the rows of a source table and the capture of their changes depend on. Pure.
+A progress mark is a watermark with the position and the recent extractions of a table. It is written in the
+transaction that applies the rows, so it is correct even after a crash.
 
+A method of capture defines how changes of a table are detected, and which operations are captured.
+
+A fingerprint is the state that the rows of a source table and the capture of their changes depend on.
 Triggers log changes of rows. They do not log an ALTER that changes rows, a table that replaced another one,
 or changes made while the triggers were disabled. Each of these leaves a trace in the catalog of the source,
 and a fingerprint collects these traces. The position in Hive stores the fingerprint of the last extraction.
 The next extraction compares it with the fingerprint of its own snapshot
 (:mod:`mutation_api.cdc.update.source_rows`).
 
-Readers of stored strings: each returns a typed value, or an error that says what is expected. Pure.
-
 Properties of a table in Hive can be altered by others than the users of this library, and a position is a row
-of a table. No such string is therefore used unchanged: all of them are read by this module.
-
-ProgressMark: how far a table was extracted, and its recent extractions, as a watermark. Pure.
-
-It is written in the transaction that applies the rows, so it is correct even after a crash.
-
-Methods of capture: how changes of a table are detected, and which operations each one captures. Pure.
+of a table. No such string is therefore used unchanged: readers here return a typed value, or an error that
+names the expected form.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Settings of an incremental update, and the tables that have them.
-
-UpdateSettings: the decisions of ``enable`` about a table, as properties of the table. Pure.
+"""The settings of an incremental update: the decisions of ``enable``, as properties of the table.
 
 They are kept only in these properties, so any machine can continue. Anyone who may ALTER the table can alter
 them. They are therefore read only in :meth:`UpdateSettings.of`, where each becomes a typed value or is
 refused. Which source they may lead to is decided in :mod:`mutation_api.cdc.update.sources`.
 
-Settings of tables in the metastore (read, written, removed), and names of objects belonging to a table.
+The objects in the source are named after the table and the identifier of the update.
 """
 
 from __future__ import annotations

@@ -1,22 +1,17 @@
-"""Rows of a source table: snapshots, receipts, and differences of columns.
-
-ReadPlan: the source's column for each Hive column, and the statements that read them.
-
-steady_snapshot: a snapshot of the source in which the table is known to be captured.
+"""Rows of a source table: their columns, the snapshot that is read, receipts, and altered tables.
 
 In some databases, the catalog is not part of a snapshot, and a statement such as TRUNCATE or ALTER affects
 snapshots that are older than itself. The catalog is therefore read before the snapshot is opened. It is read
 again when the snapshot holds the table; from then on, statements that alter the table wait. If both agree,
 nothing was altered at the moment of the snapshot.
 
-Receipts: the number of the last extraction, kept in the log of the source. Pure.
+A receipt is the number of the last extraction, kept in the log of the source. It is written together with the
+deletion of log rows, after Hive's commit. The source therefore has the number of Hive's position, or the
+previous one if the run was killed in between. Any other pair means that one side was restored from a backup.
+Without this check, numbers of log rows would be reused, and changes in between would be lost silently.
 
-A receipt is written together with the deletion of log rows, after Hive's commit. The source therefore has the
-number of Hive's position, or the previous one if the run was killed in between. Any other pair means that one
-side was restored from a backup. Without this check, numbers of log rows would be reused, and changes in
-between would be lost silently.
-
-Differences between two fingerprints of a source table, and how an extraction handles them. Pure.
+If the fingerprint of a table differs from that of the last extraction, the difference decides how the
+extraction continues.
 """
 
 from __future__ import annotations

@@ -1,21 +1,12 @@
-"""Change sources of incremental update, and access to the source database.
-
-BinlogOptions: the options of one extraction from the binary log. Pure.
-
-They are separate from the source, so that importing them needs no MySQL package.
-
-BinlogSource: the binary log of MySQL or MariaDB as a method of incremental update.
-
-It uses the source of ``ingest mysql``.
-
-SourceAccess: the database that the user of a command allows, and the password for it.
+"""The change source that a table's settings describe, and access to its database.
 
 The address of the source is a property of the table in Hive, which others may alter. A password must not be
 sent to an arbitrary address in a property, possibly in clear text if the other side asks for it. The user
 who supplies the password therefore also names the source's URL to which it may be sent, and this URL must
 match the property.
 
-The change source described by a table's settings.
+The method ``binlog`` uses the source of ``ingest mysql``. Its options for one extraction are separate from
+the source, so that importing them needs no MySQL package.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
-"""The status of incremental updates, as data and as a string.
+"""The status of tables that follow a source, as data, as plain text in the documented sections, as JSON.
 
-waiting_changes: changes that the source has captured and no extraction has applied yet.
-
-update_status: everything known about a table that follows a source, from both sides.
-
-The status of a table in plain text, with the documented sections, and as JSON.
+It has everything known from both sides, including the changes that the source has captured and no extraction
+has applied yet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Values of source columns, and monotonically increasing columns.
+"""Values of source columns as Hive stores them, and rows above a value of a monotonically increasing column.
 
-Values from a driver as the type of a Hive column, either exactly or not at all.
-
-GrowingColumn: the SQL that reads rows by a monotonically increasing column.
+A value from a driver gets the type of its Hive column, either exactly or not at all.
 
 An extraction reads the rows whose value is not below a bound. A row can miss this condition in two ways:
 

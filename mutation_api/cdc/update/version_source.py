@@ -1,10 +1,4 @@
-"""Tables that are read by a monotonically increasing column, and captured rows.
-
-Rows read by an extraction, in a Parquet file until they are applied; only some chunks are in memory.
-
-The source's transaction ends when all rows are in the file, so it is shorter than the merge.
-
-VersionSource: rows whose version is above the bound of the last extraction, in one snapshot.
+"""Tables that are read by a monotonically increasing column: rows above the bound of the last extraction.
 
 A value of the monotonically increasing column may be assigned long before its transaction commits, so reading
 only values "greater than the greatest value seen" loses rows. The database reports a bound: a row that is not
@@ -14,6 +8,9 @@ have not changed are not written.
 A column that the application fills is verified, because nothing prevents a program from writing NULL or a
 smaller value; see :mod:`mutation_api.cdc.update.values`. If a row appeared below the bound, the
 whole table is compared.
+
+The rows of one snapshot are kept in a Parquet file until they are applied; only some chunks are in memory.
+The source's transaction ends when all rows are in the file, so it is shorter than the merge.
 """
 
 from __future__ import annotations

@@ -1,10 +1,6 @@
-"""Arguments for logs of messages in files and in Kafka.
+"""Arguments of the commands that ingest logs of JSON messages, from files or from Kafka topics.
 
-The argument that maps a source table to a Hive table.
-
-Arguments for reading a log of messages from Kafka topics.
-
-Arguments of the commands that ingest logs of JSON messages; the commands differ only in the format.
+The commands differ only in the format.
 """
 
 from __future__ import annotations

@@ -1,14 +1,8 @@
-"""Protocol Buffers, and the messages of ORC.
-
-Messages of protocol buffers, as far as the tail of an ORC file needs them: fields in, fields out. Pure.
+"""Messages of protocol buffers, as far as the tail of an ORC file needs them: fields in, fields out. Pure.
 
 Every function raises ValueError or IndexError for bytes that are not a message.
 
-Source: the encoding of protocol buffers; varints, wire types, zigzag.
-
-Field numbers in the messages of an ORC file that several modules read or write.
-
-Source: orc_proto.proto.
+Source: the encoding of protocol buffers (varints, wire types, zigzag); the field numbers of orc_proto.proto.
 """
 
 from __future__ import annotations

@@ -1,20 +1,13 @@
-"""Run-length encodings: values, and the places of runs.
+"""Runs of a stripe's streams: where they begin, and checks of the values that readers trust. Pure.
 
-Checks of a stripe's runs: lengths of strings, lists and maps, tags of unions, and scales of decimals.
+The checked values are lengths of strings, lists and maps, tags of unions, and scales of decimals. ORC's C++
+library adds lengths up and goes to where they point, even if lengths are negative or sums exceed 64 bits, and
+it allocates memory for their sum. It counts the values of a union by tags that the union may not have. It
+divides a decimal by ten as often as its scale says, and takes a negative scale for 4 thousand million.
+Damaged values end the process or keep it busy for hours.
 
-ORC's C++ library adds lengths up and goes to where they point, even if lengths are negative or sums exceed 64
-bits, and it allocates memory for their sum. It counts the values of a union by tags that the union may not
-have. It divides a decimal by ten as often as its scale says, and takes a negative scale for 4 thousand
-million. Damaged values end the process or keep it busy for hours.
-
-Only the heads of runs are read here, because a run has up to 512 values, unless the sum of lengths may be too
-large. Pure.
-
-Source: the ORC v1 specification (run length encodings).
-
-The positions at which the runs of a stream begin, and how many values lie before each. Pure.
-
-No values are decoded.
+Only the heads of runs are read for this, because a run has up to 512 values, unless the sum of lengths may be
+too large. To find where runs begin, and how many values lie before each, no values are decoded.
 
 Source: the ORC v1 specification (run length encodings).
 """

@@ -1,8 +1,6 @@
-"""Values as ORC stores them, and the ranges that a stripe records.
+"""Values as ORC stores them, and the ranges of values that stripes record.
 
-Dates and timestamps in the form in which Hive's ORC readers expect them to be stored.
-
-They may differ from Arrow's values in two ways:
+Hive's ORC readers expect dates and timestamps in a form that may differ from Arrow's values in two ways:
 
 * Hive 2.3 counts days in the hybrid calendar (Julian before 1582-10-15), Arrow in the proleptic Gregorian
   one. For Hive 2.3 the day number is changed so that Hive shows the same ``yyyy-mm-dd``. Later releases read
@@ -13,17 +11,13 @@ They may differ from Arrow's values in two ways:
   readers recognise a cut second by its sign, and the second there is 0. Java's own writer shifts such values
   by a second.
 
-Source: ORC's TimestampTreeReader/Writer; both limits were measured on Hive 2.3.10's readers, the first also
-on those of 3.1.3 and 4.1.0.
-
-Ranges of a column's values in the stripes of an ORC file, as its writer recorded them.
-
-They show which stripes cannot hold a key. Ranges that cannot be trusted or compared are left out: floats (NaN
-is not in any range), timestamps (recorded in milliseconds, by some writers in their time zone), char and
+Ranges show which stripes cannot hold a key. Ranges that cannot be trusted or compared are left out: floats
+(NaN is not in any range), timestamps (recorded in milliseconds, by some writers in their time zone), char and
 varchar (stored in another form than they are read), and days before 1582-10-15 (hybrid or not).
 
-Source: orc_proto.proto (ColumnStatistics) and the ORC v1 specification; compared with files of Hive 2.3, 3.1
-and 4.1, and with files that this library wrote.
+Source: ORC's TimestampTreeReader/Writer; both limits were measured on Hive 2.3.10's readers, the first also
+on those of 3.1.3 and 4.1.0. For ranges: orc_proto.proto (ColumnStatistics) and the ORC v1 specification;
+compared with files of Hive 2.3, 3.1 and 4.1, and with files that this library wrote.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
-"""The tail of a file: postscript, footer, and attributes of types.
-
-The tail of an ORC file: the facts in its footer and postscript.
+"""The tail of an ORC file: the facts in its footer and postscript, and attributes that are added to it.
 
 Layout: ``… stripes, stripe statistics, footer, postscript, 1 byte = length of the postscript``.
 
-Source: orc_proto.proto and the ORC v1 specification (file tail).
+Attributes of types are added to the tail of a finished file whose footer is not compressed. pyarrow's writer
+cannot write them, and Spark recognises local timestamps by them. The types of a footer are a list, so their
+messages are extended in place. All other fields keep their bytes.
 
-Attributes of types, added to the tail of a finished ORC file whose footer is not compressed.
-
-pyarrow's writer cannot write them, and Spark recognises local timestamps by them. The types of a footer are a
-list, so their messages are extended in place. All other fields keep their bytes.
-
-Source: orc_proto.proto (Type.attributes).
+Source: orc_proto.proto (Type.attributes) and the ORC v1 specification (file tail).
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Columns of a file, by pyarrow and by pyorc.
-
-Columns of an ORC file as the table's columns: the values that Hive shows if file and table differ.
+"""Columns of an ORC file as the table's columns: the values that Hive shows if file and table differ.
 
 A table's columns may have changed since a file was written (:mod:`.type_changes`), and a file may have
 properties that Arrow's types do not express: day numbers of the hybrid calendar. Char and varchar are cut,
 and char loses its trailing blanks, as in Hive's comparisons.
 
-Source: ORC's SchemaEvolution; compared with Hive reading the same files.
+pyorc reads what pyarrow cannot; its values are converted to the form that Arrow accepts.
 
-Values of pyorc, which reads what pyarrow cannot, converted to the form that Arrow accepts.
+Source: ORC's SchemaEvolution; compared with Hive reading the same files.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
-"""Files of events: checks and chunks.
+"""EventFile and EventChunk: a file of events that a snapshot reads, and the events of one of its stripes.
 
-EventFile: one file that a snapshot reads, with the facts from its directory's listing.
-
-Checks of a file's events that a merge relies on: order, operations and buckets.
-
-A file that fails a check is rejected, because merging it would silently lose rows or bring deleted rows back.
-
-EventChunk: events of one stripe. Some of their columns may be read later.
+A merge of files relies on order, operations and buckets of the events, so these are checked. A file that
+fails a check is rejected, because merging it would silently lose rows or bring deleted rows back. Some
+columns of a chunk may be read later than the others.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
-"""Files that stay open, and ranges of bytes that are read ahead.
+"""Remote files read in few, large requests, and the number of files that a process keeps open.
 
-RangedInput: reads a remote file in few, large requests.
+ORC's readers request a stripe in small pieces, column by column. :class:`RangedInput` fetches the needed
+ranges beforehand, and joins ranges that are close to each other into one request. The end of the file, with
+the footer, is fetched once and kept.
 
-ORC's readers request a stripe in small pieces, column by column. This class fetches the needed ranges
-beforehand, and joins ranges that are close to each other into one request. The end of the file, with the
-footer, is fetched once and kept.
-
-The number of files that a process keeps open. A merge reads all deltas of a bucket concurrently.
+A merge reads all deltas of a bucket concurrently, so the number of open files is limited.
 """
 
 from __future__ import annotations

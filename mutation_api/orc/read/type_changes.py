@@ -1,23 +1,19 @@
-"""Columns whose type was altered: conversions, CHAR padding, and invalid strings.
-
-The values of a column whose type ALTER TABLE has changed since a file was written. Pure.
+"""The values of a column whose type ALTER TABLE has changed since a file was written. Pure.
 
 ``CHANGES`` is the rule: kind in the file, kind of the table, and the conversion. Every change that Hive's
 ALTER allows by default has an entry. Other changes are rejected: Hive allows them only if somebody disabled
 its check, and a value that is read incorrectly would be written back permanently.
 
+Values of char columns lose their padding. A file holds them padded with blanks to the length of the type.
+Hive drops the blanks even if the table's type has changed: ``HiveChar`` compares, hashes and converts the
+stripped value. Arrow's type of such a column is a string, so the types in the file's footer show which
+columns these are.
+
+Strings whose bytes are not UTF-8 are found here. Hive writes and shows them, and pyarrow accepts them from a
+file, but Arrow cannot really hold them: code that uses the string fails later, far from the file.
+
 Source: ORC's SchemaEvolution and ConvertTreeReaderFactory; each conversion was compared with Hive 2.3.10,
 3.1.3 and 4.1.0 reading the same files, by its row reader and its vectorised one.
-
-Values of char columns without their padding.
-
-A file holds these values padded with blanks to the length of the type. Hive drops the blanks even if the
-table's type has changed: ``HiveChar`` compares, hashes and converts the stripped value. Arrow's type of such
-a column is a string, so the types in the file's footer show which columns these are.
-
-Strings whose bytes are not UTF-8. Hive writes and shows them, but Arrow cannot really hold them.
-
-pyarrow accepts any bytes of a file as a string. Code that uses the string fails later, far from the file.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""Encoders of ORC files: pyarrow, and pyorc for what pyarrow cannot write.
+"""Encoders of ORC files: pyarrow, and pyorc for values that pyarrow would write incorrectly.
 
-The settings that both encoders of a file use.
+pyarrow is fast; for zlib, :mod:`.file_compressor` does the compression. pyorc works on Python objects, row by
+row. Dates are passed to it as day numbers and timestamps as (seconds, nanoseconds), because Python's own
+classes hold neither nanoseconds nor every day. Unions cannot be written, because pyorc chooses the
+alternative by the value's class.
 
-PyorcEncoder: the slow encoder, for values that pyarrow would write incorrectly.
-
-pyorc works on Python objects, row by row. Dates are passed as day numbers and timestamps as (seconds,
-nanoseconds), because Python's own classes hold neither nanoseconds nor every day. Unions cannot be written,
-because pyorc chooses the alternative by the value's class.
-
-TailHoldingSink: the destination of an encoder. It holds back the end of the file until it is extended.
-
-PyarrowEncoder: the fast encoder. For zlib, :mod:`.file_compressor` does the compression.
+The destination of both holds back the end of the file until it is extended.
 """
 
 from __future__ import annotations

@@ -1,29 +1,22 @@
-"""Files of events: rows, user metadata, and the writer.
-
-EventRows: the rows of events in the form in which a file stores them.
-
-Rows of deletes become NULL. Days and local timestamps are converted to the file's calendar, timestamps to its
-unit. Arrays that pyarrow 26 would encode incorrectly or crash on (slices under NULL structs, validity above
-unions) are rebuilt. :mod:`mutation_api.orc.format.stored_values` converts the values.
-
-User metadata, added to the tail of a finished ORC file.
-
-pyarrow's writer cannot write user metadata, and Hive's ACID readers need two entries. So the finished file's
-tail is extended. Protobuf allows a repeated field anywhere in a message, so the serialised entries are
-appended to the footer as separate chunks (marked "not compressed"), and the postscript's footer length grows.
-The writer's own bytes are not parsed and written again, so they cannot change. Refused alternative: rewriting
-the footer, which requires knowledge of every field that a future writer may put there.
-
-Source: orc_proto.proto and the ORC v1 specification (file tail, compression chunks).
-
-OrcEventWriter: batches of ACID events -> one ORC file with the metadata that Hive's readers need.
+"""OrcEventWriter: write batches of ACID events to one ORC file with the metadata that Hive's readers need.
 
 Files of insert-only tables hold plain rows, without events and metadata.
 
-pyarrow encodes (:mod:`.encoders`). The file is completed while it is written. From the moment the
-encoder is closed, everything it emits (the last stripe and the tail, at most a stripe) is held back
-(:mod:`.encoders`). The tail is extended, and only then both are written. So a file is never read or
-written twice, and the same code works for storage that cannot overwrite.
+Rows of events are first given the form in which a file stores them. Rows of deletes become NULL. Days and
+local timestamps are converted to the file's calendar, timestamps to its unit
+(:mod:`mutation_api.orc.format.stored_values`). Arrays that pyarrow 26 would encode incorrectly or crash on
+(slices under NULL structs, validity above unions) are rebuilt.
+
+The file is completed while it is written. From the moment the encoder (:mod:`.encoders`) is closed,
+everything it emits (the last stripe and the tail, at most a stripe) is held back. The tail is extended, and
+only then both are written. So a file is never read or written twice, and the same code works for storage that
+cannot overwrite.
+
+The extension is user metadata: pyarrow's writer cannot write it, and Hive's ACID readers need two entries.
+Protobuf allows a repeated field anywhere in a message, so the serialised entries are appended to the footer
+as separate chunks (marked "not compressed"), and the postscript's footer length grows. The writer's own bytes
+are not parsed and written again, so they cannot change. Refused alternative: rewriting the footer, which
+requires knowledge of every field that a future writer may put there.
 
 Hive silently loses rows if the key index or the statistics are wrong (measured on 2.3.10: an index that was
 off by 500 keys lost 7,500 of 60,000 rows). Therefore both are built from the *finished* tail. The stripes'
@@ -32,6 +25,8 @@ ends at a row without a recorded key, the file is rejected.
 
 If pyarrow would encode a value incorrectly (:mod:`mutation_api.orc.format.stored_values`), the writer changes
 to pyorc: the rows written so far are copied one by one to the beginning of the file, and pyorc continues it.
+
+Source: orc_proto.proto and the ORC v1 specification (file tail, compression chunks).
 """
 
 from __future__ import annotations

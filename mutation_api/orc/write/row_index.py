@@ -1,14 +1,10 @@
-"""Row indexes, and the log of keys in a file's metadata.
+"""Row indexes of an ORC file's columns, and the keys of the rows at which an encoder may end a stripe. Pure.
 
-Row indexes of an ORC file's columns, for streams that became chunks. Pure.
-
-An index contains the start of each row group: for every stream of its column a byte, followed by numbers (the
-value within a run, the bit within a byte). In a compressed stream, the byte is replaced by the chunk's
-position and a byte within the chunk's content.
+An index describes streams that became chunks. It contains the start of each row group: for every stream of
+its column a byte, followed by numbers (the value within a run, the bit within a byte). In a compressed
+stream, the byte is replaced by the chunk's position and a byte within the chunk's content.
 
 Source: the ORC v1 specification (row index: positions of each kind of stream), orc_proto.proto.
-
-KeyLog: the keys of the rows at which an encoder may end a stripe.
 """
 
 from __future__ import annotations

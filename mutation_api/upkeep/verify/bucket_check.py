@@ -1,10 +1,6 @@
-"""The files of each bucket together: order, duplicates, and bucket hashes.
-
-Examines the files of one bucket together: rows with the same ROW__ID, and wrong or repeated deletes.
+"""Checks of the files of one bucket together: duplicate ROW__IDs, wrong or repeated deletes, bucket hashes.
 
 At most one stripe of keys of each file is in memory.
-
-HashCheck: checks whether rows are in the bucket that their values hash to.
 """
 
 from __future__ import annotations

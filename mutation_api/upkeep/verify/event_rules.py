@@ -1,11 +1,9 @@
-"""Rules for the events of a file, and for its footer.
-
-Rules on the events of one file, a stripe at a time. Pure, vectorised.
+"""Rules on the events of one file, a stripe at a time, and on its footer. Pure, vectorised.
 
 Each rule is a function from the events to a mask of those that break it, with a message for the first of
 them.
 
-Rules on the footer of an ACID file: key index, counts, version, compression, number of rows. Pure.
+The footer must have the right key index, counts, version, compression and number of rows.
 """
 
 from __future__ import annotations

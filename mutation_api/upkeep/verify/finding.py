@@ -1,13 +1,7 @@
-"""Findings, and the rules that they break.
-
-KnownIds: what the metastore reports about the ids in a table's names and events. Pure.
-
-Rules that a sound table keeps, and how to fix a broken one.
+"""Rules that a sound table keeps, how to fix a broken one, and the findings of broken rules. Pure.
 
 Source: Hive's AcidUtils, OrcInputFormat, OrcRawRecordMerger, VectorizedOrcAcidRowBatchReader (2.3, 3.1, 4.x),
 and the observed behaviour of their readers with damaged files.
-
-Finding: a place where a table breaks a rule.
 """
 
 from __future__ import annotations

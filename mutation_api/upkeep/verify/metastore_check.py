@@ -1,8 +1,6 @@
-"""Compares the metastore's records about a table with its files.
+"""Comparison of the metastore's records about partitions and their rows with the files.
 
-Registered: a table's entries in the metastore, and which of them Hive trusts.
-
-Compares what the metastore reports about partitions and their rows with the files.
+:class:`Registered` has a table's entries in the metastore, and which of them Hive trusts.
 """
 
 from __future__ import annotations

@@ -1,19 +1,14 @@
-"""Statistics and sums that a file records.
-
-Sums that an ORC file records of its columns: of numbers, of lengths of strings, of true values.
-
-Readers do not use them. But ORC has no checksums, and a corrupt byte in the values of a column changes the
-sum more often than the range. Numbers of children are left out, because ORC's C++ writer records other
-numbers.
-
-Source: orc_proto.proto (IntegerStatistics and its like) and ORC's ColumnStatisticsImpl.
-
-Statistics that an ORC file records of its columns: for the file, each stripe, and each group of rows.
+"""Statistics that an ORC file records of its columns: for the file, each stripe, and each group of rows.
 
 Readers use them to skip data that cannot contain a requested value, so values outside a recorded range are
 lost silently. Ranges that are wider than the values, or missing, are harmless.
 
-Source: orc_proto.proto (ColumnStatistics, RowIndex) and the ORC v1 specification.
+Sums are recorded of numbers, of lengths of strings, and of true values. Readers do not use them. But ORC has
+no checksums, and a corrupt byte in the values of a column changes the sum more often than the range. Numbers
+of children are left out, because ORC's C++ writer records other numbers.
+
+Source: orc_proto.proto (ColumnStatistics, IntegerStatistics and its like, RowIndex), ORC's
+ColumnStatisticsImpl and the ORC v1 specification.
 """
 
 from __future__ import annotations

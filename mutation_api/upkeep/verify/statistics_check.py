@@ -1,19 +1,13 @@
-"""Statistics of columns, against the values of the rows.
+"""Comparison of recorded statistics of columns with the values of the rows.
 
-StatisticsCheck: compares the statistics that a file records with its values, stripe by stripe.
+The statistics in a file are compared stripe by stripe. The names of a file's columns are also checked.
 
-Rules on the names of a file's columns. Pure.
-
-ColumnValues: counts the values of a column batch by batch, and compares them with its statistics.
-
-Hive 4 answers ``min``, ``max`` and ``count`` of a column from statistics that the metastore marks as
-accurate. Numbers of distinct values and histograms are estimates and are not compared.
+Column statistics in the metastore are compared, if they are marked as accurate, with the values that a reader
+sees. Hive 4 answers ``min``, ``max`` and ``count`` of a column from them. Numbers of distinct values and
+histograms are estimates and are not compared. Only the columns with such statistics are read, once for all
+partitions that have the same columns.
 
 Source: Hive's GenericUDAFComputeStats and StatsOptimizer.
-
-Compares column statistics that the metastore marks as accurate with the values that a reader sees.
-
-Only the columns with such statistics are read, once for all partitions that have the same columns.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def test_a_sound_directory(capsys: pytest.CaptureFixture[str]) -> None:
     """One line, and exit code 0."""
     assert main(["verify", "--location", str(GOLDEN / "data"), *SCHEMA, "--buckets", "2"]) == EXIT_OK
     out, err = capsys.readouterr()
-    assert out.startswith("directory.data: sound; 1 partitions, 9 files, ")
+    assert out.startswith("directory.data: sound; 1 partition, 9 files, ")
     assert out.endswith(" bytes, 8 rows\n")
     assert err == ""
 
