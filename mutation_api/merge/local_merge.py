@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mutation_api.errors import LocalEngineError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.acting import KINDS, Acting, struct_of
 from mutation_api.merge.clauses import (
@@ -54,6 +55,7 @@ from mutation_api.merge.preview import (
 )
 from mutation_api.merge.resolve import resolve
 from mutation_api.merge.source_rows import check_read_bytes, plain_batch, source_rows
+from mutation_api.merge.sql_conditions import resolved_condition
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.table.expression_parts import char_paths
 from mutation_api.table.row_type import checked_assignments, checked_names
@@ -155,7 +157,7 @@ def _values(columns: Mapping[str, pa.Array]) -> dict[str, object] | None:
 
 
 Condition: TypeAlias = pc.Expression | str | None
-"""An Arrow expression, or the name of a boolean source column, or ``target.x``. If None, it always holds."""
+"""An Arrow expression, or SQL such as ``"source.qty > target.qty"``. If None, it always holds."""
 
 Values: TypeAlias = Mapping[str, Any]
 """New values by column: an Arrow expression, a column's name (of the source, or ``target.x``), or a constant.
@@ -182,7 +184,8 @@ def local_merge(
     """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
     In conditions and values, columns are ``pc.field("source", "x")`` and ``pc.field("target", "x")``, with
-    all names in lower case.
+    all names in lower case. A condition can also be SQL, such as ``"source.qty > target.qty"``: see
+    :mod:`mutation_api.merge.sql_conditions`. Columns without a side are those of the source if it has them.
 
     Args:
         transaction: an open transaction; the table is one of its sinks.
@@ -349,8 +352,7 @@ class LocalMerge:
             SOURCE: [name.lower() for name in self.source.column_names],
             TARGET: [column.name for column in self.transaction.table(self.table_name).all_columns],
         }
-        what = f"table {self.table_name}: the condition"
-        condition = None if when is None else as_expression(when, columns, side, what)
+        condition = None if when is None else self._condition(when, match, columns, side)
         assignments = None
         if values is not None:
             assignments = {
@@ -359,3 +361,25 @@ class LocalMerge:
             }
         self.clauses.append(Clause(match, condition, action, assignments))
         return self
+
+    def _condition(
+        self, when: pc.Expression | str, match: Match, columns: Mapping[str, Sequence[str]], side: str
+    ) -> pc.Expression:
+        """Return a condition as an expression. A string is the name of a column, or SQL.
+
+        Raises:
+            LocalEngineError: If only Spark can interpret the SQL.
+            RecordLayoutError: If it is something else, or if a column does not exist.
+        """
+        what = f"table {self.table_name}: the condition"
+        if not isinstance(when, str) or when.lower() in columns[side]:
+            return as_expression(when, columns, side, what)
+        source = {field.name: field.type for field in plain_batch(self.source.slice(0, 0)).schema}
+        target = target_types(self.transaction.table(self.table_name))
+        try:
+            return resolved_condition(when, source, target, match.sides, what)[0]
+        except LocalEngineError as error:
+            raise LocalEngineError(
+                f'{error}. Pass an Arrow expression, such as pc.field("{side}", "{columns[side][0]}") > 1, '
+                "or merge with Spark: merge_into, or hive-mutate merge with --engine spark"
+            ) from error

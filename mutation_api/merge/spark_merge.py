@@ -34,10 +34,9 @@ from mutation_api.merge.local_merge import preview_rows, write_plan
 from mutation_api.merge.local_plan import LocalMergePlan
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.preview import SAMPLES_DEFAULT
-from mutation_api.merge.spark_evaluator import few_rows_plan
+from mutation_api.merge.spark_evaluator import few_rows_plan, preview_changes
 from mutation_api.merge.spark_expressions import Expression, sides_of, with_sides
 from mutation_api.merge.spark_plan import MergePlan
-from mutation_api.merge.spark_preview import preview_changes
 from mutation_api.spark.frame_table import counted_by_rows
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.plan import default_num_partitions

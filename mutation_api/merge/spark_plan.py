@@ -226,7 +226,7 @@ class MergePlan:
 
     def shown_rows(self) -> DataFrame:
         """Return every row before and after, for
-        :func:`mutation_api.merge.spark_preview.sample_rows`.
+        :func:`mutation_api.merge.spark_evaluator.sample_rows`.
 
         Requires a plan that keeps old rows. These have only the columns that the merge reads.
         """

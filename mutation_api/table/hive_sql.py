@@ -35,6 +35,7 @@ from mutation_api.table.sql_values import (
     check_divisor,
     comparison,
     constant,
+    fits,
     number,
     refused,
     written_date,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 sqlglot = lazy_loader.load("sqlglot", suppress_warning=True)
 
-__all__ = ["HiveCondition", "hive_condition", "parsed_sql"]
+__all__ = ["RULES", "HiveCondition", "Translation", "check_is", "hive_condition", "parsed_sql"]
 
 _INT, _BIGINT = pa.int32(), pa.int64()
 _DIGITS = 38
@@ -97,7 +98,7 @@ class HiveCondition:
     unclear: pc.Expression | None
 
 
-def _check_is(text: str, what: str) -> None:
+def check_is(text: str, what: str) -> None:
     """Reject an IS that follows a comparison without parentheses, because Hive applies it to fewer operands.
 
     Hive applies IS to what stands between the comparison and IS, sqlglot to the whole comparison. The tree of
@@ -138,8 +139,8 @@ def hive_condition(
         >>> hive_condition("v > 0 AND s IN ('a', 'b')", columns, "CHECK c1")  # doctest: +SKIP
     """
     tree = parsed_sql(text, what)
-    _check_is(text, what)
-    translation = _Translation(columns, fine)
+    check_is(text, what)
+    translation = Translation(columns, fine)
     try:
         found = translation.value(tree)
     except RecursionError:
@@ -151,7 +152,9 @@ def hive_condition(
     return HiveCondition(found.expression, reduce(or_, translation.unclear) if translation.unclear else None)
 
 
-class _Translation:
+class Translation:
+    """The translation of one SQL expression to Arrow. Subclasses know other columns, types and rules."""
+
     def __init__(self, columns: Mapping[str, HiveType], fine: Collection[str]) -> None:
         self._columns = columns
         self._fine = fine
@@ -159,19 +162,21 @@ class _Translation:
 
     def value(self, tree: Tree) -> Value:
         """Translate a node only if its rule knows all its arguments, such as ``negate`` of a NOT LIKE."""
-        translate, known = _RULES.get(type(tree).__name__, (None, ()))
+        translate, known = RULES.get(type(tree).__name__, (None, ()))
         given = {name for name, each in tree.args.items() if each not in (None, False, [])}
         if translate is None or not given <= {*known, *_NOTES}:
             raise refused(tree)
         return translate(self, tree)
 
     def condition(self, tree: Tree) -> pc.Expression:
+        """Translate a node that must be a condition."""
         found = self.value(tree)
         if not pa.types.is_boolean(found.type):
             raise refused(tree, f"it is of type {found.type}, not a condition")
         return found.expression
 
     def column(self, tree: Tree) -> Value:
+        """Translate the name of a column, or of a field in one."""
         parts = [part.name.lower() for part in _parts(tree)]
         known = self._columns.get(parts[0])
         if known is None:
@@ -187,7 +192,7 @@ class _Translation:
         unit = "ns" if parts[0] in self._fine else "us"
         return Value(expression, arrow_type(known, timestamp_unit=unit), is_char)
 
-    def literal(self, tree: Tree) -> Value:
+    def _literal(self, tree: Tree) -> Value:
         if tree.is_string:
             return Value(pc.scalar(tree.this), pa.string(), constant=tree.this)
         return number(tree.this, tree)
@@ -205,8 +210,8 @@ class _Translation:
         if inner.is_string and kind != "DECIMAL":  # some releases of sqlglot make 1.5BD a cast of '1.5'
             raise refused(tree)
         found = number(inner.this, tree)
-        if kind in _INTEGERS and found.is_integer and _fits(found.constant, _INTEGERS[kind]):
-            return Value(pc.scalar(pa.scalar(found.constant, _INTEGERS[kind])), _INTEGERS[kind])
+        if kind in INTEGERS and found.is_integer and fits(found.constant, INTEGERS[kind]):
+            return Value(pc.scalar(pa.scalar(found.constant, INTEGERS[kind])), INTEGERS[kind])
         if kind == "DOUBLE" and found.is_number:
             return constant(float(inner.this))
         if kind == "DECIMAL" and not found.is_float:
@@ -216,23 +221,24 @@ class _Translation:
         raise refused(tree)
 
     def negated(self, tree: Tree) -> Value:
+        """Translate a number with a sign."""
         found = self.value(tree.this)
         if isinstance(found.constant, int | float | Decimal):
             return constant(-found.constant, found.type)
         check_arithmetic(tree, found)
         return Value(pc.negate_checked(found.expression), found.type)
 
-    def compared(self, tree: Tree) -> Value:
+    def _compared(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
         return boolean(self._comparison(type(tree).__name__, first, second, tree))
 
-    def null_safe(self, tree: Tree) -> Value:
+    def _null_safe(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
-        equal = pc.coalesce(comparison("EQ", first, second, tree), pc.scalar(False))
+        equal = pc.coalesce(self._comparison("EQ", first, second, tree), pc.scalar(False))
         both = pc.is_null(first.expression) & pc.is_null(second.expression)
         return boolean(equal | both)
 
-    def between(self, tree: Tree) -> Value:
+    def _between(self, tree: Tree) -> Value:
         value, low, high = (self.value(tree.args[name]) for name in ("this", "low", "high"))
         above = self._comparison("GTE", value, low, tree)
         return boolean(above & self._comparison("LTE", value, high, tree))
@@ -249,14 +255,15 @@ class _Translation:
         return found
 
     def is_in(self, tree: Tree) -> Value:
+        """Translate ``x IN (…)``."""
         value, listed = self.value(tree.this), tree.expressions
         if not listed or value.is_float:  # releases differ in whether a list finds -0.0 and NaN
             raise refused(tree)
         return boolean(
-            reduce(pc.or_kleene, (comparison("EQ", value, self.value(each), tree) for each in listed))
+            reduce(pc.or_kleene, (self._comparison("EQ", value, self.value(each), tree) for each in listed))
         )
 
-    def is_(self, tree: Tree) -> Value:
+    def _is_(self, tree: Tree) -> Value:
         kind = type(tree.expression).__name__
         if kind == "Null":
             return boolean(pc.is_null(self.value(tree.this).expression))
@@ -265,7 +272,7 @@ class _Translation:
         wanted = self.condition(tree.this)
         return boolean(pc.coalesce(wanted if tree.expression.this else ~wanted, pc.scalar(False)))
 
-    def like(self, tree: Tree) -> Value:
+    def _like(self, tree: Tree) -> Value:
         value, pattern = self.value(tree.this), self.value(tree.expression)
         text = pattern.constant
         if not (value.is_text and isinstance(text, str)) or value.is_char or "\\" in text:
@@ -276,11 +283,11 @@ class _Translation:
         found = pc.match_like(value.expression, text)
         return boolean(~found if tree.args.get("negate") else found)
 
-    def case(self, tree: Tree) -> Value:
+    def _case(self, tree: Tree) -> Value:
         branches = [(each.this, each.args["true"]) for each in tree.args["ifs"]]
         return self._chosen(tree, branches, tree.args.get("default"))
 
-    def if_(self, tree: Tree) -> Value:
+    def _if_(self, tree: Tree) -> Value:
         return self._chosen(tree, [(tree.this, tree.args["true"])], tree.args.get("false"))
 
     def _chosen(
@@ -298,7 +305,7 @@ class _Translation:
             found = pc.if_else(pc.coalesce(condition, pc.scalar(False)), value.expression, found)
         return Value(found, values[0].type)
 
-    def coalesce(self, tree: Tree) -> Value:
+    def _coalesce(self, tree: Tree) -> Value:
         values = self._alike([tree.this, *tree.expressions], tree)
         return Value(pc.coalesce(*(each.expression for each in values)), values[0].type)
 
@@ -312,7 +319,7 @@ class _Translation:
             raise refused(whole, "its values have different types")
         return values
 
-    def sum_or_product(self, tree: Tree) -> Value:
+    def _sum_or_product(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
         check_arithmetic(tree, first, second)
         function = _ARITHMETIC[type(tree).__name__]
@@ -336,7 +343,7 @@ class _Translation:
         function = _ARITHMETIC[type(tree).__name__]
         return Value(function(one.expression, two.expression), pa.decimal128(precision, scale))
 
-    def quotient(self, tree: Tree) -> Value:
+    def _quotient(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
         check_arithmetic(tree, first, second)
         if pa.types.is_decimal(first.type) or pa.types.is_decimal(second.type):
@@ -344,21 +351,23 @@ class _Translation:
         check_divisor(tree, second)
         return Value(pc.divide(as_double(first), as_double(second)), pa.float64())
 
-    def remainder(self, tree: Tree) -> Value:
+    def _remainder(self, tree: Tree) -> Value:
         first, second = self.value(tree.this), self.value(tree.expression)
         check_arithmetic(tree, first, second)
         if not (first.is_integer and second.is_integer):
             raise refused(tree)
         check_divisor(tree, second)
+        if second.constant == -1:  # Arrow's quotient of the least number is wrong
+            raise refused(tree)
         wide = max(_INT, first.type, second.type, key=lambda each: each.bit_width)
         dividend, divisor = first.expression.cast(wide), second.expression.cast(wide)
         whole = pc.divide(dividend, divisor)  # rounded towards zero, as in Java
         return Value(pc.subtract(dividend, pc.multiply(whole, divisor)), wide)
 
-    def length(self, tree: Tree) -> Value:
+    def _length(self, tree: Tree) -> Value:
         return Value(pc.utf8_length(self._text(tree)), _INT)
 
-    def trimmed(self, tree: Tree) -> Value:
+    def _trimmed(self, tree: Tree) -> Value:
         return Value(pc.utf8_trim(self._text(tree), characters=" "), pa.string())
 
     def _text(self, tree: Tree) -> pc.Expression:
@@ -367,7 +376,7 @@ class _Translation:
             raise refused(tree)
         return found.expression
 
-    def absolute(self, tree: Tree) -> Value:
+    def _absolute(self, tree: Tree) -> Value:
         found = self.value(tree.this)
         check_arithmetic(tree, found)
         if found.is_integer:
@@ -375,7 +384,7 @@ class _Translation:
             return Value(pc.abs_checked(found.expression.cast(wide)), wide)
         return Value(pc.abs(found.expression), found.type)
 
-    def part_of_date(self, tree: Tree) -> Value:
+    def _part_of_date(self, tree: Tree) -> Value:
         # sqlglot puts a conversion to a date around the argument.
         inner = tree.this.this if type(tree.this).__name__ == "TsOrDsToDate" else tree.this
         found = self.value(inner)
@@ -387,10 +396,6 @@ class _Translation:
         return Value(function(found.expression).cast(_INT), _INT)
 
 
-def _fits(value: object, kind: pa.DataType) -> bool:
-    return isinstance(value, int) and -(2 ** (kind.bit_width - 1)) <= value < 2 ** (kind.bit_width - 1)
-
-
 def _parts(tree: Tree) -> list[Tree]:
     """Return the names of a column and of the fields in it."""
     if type(tree).__name__ == "Dot":
@@ -399,38 +404,38 @@ def _parts(tree: Tree) -> list[Tree]:
 
 
 _BINARY = ("this", "expression")
-_RULES: dict[str, tuple[Callable[[_Translation, Tree], Value], Collection[str]]] = {
-    "Column": (_Translation.column, ("this", "table", "db", "catalog")),
-    "Dot": (_Translation.column, _BINARY),
-    "Literal": (_Translation.literal, ("this", "is_string")),
+RULES: dict[str, tuple[Callable[[Translation, Tree], Value], Collection[str]]] = {
+    "Column": (lambda self, tree: self.column(tree), ("this", "table", "db", "catalog")),
+    "Dot": (lambda self, tree: self.column(tree), _BINARY),
+    "Literal": (Translation._literal, ("this", "is_string")),
     "Boolean": (lambda _, tree: constant(bool(tree.this)), ("this",)),
     "Paren": (lambda self, tree: self.value(tree.this), ("this",)),
-    "Cast": (_Translation.cast, ("this", "to")),
-    "TryCast": (_Translation.cast, ("this", "to")),
-    "Neg": (_Translation.negated, ("this",)),
+    "Cast": (lambda self, tree: self.cast(tree), ("this", "to")),
+    "TryCast": (lambda self, tree: self.cast(tree), ("this", "to")),
+    "Neg": (lambda self, tree: self.negated(tree), ("this",)),
     "Not": (lambda self, tree: boolean(~self.condition(tree.this)), ("this",)),
     "And": (lambda self, tree: boolean(self.condition(tree.this) & self.condition(tree.expression)), _BINARY),
     "Or": (lambda self, tree: boolean(self.condition(tree.this) | self.condition(tree.expression)), _BINARY),
-    **dict.fromkeys(("EQ", "NEQ", "LT", "LTE", "GT", "GTE"), (_Translation.compared, _BINARY)),
-    "NullSafeEQ": (_Translation.null_safe, _BINARY),
-    "Between": (_Translation.between, ("this", "low", "high")),
-    "In": (_Translation.is_in, ("this", "expressions")),
-    "Is": (_Translation.is_, _BINARY),
-    "Like": (_Translation.like, (*_BINARY, "negate")),
-    "Case": (_Translation.case, ("ifs", "default")),
-    "If": (_Translation.if_, ("this", "true", "false")),
-    "Coalesce": (_Translation.coalesce, ("this", "expressions")),
-    **dict.fromkeys(("Add", "Sub", "Mul"), (_Translation.sum_or_product, _BINARY)),
-    "Div": (_Translation.quotient, _BINARY),
-    "Mod": (_Translation.remainder, _BINARY),
-    "Length": (_Translation.length, ("this",)),
-    "Trim": (_Translation.trimmed, ("this",)),
-    "Abs": (_Translation.absolute, ("this",)),
-    **dict.fromkeys(("Year", "Month", "Day"), (_Translation.part_of_date, ("this",))),
+    **dict.fromkeys(("EQ", "NEQ", "LT", "LTE", "GT", "GTE"), (Translation._compared, _BINARY)),
+    "NullSafeEQ": (Translation._null_safe, _BINARY),
+    "Between": (Translation._between, ("this", "low", "high")),
+    "In": (lambda self, tree: self.is_in(tree), ("this", "expressions")),
+    "Is": (Translation._is_, _BINARY),
+    "Like": (Translation._like, (*_BINARY, "negate")),
+    "Case": (Translation._case, ("ifs", "default")),
+    "If": (Translation._if_, ("this", "true", "false")),
+    "Coalesce": (Translation._coalesce, ("this", "expressions")),
+    **dict.fromkeys(("Add", "Sub", "Mul"), (Translation._sum_or_product, _BINARY)),
+    "Div": (Translation._quotient, _BINARY),
+    "Mod": (Translation._remainder, _BINARY),
+    "Length": (Translation._length, ("this",)),
+    "Trim": (Translation._trimmed, ("this",)),
+    "Abs": (Translation._absolute, ("this",)),
+    **dict.fromkeys(("Year", "Month", "Day"), (Translation._part_of_date, ("this",))),
 }
 """Class of sqlglot's expression -> its translation, and the arguments that the translation reads."""
 _NOTES = ("typed", "safe", "is_null", "is_nvl")
 """Arguments that only record how other dialects would write the expression."""
-_INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": _INT, "BIGINT": _BIGINT}
+INTEGERS = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": _INT, "BIGINT": _BIGINT}
 _ARITHMETIC = {"Add": pc.add_checked, "Sub": pc.subtract_checked, "Mul": pc.multiply_checked}
 """An overflow is an error, because Hive's planners differ in whether they detect it."""

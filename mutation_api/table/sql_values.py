@@ -1,8 +1,9 @@
-"""Values in Hive's SQL as Arrow expressions with their types: constants, and comparisons as in Hive."""
+"""Values in SQL as Arrow expressions with their types: constants, comparisons as in Hive, and conversions."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -18,15 +19,23 @@ if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
 __all__ = [
+    "COMPARISONS",
     "NotTranslatedError",
     "Value",
     "as_decimal",
     "as_double",
+    "as_type",
     "boolean",
     "check_arithmetic",
     "check_divisor",
+    "common_decimal",
     "comparison",
     "constant",
+    "digits_of",
+    "fits",
+    "is_exact",
+    "is_kept",
+    "null",
     "number",
     "refused",
     "written_date",
@@ -42,10 +51,12 @@ _MOST_WHOLE_DIGITS = 19
 
 If vectorized, Hive 3.1 takes longer numbers for NULL beside some decimals.
 """
+_PLAIN_AS_TEXT = (pa.types.is_signed_integer, pa.types.is_boolean, pa.types.is_date32)
+"""The types whose values every engine converts to the same strings."""
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?")
-_COMPARISONS = {
+COMPARISONS = {
     "EQ": pc.equal,
     "NEQ": pc.not_equal,
     "LT": pc.less,
@@ -59,12 +70,20 @@ _SWAPPED = {"EQ": "EQ", "NEQ": "NEQ", "LT": "GT", "GT": "LT", "LTE": "GTE", "GTE
 
 
 class NotTranslatedError(Exception):
-    """Raised if only Hive can interpret a part of the SQL."""
+    """Raised if only an SQL engine can interpret a part of the SQL.
+
+    ``part`` is the part, and ``why`` the reason. If it is empty, there is no rule for such a part.
+    """
+
+    def __init__(self, part: str, why: str = "") -> None:
+        super().__init__(f"{part}: {why or 'only Hive can interpret it'}")
+        self.part = part
+        self.why = why
 
 
-def refused(tree: Tree, why: str = "only Hive can interpret it") -> NotTranslatedError:
+def refused(tree: Tree, why: str = "") -> NotTranslatedError:
     """Return the error for a part of the SQL."""
-    return NotTranslatedError(f"{tree.sql(dialect='hive')}: {why}")
+    return NotTranslatedError(tree.sql(dialect="hive"), why)
 
 
 @dataclass(frozen=True)
@@ -143,7 +162,7 @@ def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Express
         return _fine_comparison(name, one, two)
     if other and not fine:
         return _fine_comparison(_SWAPPED[name], two, one)
-    return _COMPARISONS[name](one, two)
+    return COMPARISONS[name](one, two)
 
 
 def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc.Expression:
@@ -154,7 +173,7 @@ def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc
     floor = pc.floor_temporal(fine, unit="microsecond")
     whole = floor.cast(pa.timestamp("us"))
     if name in ("LT", "GTE"):
-        return _COMPARISONS[name](whole, other)
+        return COMPARISONS[name](whole, other)
     equal = pc.equal(whole, other) & pc.equal(floor, fine)
     if name in ("EQ", "NEQ"):
         return equal if name == "EQ" else ~equal
@@ -262,7 +281,7 @@ def as_double(value: Value) -> pc.Expression:
         return pc.scalar(float(value.constant))
     if pa.types.is_decimal(value.type):
         raise NotTranslatedError(
-            "a column of decimals beside floating-point numbers: only Hive rounds it in this way"
+            "a column of decimals beside floating-point numbers", "only Hive rounds it in this way"
         )
     return value.expression.cast(pa.float64(), safe=False)
 
@@ -273,3 +292,53 @@ def as_decimal(value: Value) -> Value:
         return value
     kind = DECIMALS_OF_INTEGERS[value.type]
     return Value(value.expression.cast(kind), kind)
+
+
+def null(kind: pa.DataType) -> Value:
+    """Return NULL of a type."""
+    return Value(pc.scalar(pa.scalar(None, kind)), kind)
+
+
+def is_exact(kind: pa.DataType) -> bool:
+    """Return True for an integer or decimal type."""
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_decimal128(kind))
+
+
+def fits(value: object, kind: pa.DataType) -> bool:
+    """Return True if the value is an integer that the type can hold."""
+    if not isinstance(value, int) or not pa.types.is_integer(kind):
+        return False
+    return bool(-(2 ** (kind.bit_width - 1)) <= value < 2 ** (kind.bit_width - 1))
+
+
+def is_kept(value: Value, wanted: pa.DataType) -> bool:
+    """Return True if the type can hold all values, so that a conversion neither fails nor changes one."""
+    if value.is_integer and pa.types.is_integer(wanted):
+        return bool(value.type.bit_width <= wanted.bit_width)
+    if is_exact(value.type) and pa.types.is_decimal(wanted):
+        whole, scale = digits_of(value)
+        return bool(whole <= wanted.precision - wanted.scale and scale <= wanted.scale)
+    return bool(pa.types.is_string(wanted)) and any(is_kind(value.type) for is_kind in _PLAIN_AS_TEXT)
+
+
+def digits_of(value: Value) -> tuple[int, int]:
+    """Return the digits before and after the decimal point that a number's type has in Spark."""
+    if value.type == pa.int64():
+        return 20, 0
+    kind = as_decimal(value).type
+    return kind.precision - kind.scale, kind.scale
+
+
+def common_decimal(digits: Sequence[tuple[int, int]]) -> pa.DataType | None:
+    """Return the decimal in which Spark compares numbers, or None if it might have to round them."""
+    whole, scale = map(max, zip(*digits, strict=True))
+    return pa.decimal128(whole + scale, scale) if whole + scale <= _MOST_DIGITS else None
+
+
+def as_type(value: Value, kind: pa.DataType) -> pc.Expression:
+    """Return the expression with a type that can hold all its values."""
+    if value.type == kind:
+        return value.expression
+    if pa.types.is_decimal(kind) and isinstance(value.constant, int):
+        return pc.scalar(pa.scalar(Decimal(value.constant), kind))
+    return (as_decimal(value) if pa.types.is_decimal(kind) else value).expression.cast(kind)

@@ -119,7 +119,6 @@ SPARK_ONLY_IN = (
     "mutation_api.merge.spark_merge",
     "mutation_api.merge.spark_outcome",
     "mutation_api.merge.spark_plan",
-    "mutation_api.merge.spark_preview",
     "mutation_api.merge.spark_rules",
     "mutation_api.cdc.batch_actions",
     "mutation_api.cdc.hive_batches",

@@ -213,6 +213,15 @@ def test_it_says_whom_it_waits_for(
             [(2, "two", "a"), (3, "three", "b"), (7, "x", "a")],
         ),
         (
+            "id,msg,ds,op\n1,x,a,U\n2,y,a,D\n7,z,b,I\n8,w,b,I\n",
+            (
+                *("--delete-when", "op IN ('D', 'X') OR `op` IS NULL"),
+                *("--update-when", "NOT source.msg <=> target.msg AND target.msg LIKE 'o__' AND ID * 2 = 2"),
+                *("--insert-when", "CASE WHEN id % 2 = 0 THEN msg END = 'w'"),
+            ),
+            [(1, "x", "a"), (3, "three", "b"), (8, "w", "b")],
+        ),
+        (
             "id\n1\n9\n",
             ("--no-insert", "--write-unchanged", "--all-buckets"),
             [(1, "one", "a"), (2, "two", "a"), (3, "three", "b")],
@@ -269,6 +278,16 @@ FOR_SPARK = [
         "id,msg\n1,a\n",
         ("--update-when", "upper(msg) = 'A'"),
         'only Spark can interpret the condition "upper(msg)',
+    ),
+    (
+        "id,msg\n1,a\n",
+        ("--update-when", "id > 1 OR msg > 5"),
+        "only Spark can compare 'msg', of type string, with 5",
+    ),
+    (
+        "id,msg\n1,a\n",
+        ("--delete-when", "id / 2 = 1"),
+        "only Spark can compare 'id / 2', of type double, with 1 by",
     ),
     ("id,msg\n1,a\n", ("--update-when", "id = '1'"), "only Spark can compare 'id', of type int32, with '1'"),
     (

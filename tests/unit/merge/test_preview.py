@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.model import LockInfo, LockState, LockType
 from mutation_api.merge.preview import ForeignLock, SampleRow, foreign_locks
-from mutation_api.merge.spark_preview import sample_rows
+from mutation_api.merge.spark_evaluator import sample_rows
 
 pytestmark = pytest.mark.tasks
 

@@ -17,6 +17,7 @@ from metastore_client.testing import HIVE_3_1, InMemoryMetastore
 from mutation_api import (
     ConfigurationError,
     DuplicateKeyError,
+    LocalEngineError,
     MergeCounts,
     MutationError,
     MutatorClient,
@@ -230,20 +231,64 @@ def test_types_that_cannot_be_compared(client: MutatorClient) -> None:
             local_merge(transaction, "default.t", source=table([{"id": 1}]), on=["id"]).execute()
 
 
-def test_a_text_that_is_no_column(client: MutatorClient) -> None:
-    """As who knows SQL would write a condition; the error lists the columns and says how."""
+def test_conditions_in_sql(client: MutatorClient) -> None:
+    """Over both sides; a column without a side is the source's, or that of the only side with such rows."""
+    source = table(
+        [
+            {"id": 1, "name": "tea", "price": Decimal("9.5"), "gone": "y"},
+            {"id": 2, "name": "mate", "price": Decimal("9.5")},
+            {"id": 8, "name": "rum", "price": Decimal("1.5")},
+            {"id": 9, "name": "gin", "price": Decimal("2.5"), "day": D2},
+        ]
+    )
+    before = {row[0]: row for row in rows_of(client)}
     with client.new_transaction() as transaction:
-        merge = local_merge(transaction, "default.t", source=table([{"ID": 1, "op": "D"}]), on=["id"])
-        expected = r"default\.t: the condition of the source \"op = 'D'\": .* one of id, op\. .*pc\.field"
-        with pytest.raises(RecordLayoutError, match=expected):
-            merge.when_matched_delete("source.op = 'D'")
+        report = (
+            local_merge(transaction, "default.t", source=source, on=["id"])
+            .when_matched_delete("false")
+            .when_matched_delete("gone = 'y' OR source.gone = 'Y' AND target.day IS NULL")
+            .when_matched_update({"name": "name"}, when="SOURCE.price > `target`.price AND name LIKE 'm%'")
+            .when_not_matched_insert_all(when="name IN ('gin', 'rum') AND price >= 2")
+            .when_not_matched_by_source_update({"name": pc.scalar("old")}, when="NOT id BETWEEN 4 AND 9")
+            .execute()
+        )
+    assert report.total == MergeCounts(inserted=1, updated=2, deleted=1)
+    names = {row[0]: row[1] for row in rows_of(client)}
+    assert names == {2: "mate", 3: "old", 9: "gin"}
+    assert [*before] == [1, 2, 3]
+
+
+def test_sql_that_is_refused(client: MutatorClient) -> None:
+    """Unknown columns, SQL that only Spark interprets, and a failure in a row; values are not SQL."""
+    with client.new_transaction() as transaction:
+        source = table([{"ID": 1, "op": "D", "n": 2**62}])
+        merge = local_merge(transaction, "default.t", source=source, on=["id"])
         with pytest.raises(
-            RecordLayoutError, match=r"the condition of the target 'gone': .*id, name, price, day"
+            RecordLayoutError,
+            match=r"default\.t: the condition 'oops = 1' cannot be resolved over source \(id, op, n\) and "
+            r"target \(id, name, price, day\): column oops does not exist",
+        ):
+            merge.when_matched_delete("oops = 1")
+        with pytest.raises(
+            RecordLayoutError,
+            match=r"the condition 'gone' cannot be resolved over target \(id, name, price, day\)",
         ):
             merge.when_not_matched_by_source_delete("gone")
         with pytest.raises(RecordLayoutError, match=r"the value of price of the target 'price \* 2'"):
             merge.when_matched_update({"price": "target.price * 2"})
+        with pytest.raises(
+            LocalEngineError,
+            match=r"table default\.t: only Spark can interpret the condition .upper\(op\) = 'D'., because of "
+            r'the function upper\. Pass an Arrow expression, such as pc\.field\("source", "id"\) > 1, or '
+            r"merge with Spark: merge_into, or hive-mutate merge with --engine spark",
+        ):
+            merge.when_matched_delete("upper(op) = 'D'")
         assert merge.clauses == []
+        with pytest.raises(RecordLayoutError, match=r"must be boolean, got int64"):
+            merge.when_matched_delete("n + 1")
+        merge.when_matched_delete("n * 4 > 1")
+        with pytest.raises(RecordValueError, match=r"cannot be evaluated for a row: overflow"):
+            merge.execute()
 
 
 def test_keys_that_would_be_cut(client: MutatorClient) -> None:

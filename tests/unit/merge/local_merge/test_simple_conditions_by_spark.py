@@ -1,4 +1,4 @@
-"""Random conditions of the local engine's grammar: Spark finds the same rows, with ANSI rules and without."""
+"""Conditions that the local engine reads: Spark finds the same rows, with ANSI rules and without."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from mutation_api.errors import LocalEngineError, RecordLayoutError
 from mutation_api.merge.clauses import SOURCE, TARGET
-from mutation_api.merge.local_rules import resolved_condition
 from mutation_api.merge.spark_expressions import ExpressionAnalyser, with_sides
-from mutation_api.spark.versions import unlogged_errors
+from mutation_api.merge.sql_conditions import resolved_condition
+from mutation_api.spark.versions import frame_of_arrow, unlogged_errors
 from mutation_api.table.evaluation import evaluate
 
 pytestmark = pytest.mark.slow
@@ -130,6 +130,107 @@ def test_spark_finds_the_same(spark: SparkSession) -> None:
     texts = [with_sides(spark, text, dict.fromkeys(columns, SOURCE)) for text in read]
     found = spark.createDataFrame(rows).selectExpr(*(f"{text} AS c{n}" for n, text in enumerate(texts)))
     by_spark = found.toArrow()
+    for number, (text, expected) in enumerate(read.items()):
+        assert by_spark.column(f"c{number}").to_pylist() == expected, text
+
+
+FORMS = [
+    "source.n = target.n OR source.user > target.user",
+    "source.n = target.user AND source.order <= target.values",
+    "NOT (n = 1 AND select) OR target.select",
+    "NOT n = 1 AND NOT target.n IS NULL",
+    "! select",
+    "source.select = target.select",
+    "select <> (n > 5)",
+    "(n > 5) = (target.n > 5)",
+    "source.left < target.left",
+    "source.left <=> target.left",
+    "source.`table` <=> target.`table` AND NOT source.n <=> NULL",
+    "left <=> NULL OR left = NULL",
+    "n IS NOT DISTINCT FROM target.n",
+    "n IN (1, 5, 100)",
+    "n NOT IN (1, 5, target.n)",
+    "n IN (1, NULL)",
+    "user IN (1.0, 5.5, 100)",
+    "table IN (1.5, 100, -0.50)",
+    "left IN ('D', 'é', target.left)",
+    "date IN ('2024-02-29', '0001-01-01')",
+    "date NOT IN (DATE '2024-02-29', target.date)",
+    "select IN (true, NULL)",
+    "n BETWEEN target.n AND 100",
+    "table NOT BETWEEN 0 AND target.table",
+    "left BETWEEN 'D' AND 'a'",
+    "date BETWEEN '1582-10-10' AND target.date",
+    "left LIKE '%'",
+    "left LIKE '_'",
+    "left LIKE '%D' OR left LIKE 'a%b'",
+    "left NOT LIKE '%!%%' ESCAPE '!'",
+    "left LIKE 'x%%' ESCAPE 'x'",
+    "left LIKE '/*' OR left LIKE '--'",
+    "table = 1.5 OR table = 100 OR table > 9999.990",
+    "table < target.current_date",
+    "user > target.table AND values <> target.table",
+    "n = 5.0 OR n < .5",
+    "values = -2147483648 OR user = -2147483648",
+    "n + 1 > target.n * 2",
+    "n - cast(order AS int) < 0",
+    "cast(user AS bigint) + values > target.values",
+    "cast(user AS bigint) * 3 - 5L >= target.user",
+    "- cast(order AS int) = 100",
+    "table + target.table > 1.5",
+    "table * 2 - n <= target.table",
+    "table * target.table = 2.25",
+    "user % 7 = 2 OR values % 1000 = -1",
+    "abs(cast(n AS int)) = 128 OR abs(table) = 1.5",
+    "CASE WHEN n > 5 THEN 'big' WHEN n < 0 THEN 'minus' ELSE left END = 'big'",
+    "CASE WHEN select THEN n ELSE user END > 0",
+    "CASE WHEN select THEN table END IS NULL",
+    "if(n > target.n, source.date, target.date) = '2024-02-29'",
+    "coalesce(n, target.n, 0) = 0",
+    "coalesce(table, user) > 1",
+    "nvl(left, 'none') = 'none'",
+    "ifnull(date, DATE '2024-02-29') = target.date",
+    "cast(n AS string) = '-128' OR cast(select AS string) = 'true'",
+    "cast(date AS string) = '0001-01-01'",
+    "cast(date AS string) < '1970' OR cast(values AS string) > '3'",
+    "cast(n AS decimal(5,2)) = target.table",
+    "cast(table AS decimal(10,4)) <> 1.5000",
+    "cast(NULL AS int) = n OR NULL IS NULL",
+    "length(left) = 1 OR length(target.left) > 3",
+    "trim(left) = 'D'",
+    "year(date) = 2024 AND month(date) = 2 AND day(date) = 29",
+    "year(date) < 1600",
+    "select IS TRUE OR target.select IS NOT FALSE",
+    "(n > 5) IS NOT TRUE",
+    "source.at > target.at",
+    "at = TIMESTAMP_NTZ '2024-02-29 12:00:00.000001' OR target.at IS NULL",
+    "at BETWEEN TIMESTAMP_NTZ '1900-01-01 00:00:00' AND target.at",
+    "true",
+]
+"""Conditions whose columns are those of ``NAMES`` and ``at``, a timestamp."""
+MOMENTS = ["1582-10-04 01:00:00", "1970-01-01 00:00:00", "2024-02-29 12:00:00.000001", "2024-03-31 02:30:00"]
+
+
+@pytest.mark.usefixtures("ansi")
+def test_spark_finds_the_same_for_each_form(spark: SparkSession) -> None:
+    """Every part of the grammar, over both sides, with NULLs."""
+    dice = random.Random(11)
+    columns = {**{NAMES[kind]: arrow for kind, arrow in TYPES.items()}, "at": pa.timestamp("us")}
+
+    def row() -> dict[str, Any]:
+        moment = datetime.datetime.fromisoformat(dice.choice(MOMENTS)) if dice.random() < 0.85 else None
+        return {**{NAMES[kind]: value(dice, kind) for kind in TYPES}, "at": moment}
+
+    kind = pa.struct(list(columns.items()))
+    rows = pa.table({side: pa.array([row() for _ in range(3 * ROWS)], kind) for side in (SOURCE, TARGET)})
+    fields = ", ".join(f"`{NAMES[each]}`: {each}" for each in TYPES)
+    schema = StructType.fromDDL(
+        f"source struct<{fields}, at: timestamp_ntz>, target struct<{fields}, at: timestamp_ntz>"
+    )
+    read = {text: evaluate(resolved_condition(text, columns, columns)[0], rows).to_pylist() for text in FORMS}
+    texts = [with_sides(spark, text, dict.fromkeys(columns, SOURCE)) for text in read]
+    frame = frame_of_arrow(spark, rows, schema)
+    by_spark = frame.selectExpr(*(f"({text}) AS c{n}" for n, text in enumerate(texts))).toArrow()
     for number, (text, expected) in enumerate(read.items()):
         assert by_spark.column(f"c{number}").to_pylist() == expected, text
 
