@@ -3,6 +3,7 @@ from .client import MetastoreClient as MetastoreClient
 from .delegation_token import DelegationToken as DelegationToken
 from .embedded.server import EmbeddedMetastore as EmbeddedMetastore
 from .errors import AlreadyExistsError as AlreadyExistsError
+from .errors import HiveError as HiveError
 from .errors import InvalidAnswerError as InvalidAnswerError
 from .errors import InvalidConfigurationError as InvalidConfigurationError
 from .errors import InvalidRequestError as InvalidRequestError

@@ -1,29 +1,32 @@
-"""Errors of the metastore client.
+"""Errors of the metastore client, and the root of the errors of both packages.
 
 ::
 
-    MetastoreError                    root
-    ├─ MetastoreUnavailableError      no server answered, or the connection broke (the call may have worked)
-    │   └─ SecureConnectionError      the server was reached, but TLS or the login failed (nothing was done)
-    ├─ InvalidConfigurationError      an address or a configuration value is not valid
-    │   └─ MissingExtraError          a required package is not installed (names the extra to install)
-    ├─ NoSuchObjectError              the database, table or partition does not exist
-    ├─ AlreadyExistsError             the database, table or partition already exists
-    ├─ InvalidAnswerError             the server's answer lacks a field or contains an invalid value
-    ├─ InvalidRequestError            the server refused the request's contents (bad names, bad values)
-    ├─ NoSuchTxnError                 it never existed, is committed, or was aborted and removed
-    ├─ TxnAbortedError                the transaction is aborted, for example by a write conflict
-    ├─ NoSuchLockError                the lock no longer exists
-    ├─ TxnOpenError                   the lock belongs to an open transaction
-    └─ UnsupportedByServerError       this server does not have the call
+    HiveError                             root of both packages: one ``except`` catches every error
+    └─ MetastoreError                     root of the metastore client's errors
+        ├─ MetastoreUnavailableError      no server answered, or the connection broke (it may have worked)
+        │   └─ SecureConnectionError      the server was reached, but TLS or login failed (nothing was done)
+        ├─ InvalidConfigurationError      an address or a configuration value is not valid
+        │   └─ MissingExtraError          a required package is not installed (names the extra to install)
+        ├─ NoSuchObjectError              the database, table or partition does not exist
+        ├─ AlreadyExistsError             the database, table or partition already exists
+        ├─ InvalidAnswerError             the server's answer lacks a field or contains an invalid value
+        ├─ InvalidRequestError            the server refused the request's contents (bad names, bad values)
+        ├─ NoSuchTxnError                 it never existed, is committed, or was aborted and removed
+        ├─ TxnAbortedError                the transaction is aborted, for example by a write conflict
+        ├─ NoSuchLockError                the lock no longer exists
+        ├─ TxnOpenError                   the lock belongs to an open transaction
+        └─ UnsupportedByServerError       this server does not have the call
 
 :mod:`metastore_client.remote.thrift_calls` turns Thrift exceptions into one of these, always with ``from``.
+``mutation_api.MutationError``, the root of the other package's errors, is a HiveError too.
 """
 
 from __future__ import annotations
 
 __all__ = [
     "AlreadyExistsError",
+    "HiveError",
     "InvalidAnswerError",
     "InvalidConfigurationError",
     "InvalidRequestError",
@@ -40,7 +43,14 @@ __all__ = [
 ]
 
 
-class MetastoreError(Exception):
+class HiveError(Exception):
+    """Root of all errors of ``metastore_client`` and ``mutation_api``; never raised itself.
+
+    How to fix: see the subclass. Catch this class where a program does the same for every error.
+    """
+
+
+class MetastoreError(HiveError):
     """Root of the metastore client's errors. Raised itself for server errors that have only a message.
 
     How to fix: read the message, which comes from the server. The server's log has the stack trace.

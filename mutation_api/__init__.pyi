@@ -9,10 +9,12 @@ from .errors import ConnectionFailedError as ConnectionFailedError
 from .errors import ConstraintViolationError as ConstraintViolationError
 from .errors import ContradictionError as ContradictionError
 from .errors import CorruptFileError as CorruptFileError
+from .errors import DataError as DataError
 from .errors import DeltaWriteError as DeltaWriteError
 from .errors import DirectoryStateError as DirectoryStateError
 from .errors import DuplicateKeyError as DuplicateKeyError
 from .errors import GroupRevisitedError as GroupRevisitedError
+from .errors import HiveError as HiveError
 from .errors import InputError as InputError
 from .errors import InputFormatError as InputFormatError
 from .errors import LocalEngineError as LocalEngineError
@@ -30,6 +32,7 @@ from .errors import RecordValueError as RecordValueError
 from .errors import RowIdNotFoundError as RowIdNotFoundError
 from .errors import SourcePositionError as SourcePositionError
 from .errors import StoppedAtStatementError as StoppedAtStatementError
+from .errors import TableNotFoundError as TableNotFoundError
 from .errors import TableNotMutableError as TableNotMutableError
 from .errors import TransactionAbortedError as TransactionAbortedError
 from .errors import TransactionError as TransactionError
@@ -44,10 +47,11 @@ from .format.hive_type import parse_hive_type as parse_hive_type
 from .format.layout import AcidVersion as AcidVersion
 from .format.text_values import BinaryText as BinaryText
 from .hive.connection import Hive as Hive
-from .hive.connection import HiveSnapshot as HiveSnapshot
 from .hive.connection import connect as connect
 from .hive.hive_table import HiveTable as HiveTable
 from .hive.hive_table import SnapshotTable as SnapshotTable
+from .hive.hive_table import TableHandle as TableHandle
+from .hive.hive_transaction import HiveSnapshot as HiveSnapshot
 from .hive.hive_transaction import HiveTransaction as HiveTransaction
 from .merge.clauses import FirstBy as FirstBy
 from .merge.clauses import first_by as first_by

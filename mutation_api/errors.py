@@ -2,12 +2,14 @@
 
 ::
 
-    MutationError                     root: one ``except`` catches every error; never raised itself
+    MutationError                     root of this package; a HiveError, as the metastore client's errors
     ├─ ClientError                    an error on the driver
     │   ├─ ConfigurationError         an option or a hive-site.xml value is invalid
     │   │   └─ LocalEngineError           only Spark's engine can do this
     │   ├─ ConnectionFailedError      the metastore could not be reached, or the connection was lost
     │   ├─ TableNotMutableError       the table breaks a rule that the message names
+    │   │   └─ TableNotFoundError         it does not exist; the class is a ConfigurationError too
+    │   ├─ PartitionCreationError     a missing partition may not, or could not, be created
     │   ├─ TransactionError
     │   │   ├─ TransactionStateError      the caller took the steps in a wrong order
     │   │   ├─ TransactionAbortedError    the server reports that the transaction is over
@@ -17,7 +19,7 @@
     │   └─ LockError
     │       ├─ LockNotAcquiredError       another transaction held the lock for too long
     │       └─ LockLostError              the lock or its heartbeat was lost during the work
-    ├─ WorkerError                    an error while records were written
+    ├─ DataError                      rows or columns are wrong; running again does not help
     │   ├─ BucketIdError              a bucket id contradicts the row or the table
     │   ├─ GroupRevisitedError        records arrived for a (partition, bucket) that was already closed
     │   ├─ RecordSequenceError        records of a group are out of order, or a ROW__ID occurs twice
@@ -25,8 +27,8 @@
     │   ├─ RecordValueError           the column, or ORC as Hive reads it, cannot hold a value
     │   │   └─ ConstraintViolationError   a row breaks a NOT NULL or CHECK constraint
     │   ├─ DuplicateKeyError          several source rows of a merge would change the same row
-    │   ├─ RowIdNotFoundError         the row of an update or delete is not in the snapshot
-    │   ├─ PartitionCreationError     a missing partition may not, or could not, be created
+    │   └─ RowIdNotFoundError         the row of an update or delete is not in the snapshot
+    ├─ WorkerError                    the work on the rows failed, for example a Spark job
     │   └─ DeltaWriteError            a file could not be written
     ├─ ReadError                      a table directory cannot be read
     │   ├─ DirectoryStateError        directories contradict each other or the snapshot
@@ -40,6 +42,7 @@
     │   └─ ContradictionError             operations contradict each other or the rows of the table
     └─ ManifestError                  task output is missing, duplicate or contradictory
 
+:class:`~metastore_client.errors.HiveError` is the root of both packages: one ``except`` catches every error.
 Errors of :mod:`metastore_client.errors` are wrapped by ``raise … from``. A message holds the values (table,
 bucket, expected, found), because the error of a Spark worker reaches the driver as a string only. All classes
 take one positional argument, the message, so that they survive pickling.
@@ -49,51 +52,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metastore_client.errors import HiveError
+
 __all__ = [
-    "MAX_NAMES_IN_MESSAGE",
-    "BucketIdError",
-    "CaptureError",
-    "ClientError",
-    "CommitOutcomeUnknownError",
-    "CompactionError",
-    "ConfigurationError",
-    "ConnectionFailedError",
-    "ConstraintViolationError",
-    "ContradictionError",
-    "CorruptFileError",
-    "DeltaWriteError",
-    "DirectoryStateError",
-    "DuplicateKeyError",
-    "GroupRevisitedError",
-    "InputError",
-    "InputFormatError",
-    "LocalEngineError",
-    "LockError",
-    "LockLostError",
-    "LockNotAcquiredError",
-    "ManifestError",
-    "MutationError",
-    "OutstandingChangesError",
-    "PartitionCreationError",
-    "ReadError",
-    "RecordLayoutError",
-    "RecordSequenceError",
-    "RecordValueError",
-    "RowIdNotFoundError",
-    "SourcePositionError",
-    "StoppedAtStatementError",
-    "TableNotMutableError",
-    "TransactionAbortedError",
-    "TransactionError",
-    "TransactionStateError",
-    "WorkerError",
-    "WriteConflictError",
-    "listed",
-]
+    "MAX_NAMES_IN_MESSAGE", "BucketIdError", "CaptureError", "ClientError", "CommitOutcomeUnknownError",
+    "CompactionError", "ConfigurationError", "ConnectionFailedError", "ConstraintViolationError",
+    "ContradictionError", "CorruptFileError", "DataError", "DeltaWriteError", "DirectoryStateError",
+    "DuplicateKeyError", "GroupRevisitedError", "HiveError", "InputError", "InputFormatError",
+    "LocalEngineError", "LockError", "LockLostError", "LockNotAcquiredError", "ManifestError",
+    "MutationError", "OutstandingChangesError", "PartitionCreationError", "ReadError", "RecordLayoutError",
+    "RecordSequenceError", "RecordValueError", "RowIdNotFoundError", "SourcePositionError",
+    "StoppedAtStatementError", "TableNotFoundError", "TableNotMutableError", "TransactionAbortedError",
+    "TransactionError", "TransactionStateError", "WorkerError", "WriteConflictError", "listed",
+]  # fmt: skip
 
 
-class MutationError(Exception):
+class MutationError(HiveError):
     """Root of all errors of this package; never raised itself.
+
+    The errors of the metastore's client are not below it; :class:`HiveError` is the root of both.
 
     How to fix: catch it around a whole change set; the subclass says whether to run the same job again.
     """
@@ -144,6 +121,24 @@ class TableNotMutableError(ClientError):
 
     How to fix: run ``hive-mutate doctor DB.TABLE``, which lists all rules that the table breaks. Change the
     table, or create a new one with ``hive-mutate create-table``.
+    """
+
+
+class TableNotFoundError(TableNotMutableError, ConfigurationError):
+    """Raised when a table, or its database, does not exist or was dropped meanwhile.
+
+    The message names the table, the metastore's address, and tables with similar names.
+
+    How to fix: correct the name or the address, or create the table with ``hive.create_table`` or
+    ``hive-mutate create-table``.
+    """
+
+
+class PartitionCreationError(ClientError):
+    """Raised when a partition is missing and may not, or could not, be created.
+
+    How to fix: allow its creation with ``create_partitions=True`` of ``hive.transaction`` and
+    ``add_sink_table``, or ``--create-partitions`` of commands; or correct the partition columns.
     """
 
 
@@ -233,17 +228,16 @@ class LockLostError(LockError):
     """
 
 
-class WorkerError(MutationError):
-    """Raised when something fails while records are written.
+class DataError(MutationError):
+    """Raised when rows, or the columns that a caller names, are wrong; never raised itself.
 
-    This class itself is raised when a Spark job itself fails: no tokens, a missing module, a lost stage.
+    The driver or a worker raises it. Nothing is visible.
 
-    How to fix: read the cause in the message and in the executors' logs. ``hive-mutate pack`` and
-    ``--python-archive`` provide a missing module. Nothing is visible, so the job may run again.
+    How to fix: see the subclass, and correct the rows. Running the same job again does not help.
     """
 
 
-class BucketIdError(WorkerError):
+class BucketIdError(DataError):
     """Raised when a bucket id contradicts the row or the table.
 
     An update would move its row to another bucket, or the table does not have the bucket.
@@ -253,7 +247,7 @@ class BucketIdError(WorkerError):
     """
 
 
-class GroupRevisitedError(WorkerError):
+class GroupRevisitedError(DataError):
     """Raised when records arrive for a (partition, bucket) group that was already closed.
 
     The records that were passed to a ``MutatorCoordinator`` are not grouped.
@@ -263,7 +257,7 @@ class GroupRevisitedError(WorkerError):
     """
 
 
-class RecordSequenceError(WorkerError):
+class RecordSequenceError(DataError):
     """Raised when the records of a group are out of order, or when a ROW__ID occurs twice.
 
     A coordinator received records in a wrong order, or a change set changes one row twice.
@@ -272,7 +266,7 @@ class RecordSequenceError(WorkerError):
     """
 
 
-class RecordLayoutError(WorkerError):
+class RecordLayoutError(DataError):
     """Raised when columns of the records are missing, extra or of the wrong type.
 
     Nothing was written. The message names the columns, or the column with both types.
@@ -282,7 +276,7 @@ class RecordLayoutError(WorkerError):
     """
 
 
-class RecordValueError(WorkerError):
+class RecordValueError(DataError):
     """Raised when the column, or ORC as Hive reads it, cannot hold a value.
 
     It is raised while rows are checked; nothing is visible. The message names column, type and value.
@@ -298,7 +292,7 @@ class ConstraintViolationError(RecordValueError):
     """
 
 
-class DuplicateKeyError(WorkerError):
+class DuplicateKeyError(DataError):
     """Raised when several source rows of a merge would change the same row or insert the same key.
 
     Merges and diffs by key raise it before anything is written. The message shows some of the keys.
@@ -308,7 +302,7 @@ class DuplicateKeyError(WorkerError):
     """
 
 
-class RowIdNotFoundError(WorkerError):
+class RowIdNotFoundError(DataError):
     """Raised when the row of an update or delete is not in the snapshot.
 
     The row was deleted meanwhile, or the ROW__ID belongs to another table or partition.
@@ -317,11 +311,13 @@ class RowIdNotFoundError(WorkerError):
     """
 
 
-class PartitionCreationError(WorkerError):
-    """Raised when a partition is missing and may not, or could not, be created.
+class WorkerError(MutationError):
+    """Raised when something fails while records are written.
 
-    How to fix: allow its creation with ``create_partitions=True`` of ``hive.transaction`` and
-    ``add_sink_table``, or ``--create-partitions`` of commands; or correct the partition columns.
+    This class itself is raised when a Spark job itself fails: no tokens, a missing module, a lost stage.
+
+    How to fix: read the cause in the message and in the executors' logs. ``hive-mutate pack`` and
+    ``--python-archive`` provide a missing module. Nothing is visible, so the job may run again.
     """
 
 

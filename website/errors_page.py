@@ -13,8 +13,8 @@ from website.plain_docstrings import without_roles
 __all__ = ["errors_page"]
 
 _HEADS = (
-    "Every error of this library: when it comes, and what to do. One `except MutationError` catches all of\n"
-    "ours. A message names table, partition, and what was found and expected.\n",
+    "Every error of this library: when it comes, and what to do. One `except HiveError` catches all\n"
+    "of both packages. A message names table, partition, and what was found and expected.\n",
     "## Errors of the metastore's client\n\n"
     "They are the cause (`__cause__`) of ours; commands and calls of `hive.metastore` show them bare.\n",
 )
@@ -39,7 +39,8 @@ def _tree(module: ModuleType) -> str:
 
 def _section(module: ModuleType, name: str) -> str:
     error = getattr(module, name)
-    parent = error.__mro__[1].__name__
+    parents = [each.__name__ for each in error.__bases__ if each is not Exception]
     told = without_roles(inspect.getdoc(error) or "").replace("How to fix:", "**How to fix:**")
-    what = "" if parent == "Exception" else f"\nA [`{parent}`](#{parent.lower()}).\n"
+    links = " and a ".join(f"[`{parent}`](#{parent.lower()})" for parent in parents)
+    what = f"\nA {links}.\n" if links else ""
     return f"### {name}\n{what}\n{told}\n"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-from metastore_client.errors import MetastoreError
+from metastore_client.errors import HiveError
 from mutation_api._version import __version__
 from mutation_api.cli.cluster_arguments import sent_to_cluster, tell_yarn
 from mutation_api.cli.parsers import DiscreetParser, waits_are_told
@@ -23,7 +23,6 @@ from mutation_api.cli.terminal import (
     safe_warnings,
     say_aside,
 )
-from mutation_api.errors import MutationError
 
 __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]
 
@@ -73,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with safe_warnings(), waits_are_told(parsed):
             code = sent_to_cluster(parsed, words)
             return int(module.run(parsed)) if code is None else code
-    except (MutationError, MetastoreError) as error:
+    except HiveError as error:
         text = f"hive-mutate {name}: {type(error).__name__}: {error}"
         say_aside(text)
         tell_yarn(text, EXIT_FAILED)

@@ -7,7 +7,7 @@ checked before it is written. If one does not fit, an error names its row and va
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.hive_type import (
+    MAX_DECIMAL_PRECISION,
     HiveType,
     MisfitError,
     UnfitTypeError,
@@ -34,7 +35,7 @@ from mutation_api.format.plain_array import (
 )
 from mutation_api.format.scalar_conversion import convert_scalars, shown_value
 
-__all__ = ["convert_to_column"]
+__all__ = ["convert_to_column", "hive_type_of"]
 
 
 def convert_to_column(
@@ -257,3 +258,78 @@ _NESTED = {
     "struct": _convert_struct,
     "uniontype": _convert_union,
 }
+
+
+_OF_ARROW = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.uint8(): "smallint",
+    pa.uint16(): "int",
+    pa.uint32(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.binary(): "binary",
+    pa.large_binary(): "binary",
+    pa.date32(): "date",
+    pa.date64(): "date",
+}
+_ADVICE = {
+    pa.null(): "the column has no type yet: give it one, such as pyarrow.string()",
+    pa.uint64(): "Hive has no unsigned type: use pyarrow.int64(), or pyarrow.decimal128(20) for large values",
+}
+
+
+def hive_type_of(arrow: pa.DataType, metadata: Mapping[bytes, bytes] | None = None) -> HiveType:
+    """Return the Hive type of a new column for values of an Arrow type; the inverse of ``arrow_type``.
+
+    An unsigned integer gets the next wider type, so that all its values fit. Encodings (dictionaries, views)
+    do not matter.
+
+    Args:
+        arrow: the type.
+        metadata: metadata of its field.
+
+    Raises:
+        UnfitTypeError: If Hive has no type for the values; ``path`` leads to a nested type.
+    """
+    return _hive_type_of(plain_array(pa.nulls(0, arrow), metadata).type)
+
+
+def _hive_type_of(arrow: pa.DataType) -> HiveType:
+    kind = "binary" if pa.types.is_fixed_size_binary(arrow) else _OF_ARROW.get(arrow)
+    if kind is not None:
+        return HiveType(kind)
+    if pa.types.is_timestamp(arrow) and arrow.tz is None:
+        return HiveType("timestamp")
+    if pa.types.is_decimal(arrow) and 0 <= arrow.scale <= arrow.precision <= MAX_DECIMAL_PRECISION:
+        return HiveType("decimal", precision=arrow.precision, scale=arrow.scale)
+    if _is_list(arrow):
+        return HiveType("array", children=(_of_child(arrow.value_type, ".element"),))
+    if pa.types.is_map(arrow):
+        key, value = _of_child(arrow.key_type, ".key"), _of_child(arrow.item_type, ".value")
+        return HiveType("map", children=(key, value))
+    fields = [arrow.field(number) for number in range(arrow.num_fields)]
+    children = tuple(_of_child(field.type, f".{field.name}") for field in fields)
+    if pa.types.is_struct(arrow) and fields:
+        return HiveType("struct", children=children, field_names=tuple(f.name.lower() for f in fields))
+    if pa.types.is_union(arrow) and fields:
+        return HiveType("uniontype", children=children)
+    raise UnfitTypeError(f"Arrow type {arrow} has no Hive type{_advice(arrow)}")
+
+
+def _of_child(arrow: pa.DataType, step: str) -> HiveType:
+    try:
+        return _hive_type_of(arrow)
+    except UnfitTypeError as unfit:
+        raise UnfitTypeError(unfit.reason, step + unfit.path) from unfit
+
+
+def _advice(arrow: pa.DataType) -> str:
+    if pa.types.is_timestamp(arrow):
+        return f". Hive's timestamp has no time zone: use pyarrow.timestamp({arrow.unit!r})"
+    return f"; {_ADVICE[arrow]}" if arrow in _ADVICE else ""

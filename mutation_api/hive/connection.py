@@ -1,126 +1,56 @@
-"""``connect``, the connection that it opens to a metastore, and snapshots of tables as ``with`` blocks."""
+"""``connect``, and the connection, which creates tables and begins transactions and snapshots."""
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import InvalidConfigurationError, MetastoreError
 from metastore_client.hive_site import MetastoreConfig
+from metastore_client.model import ColumnInfo
 from metastore_client.remote import thrift_client
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
-from mutation_api.hive.hive_table import SnapshotTable
-from mutation_api.hive.hive_transaction import HiveTransaction
+from mutation_api.hive.hive_table import TableHandle
+from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction
 from mutation_api.storage.hadoop_settings import log_in_as_spark
-from mutation_api.table.acid_table import WriterOptions
+from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.builder import (
     LOCK_TIMEOUT_SECONDS_DEFAULT,
     MetastoreTarget,
     MutatorClientBuilder,
     user_of,
 )
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import (
+    HOW_TO_FIND_DATABASES,
+    Catalog,
+    TableSpec,
+    has_database,
+    split_full_name,
+)
 from mutation_api.transaction.commit_outcome import close_after_aborts
-from mutation_api.transaction.listener import LockFailureListener, SaidByTheNextStep
+from mutation_api.transaction.listener import (
+    LockFailureListener,
+    SaidByTheNextStep,
+    metastore_errors_as_ours,
+)
 from mutation_api.transaction.lock import WriteLock
 from mutation_api.transaction.mutator_client import MutatorClient, ask_settings
-from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
-from mutation_api.transaction.snapshot import NotPickled, Snapshot
+from mutation_api.transaction.past_snapshot import AsOf
+from mutation_api.transaction.snapshot import NotPickled
+from mutation_api.upkeep.create_acid_table import (
+    columns_of,
+    create_acid_table,
+    drop_acid_table,
+    split_partition_columns,
+)
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["Hive", "HiveSnapshot", "connect"]
-
-
-class HiveSnapshot(NotPickled):
-    """The tables as they are when the block begins. Created by ``Hive.snapshot``.
-
-    Its read lock keeps Hive from removing the files. Other transactions can change the tables meanwhile.
-
-    Args:
-        client: a client that is not connected yet; it is closed with the snapshot.
-        tables: ``database.table``.
-        local: memory and threads.
-        as_of: the point in the past. If None, the present.
-    """
-
-    WHAT = "a snapshot"
-
-    def __init__(
-        self,
-        client: MutatorClient,
-        tables: Sequence[str],
-        local: LocalOptions,
-        as_of: AsOf | None = None,
-    ) -> None:
-        self._client = client
-        self._names = tables
-        self._local = local
-        self._as_of = as_of
-        self._snapshot: Snapshot | PastSnapshot | None = None
-        self._is_over = False
-
-    @property
-    def is_over(self) -> bool:
-        """True if the snapshot was closed."""
-        return self._is_over
-
-    def open(self) -> HiveSnapshot:
-        """Open the snapshot, as the ``with`` statement does, and return it. Do nothing if it is open.
-
-        Raises:
-            TransactionStateError: If it was closed.
-            TableNotMutableError: If a table does not exist or has no ROW__IDs.
-            DirectoryStateError: If a compaction has removed the requested past state.
-            LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
-        """
-        if self._is_over:
-            raise TransactionStateError("the snapshot is closed: open another one")
-        if self._snapshot is None:
-            try:
-                self._snapshot = self._opened(self._client.connect())
-            except BaseException:
-                self.close()
-                raise
-        return self
-
-    def _opened(self, client: MutatorClient) -> Snapshot | PastSnapshot:
-        if self._as_of is None:
-            return client.open_snapshot(*self._names)
-        return client.open_snapshot(*self._names, as_of=self._as_of)
-
-    def table(self, name: str) -> SnapshotTable:
-        """Return one of its tables.
-
-        Raises:
-            TransactionStateError: If the snapshot is not open.
-            ConfigurationError: If it does not hold the table.
-        """
-        if self._snapshot is None:
-            raise TransactionStateError(
-                "the snapshot is not open: use it in a with statement, or call open()"
-            )
-        return SnapshotTable(self._snapshot, name, self._local)
-
-    def close(self) -> None:
-        """Release the lock. May be called twice."""
-        self._is_over = True
-        self._client.close()
-
-    def __enter__(self) -> HiveSnapshot:
-        """Open."""
-        return self.open()
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
+__all__ = ["Hive", "connect"]
 
 
 def connect(
@@ -216,7 +146,7 @@ class Hive(NotPickled):
         self._options = options
         self._owns_metastore = owns_metastore
         self._is_open = True
-        self._users: list[HiveTransaction | HiveSnapshot] = []
+        self._users: list[tuple[frozenset[str], HiveTransaction | HiveSnapshot]] = []
 
     @property
     def metastore(self) -> MetastoreClient:
@@ -258,7 +188,7 @@ class Hive(NotPickled):
         for name in read:
             builder.add_source_table(name)
         transaction = HiveTransaction(builder.build(), self._options.local, options)
-        self._remember(transaction)
+        self._remember(transaction, *tables, *read)
         return transaction
 
     def snapshot(self, *tables: str, as_of: AsOf | None = None) -> HiveSnapshot:
@@ -281,15 +211,135 @@ class Hive(NotPickled):
             raise ConfigurationError("a snapshot needs the name of at least one table")
         client: MutatorClient = self._options.builder().metastore(self._metastore).build()
         snapshot = HiveSnapshot(client, tables, self._options.local, as_of)
-        self._remember(snapshot)
+        self._remember(snapshot, *tables)
         return snapshot
+
+    def create_table(
+        self,
+        name: str,
+        schema: object,
+        *,
+        partitioned_by: Sequence[str] = (),
+        clustered_by: Sequence[str] = (),
+        num_buckets: int | None = None,
+        insert_only: bool = False,
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+    ) -> TableHandle:
+        """Create an ACID table for this library and for Hive's SQL, and return it::
+
+            hive.create_table("sales.orders", "id bigint, item string, day date", partitioned_by=["day"])
+
+        Args:
+            name: ``database.table``; the database must exist.
+            schema: all columns: an Arrow schema, a schema of Spark (``df.schema``), or a string with Hive's
+                types as in the example.
+            partitioned_by: names of the partition columns, in order. Other columns are data columns.
+            clustered_by: names of the bucket columns. Hive 2 requires at least one.
+            num_buckets: number of buckets; required with ``clustered_by``, and only allowed then.
+            insert_only: True for a table without updates and deletes; Hive 3 and later.
+            location: the table's directory. If None, the server's default.
+            properties: further table properties, such as ``{"orc.compress": "SNAPPY"}``.
+
+        Raises:
+            ConfigurationError: If the table exists, its database does not, or an argument is invalid.
+            RecordLayoutError: If Hive has no type for a column, or a partition column is not in the schema.
+            TableNotMutableError: If this server's Hive does not support such a table.
+            ConnectionFailedError, TransactionError: If the server could not be asked.
+            TransactionStateError: If the connection is closed.
+        """
+        self._check_open()
+        name = ".".join(split_full_name(name))
+        columns, keys = split_partition_columns(_columns(schema, name), partitioned_by, name)
+        create_acid_table(
+            self._metastore,
+            name,
+            columns,
+            keys,
+            clustered_by=clustered_by,
+            num_buckets=num_buckets,
+            insert_only=insert_only,
+            location=location,
+            properties=properties,
+        )
+        return self.table(name)
+
+    def table(self, name: str) -> TableHandle:
+        """Return a table (``database.table``): its schema, its history, and a check of its files.
+
+        Raises:
+            TableNotFoundError: If it does not exist.
+            TableNotMutableError: If this library cannot read it; the message names the broken rule.
+            ConnectionFailedError, TransactionError: If the server could not be asked.
+            TransactionStateError: If the connection is closed.
+        """
+        self._check_open()
+        database, table = split_full_name(name)
+        with metastore_errors_as_ours(f"could not look up table {database}.{table}"):
+            opened = Catalog(self._metastore).read(TableSpec(database, table, TableRole.SOURCE))
+        return TableHandle(self._metastore, opened.table)
+
+    def tables(self, database: str, *, like: str = "*") -> list[str]:
+        """Return the names ``database.table`` of a database's tables and views, sorted.
+
+        Args:
+            database: the database, in any case.
+            like: a pattern for names of tables with ``*`` and ``?``, in any case.
+
+        Raises:
+            ConfigurationError: If the database does not exist.
+            ConnectionFailedError, TransactionError: If the server could not be asked.
+            TransactionStateError: If the connection is closed.
+        """
+        self._check_open()
+        if not isinstance(database, str) or not isinstance(like, str) or "." in database:
+            raise ConfigurationError(f"not the name of a database and a pattern: {database!r} and {like!r}")
+        database = split_full_name(f"{database}.any")[0]
+        with metastore_errors_as_ours(f"could not list the tables of database {database}"):
+            names = self._metastore.get_all_tables(database)
+            if not names and not has_database(self._metastore, database):
+                raise ConfigurationError(
+                    f"there is no database {database} at {self._metastore.address}: check the name; "
+                    f"{HOW_TO_FIND_DATABASES}"
+                )
+        return [f"{database}.{name}" for name in names if fnmatch.fnmatchcase(name, like.lower())]
+
+    def drop_table(self, name: str, *, missing_ok: bool = False) -> None:
+        """Drop an ACID table (``database.table``) with its files, as Hive's DROP TABLE does.
+
+        An exclusive lock waits for others that read or change the table. The server removes the files, into
+        the trash if its file system has one. Positions of ingests into the table stay in the watermark table.
+
+        Args:
+            name: the table.
+            missing_ok: True to do nothing if it does not exist.
+
+        Raises:
+            TableNotFoundError: If it does not exist.
+            TransactionStateError: If an open transaction or snapshot of this connection uses it.
+            Other errors: See ``drop_acid_table``. In these cases the table stays.
+        """
+        self._check_open()
+        name = ".".join(split_full_name(name))
+        if any(name in names and not user.is_over for names, user in self._users):
+            raise TransactionStateError(
+                f"table {name} cannot be dropped: a transaction or snapshot of this connection uses it. End "
+                "it first"
+            )
+        drop_acid_table(
+            self._metastore,
+            name,
+            missing_ok=missing_ok,
+            user=self._options.user,
+            lock_timeout_seconds=self._options.lock_timeout_seconds,
+        )
 
     def close(self) -> None:
         """Abort open transactions, release snapshots and disconnect. May be called twice."""
         if not self._is_open:
             return
         self._is_open = False
-        for user in self._users:
+        for _, user in self._users:
             user.close()
         self._users = []
         if self._owns_metastore:
@@ -312,5 +362,16 @@ class Hive(NotPickled):
         if not self._is_open:
             raise TransactionStateError("the connection is closed: open another one with connect()")
 
-    def _remember(self, user: HiveTransaction | HiveSnapshot) -> None:
-        self._users = [*(each for each in self._users if not each.is_over), user]
+    def _remember(self, user: HiveTransaction | HiveSnapshot, *tables: str) -> None:
+        names = frozenset(".".join(split_full_name(each)) for each in tables)
+        self._users = [*(each for each in self._users if not each[1].is_over), (names, user)]
+
+
+def _columns(schema: Any, table_name: str) -> tuple[ColumnInfo, ...]:
+    """Return the columns of a schema; see :meth:`Hive.create_table`."""
+    kind = type(schema)
+    if (kind.__module__, kind.__name__) != ("pyspark.sql.types", "StructType"):
+        return columns_of(schema, table_name)
+    from mutation_api.spark.frame_table import hive_columns  # pyspark is loaded only for a schema of Spark
+
+    return hive_columns(schema)

@@ -1,4 +1,7 @@
-"""HiveTable and SnapshotTable: one table of a transaction, which can be changed, or of a snapshot."""
+"""HiveTable and SnapshotTable: one table of a transaction, which can be changed, or of a snapshot.
+
+TableHandle: one table outside of both.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,80 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metastore_client.client import MetastoreClient
 from mutation_api.format.event import DELETE, INSERT, UPDATE
 from mutation_api.hive.table_changes import TableChanges
 from mutation_api.merge.clauses import FirstBy
 from mutation_api.merge.local_merge import LocalMerge, local_merge
 from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.read.read_ahead import WAITING_BYTES_DEFAULT
-from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_scan import TableScan, arrow_schema
 from mutation_api.read.table_view import open_table
-from mutation_api.table.acid_table import SnapshotView
+from mutation_api.table.acid_table import AcidTable, SnapshotView
 from mutation_api.transaction.transaction import Transaction
+from mutation_api.upkeep.history import TableHistory, table_history
+from mutation_api.upkeep.verify.verify import Progress, VerifyReport, verify_table
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HiveTable", "SnapshotTable"]
+__all__ = ["HiveTable", "SnapshotTable", "TableHandle"]
 
 _WAITING_PART = 4
 """One part in _WAITING_PART of the memory is for rows that were read ahead."""
+
+
+class TableHandle:
+    """A table of a metastore, as it was described when the handle was made. Created by ``Hive.table``.
+
+    It holds no lock. To read rows, use ``Hive.snapshot``; to change them, ``Hive.transaction``.
+
+    Args:
+        metastore: the metastore's client.
+        table: the table's descriptor.
+    """
+
+    def __init__(self, metastore: MetastoreClient, table: AcidTable) -> None:
+        self._metastore = metastore
+        self._table = table
+
+    def __repr__(self) -> str:
+        """Return the name and the columns."""
+        columns = ", ".join(f"{column.name} {column.type}" for column in self._table.all_columns)
+        return f"TableHandle({self.name}: {columns})"
+
+    @property
+    def name(self) -> str:
+        """The name ``database.table``, in lower case."""
+        return self._table.full_name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as scans read them: data columns, then partition columns."""
+        return arrow_schema(self._table)
+
+    def history(self) -> TableHistory:
+        """Return the changes of the table, transaction by transaction; see ``table_history``.
+
+        Raises:
+            TableNotFoundError: If the table was dropped.
+            ConnectionFailedError, TransactionError: If the server could not be asked.
+            OSError: If a directory cannot be listed.
+        """
+        return table_history(self._metastore, self.name)
+
+    def verify(self, *, threads: int | None = None, progress: Progress | None = None) -> VerifyReport:
+        """Examine all files of the table, as a snapshot of this moment reads them; see ``verify_table``.
+
+        Args:
+            threads: the number of files to examine at a time. If None, one per processor.
+            progress: called now and then, from any thread.
+
+        Raises:
+            TableNotFoundError: If the table was dropped.
+            LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
+            ReadError, OSError: If a directory cannot be listed, or this machine cannot read a file.
+        """
+        return verify_table(self._metastore, self.name, threads=threads, progress=progress)
 
 
 class SnapshotTable:

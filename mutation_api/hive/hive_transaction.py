@@ -1,21 +1,28 @@
-"""HiveTransaction: atomic changes of some tables, as a ``with`` block."""
+"""HiveTransaction and HiveSnapshot, which are ``with`` blocks.
+
+HiveTransaction: atomic changes of some tables.
+
+HiveSnapshot: a consistent view of some tables.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
 
 from mutation_api.errors import TransactionStateError
 from mutation_api.hive.change_part import MemoryShare
-from mutation_api.hive.hive_table import HiveTable
+from mutation_api.hive.hive_table import HiveTable, SnapshotTable
 from mutation_api.hive.table_changes import TableChanges
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.transaction.mutator_client import MutatorClient
-from mutation_api.transaction.snapshot import OfOneProcess
+from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
+from mutation_api.transaction.snapshot import NotPickled, OfOneProcess, Snapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HiveTransaction"]
+__all__ = ["HiveSnapshot", "HiveTransaction"]
 
 _COLLECTING_PART = 4
 """One part in _COLLECTING_PART of the memory is for changes that wait for the commit."""
@@ -67,6 +74,7 @@ class HiveTransaction(OfOneProcess):
 
         Raises:
             TransactionStateError: If it has begun already, or is over.
+            TableNotFoundError: If a table does not exist.
             TableNotMutableError: If a table breaks a rule; the message names both.
             LockNotAcquiredError: If other transactions held the lock for too long.
             ConnectionFailedError, TransactionError: If the metastore failed.
@@ -180,3 +188,93 @@ class HiveTransaction(OfOneProcess):
                 "the transaction has not begun: use it in a with statement, or call begin()"
             )
         return self._transaction
+
+
+class HiveSnapshot(NotPickled):
+    """The tables as they are when the block begins. Created by ``Hive.snapshot``.
+
+    Its read lock keeps Hive from removing the files. Other transactions can change the tables meanwhile.
+
+    Args:
+        client: a client that is not connected yet; it is closed with the snapshot.
+        tables: ``database.table``.
+        local: memory and threads.
+        as_of: the point in the past. If None, the present.
+    """
+
+    WHAT = "a snapshot"
+
+    def __init__(
+        self,
+        client: MutatorClient,
+        tables: Sequence[str],
+        local: LocalOptions,
+        as_of: AsOf | None = None,
+    ) -> None:
+        self._client = client
+        self._names = tables
+        self._local = local
+        self._as_of = as_of
+        self._snapshot: Snapshot | PastSnapshot | None = None
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """True if the snapshot was closed."""
+        return self._is_over
+
+    def open(self) -> HiveSnapshot:
+        """Open the snapshot, as the ``with`` statement does, and return it. Do nothing if it is open.
+
+        Raises:
+            TransactionStateError: If it was closed.
+            TableNotFoundError: If a table does not exist.
+            TableNotMutableError: If a table has no ROW__IDs.
+            DirectoryStateError: If a compaction has removed the requested past state.
+            LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
+        """
+        if self._is_over:
+            raise TransactionStateError("the snapshot is closed: open another one")
+        if self._snapshot is None:
+            try:
+                self._snapshot = self._opened(self._client.connect())
+            except BaseException:
+                self.close()
+                raise
+        return self
+
+    def _opened(self, client: MutatorClient) -> Snapshot | PastSnapshot:
+        if self._as_of is None:
+            return client.open_snapshot(*self._names)
+        return client.open_snapshot(*self._names, as_of=self._as_of)
+
+    def table(self, name: str) -> SnapshotTable:
+        """Return one of its tables.
+
+        Raises:
+            TransactionStateError: If the snapshot is not open.
+            ConfigurationError: If it does not hold the table.
+        """
+        if self._snapshot is None:
+            raise TransactionStateError(
+                "the snapshot is not open: use it in a with statement, or call open()"
+            )
+        return SnapshotTable(self._snapshot, name, self._local)
+
+    def close(self) -> None:
+        """Release the lock. May be called twice."""
+        self._is_over = True
+        self._client.close()
+
+    def __enter__(self) -> HiveSnapshot:
+        """Open."""
+        return self.open()
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()

@@ -34,7 +34,7 @@ from mutation_api.read.table_view import (
     matching_partitions,
     optional_package,
 )
-from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.expression_parts import expression_text
 from mutation_api.table.partition import partition_type
 from mutation_api.table.row_type import named_columns
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["PartitionRows", "TableScan"]
+__all__ = ["PartitionRows", "TableScan", "arrow_schema"]
 
 _ALONE_BYTES = 1024 * 1024
 """Less data than this is read by the caller's own thread."""
@@ -251,9 +251,7 @@ class TableScan:
             )
 
     def _field(self, column: AcidColumn) -> pa.Field:
-        if column in self.view.table.partition_keys:
-            return pa.field(column.name, partition_type(column))
-        return pa.field(column.name, column_type(parse_hive_type(column.type), self.timestamps))
+        return _field_of(self.view.table, column, self.timestamps)
 
     def _row_id_fields(self) -> list[pa.Field]:
         return [pa.field(ROW_ID_COLUMN, full_row_id_type(self.view.table))] if self.row_ids else []
@@ -345,6 +343,18 @@ class _SplitReader:
         needed = () if self.where is None else self.where.columns
         others = [c for c in self.view.table.all_columns if c.name in needed and c not in self.selected]
         return (*self.selected, *others)
+
+
+def arrow_schema(table: AcidTable) -> pa.Schema:
+    """Return the columns of a table as a scan reads them: data columns, then partition columns."""
+    form = TimestampForm.MICROSECONDS
+    return pa.schema([_field_of(table, column, form) for column in table.all_columns])
+
+
+def _field_of(table: AcidTable, column: AcidColumn, timestamps: TimestampForm) -> pa.Field:
+    if column in table.partition_keys:
+        return pa.field(column.name, partition_type(column))
+    return pa.field(column.name, column_type(parse_hive_type(column.type), timestamps))
 
 
 def _filter_text(given: pc.Expression | str) -> str:

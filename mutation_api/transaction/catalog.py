@@ -5,6 +5,7 @@ After a table was not found, the database is looked up, to report which of the t
 
 from __future__ import annotations
 
+import difflib
 import functools
 import logging
 import math
@@ -15,7 +16,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import PartitionInfo, TableInfo
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME, DEFAULT_PARTITION_SETTING
-from mutation_api.errors import ConfigurationError, TableNotMutableError
+from mutation_api.errors import ConfigurationError, TableNotFoundError, listed
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.transaction.clock import FRESH_SECONDS, Clock, SystemClock
 from mutation_api.transaction.descriptors import (
@@ -40,10 +41,14 @@ __all__ = [
     "merge_specs",
     "probed_partitions",
     "split_full_name",
+    "table_not_found",
 ]
 
 
 HOW_TO_FIND_DATABASES = "SHOW DATABASES in Hive lists them, CREATE DATABASE creates one"
+HOW_TO_CREATE_TABLES = "hive.create_table(…) or hive-mutate create-table"
+SIMILAR_NAMES = 5
+"""The number of similar names that a message about a missing table lists."""
 
 
 def has_database(metastore: MetastoreClient, database: str) -> bool:
@@ -53,6 +58,23 @@ def has_database(metastore: MetastoreClient, database: str) -> bool:
     except NoSuchObjectError:
         return False
     return True
+
+
+def table_not_found(metastore: MetastoreClient, database: str, name: str) -> TableNotFoundError:
+    """Return the error for a table that the metastore does not have, to be raised ``from`` its answer.
+
+    Raises MetastoreError if the server cannot be asked for its databases and tables.
+    """
+    about = f"table {database}.{name} does not exist at {metastore.address}"
+    if not has_database(metastore, database):
+        return TableNotFoundError(
+            f"{about}: its database {database} does not exist. Check the name and the metastore's address; "
+            f"{HOW_TO_FIND_DATABASES}"
+        )
+    similar = difflib.get_close_matches(name, metastore.get_all_tables(database), n=SIMILAR_NAMES)
+    if similar:
+        about += f"; similar names: {listed([f'{database}.{each}' for each in similar])}"
+    return TableNotFoundError(f"{about}. Check the name, or create the table with {HOW_TO_CREATE_TABLES}")
 
 
 MAX_LOCKED_SINK_PARTITIONS = 1000
@@ -148,7 +170,8 @@ class Catalog:
             may_know: True if a description that the server returned just now is enough; see FRESH_SECONDS.
 
         Raises:
-            TableNotMutableError: If it or its database does not exist, or it breaks a rule.
+            TableNotFoundError: If it or its database does not exist.
+            TableNotMutableError: If it breaks a rule.
             MetastoreError: If the server could not be asked.
         """
         info = self._described(spec, may_know=may_know)
@@ -187,7 +210,7 @@ class Catalog:
             try:
                 info = self._metastore.get_table(spec.database, spec.name)
             except NoSuchObjectError as error:
-                raise TableNotMutableError(self._what_is_missing(spec)) from error
+                raise table_not_found(self._metastore, spec.database, spec.name) from error
             self._known[spec.full_name] = now, info
         return info
 
@@ -198,16 +221,6 @@ class Catalog:
     @functools.cached_property
     def _positional_evolution(self) -> str:
         return self._metastore.get_config_value(POSITIONAL_EVOLUTION, "")
-
-    def _what_is_missing(self, spec: TableSpec) -> str:
-        if has_database(self._metastore, spec.database):
-            what = "it does not exist; check the name, or create it with hive-mutate create-table"
-        else:
-            what = (
-                f"its database {spec.database} does not exist. Check the name and the metastore's address; "
-                f"{HOW_TO_FIND_DATABASES}"
-            )
-        return f"table {spec.full_name} cannot be used: {what}"
 
     def to_lock(self, spec: TableSpec) -> LockedTable:
         """Return the locks that a transaction needs on a table. For the errors see :meth:`read`."""

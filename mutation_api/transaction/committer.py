@@ -29,7 +29,13 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import NoSuchObjectError
 from metastore_client.model import PartitionInfo, TableInfo, WriteNotification
 from metastore_client.partition_name import make_partition_name
-from mutation_api.errors import DeltaWriteError, RowIdNotFoundError, TableNotMutableError, listed
+from mutation_api.errors import (
+    DeltaWriteError,
+    RowIdNotFoundError,
+    TableNotFoundError,
+    TableNotMutableError,
+    listed,
+)
 from mutation_api.format.layout import ACID_VERSION_FILE, AcidVersion
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -230,11 +236,11 @@ class Committer:
             )
 
     def _read_unchanged(self, before: TableInfo) -> TableInfo:
-        """Return the table as it is now. Raises TableNotMutableError if it was dropped or altered."""
+        """Return the table as it is now. Raises TableNotFoundError or TableNotMutableError."""
         try:
             after = self._metastore.get_table(before.database, before.name)
         except NoSuchObjectError as error:
-            raise TableNotMutableError(
+            raise TableNotFoundError(
                 f"table {before.full_name} was dropped while transaction {self._txn_id} was running"
             ) from error
         for what, get in _UNCHANGEABLE.items():

@@ -35,7 +35,7 @@ from mutation_api.transaction.snapshot import ClientSession, NotPickled, Snapsho
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionState
 
-__all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient", "ask_settings"]
+__all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient", "ask_settings", "marks_of"]
 
 AGENT_NAME = "hive-mutation-api"
 """Part of the agent information of this library's transactions and locks."""
@@ -119,6 +119,7 @@ class MutatorClient(NotPickled):
         Raises:
             ConnectionFailedError: If no metastore could be reached.
             ConfigurationError: If the metastore's address is invalid, or Spark's keytab cannot be used here.
+            TableNotFoundError: If a table does not exist.
             TableNotMutableError: If a table breaks a rule; the message names both.
         """
         if self._session is None:
@@ -168,7 +169,8 @@ class MutatorClient(NotPickled):
                 the limits see :class:`~mutation_api.transaction.past_snapshot.PastSnapshot`.
 
         Raises:
-            TableNotMutableError: If a table does not exist or has no ROW__IDs.
+            TableNotFoundError: If a table does not exist.
+            TableNotMutableError: If a table has no ROW__IDs.
             DirectoryStateError: If a compaction removed the past state; the message names its directory and
                 the lowest id or earliest moment that can still be read.
             ConfigurationError: If no table is given; see also PastSnapshot.
@@ -248,11 +250,7 @@ class MutatorClient(NotPickled):
     def _settings(self, metastore: MetastoreClient) -> LeaseSettings:
         text = metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)
         return LeaseSettings(
-            marks=Marks(
-                user=_mark(self._options.user or current_user()),
-                hostname=_mark(socket.gethostname()),
-                agent_info=_mark(f"{AGENT_NAME} pid {os.getpid()}"),
-            ),
+            marks=marks_of(self._options.user),
             txn_timeout_seconds=parse_duration_seconds(text),
             lock_timeout_seconds=self._options.lock_timeout_seconds,
         )
@@ -310,6 +308,15 @@ def _server_warnings(metastore: MetastoreClient) -> list[str]:
             "locks and cannot write the tables"
         )
     return found
+
+
+def marks_of(user: str | None) -> Marks:
+    """Return the identification of this process's transactions; if ``user`` is None, with its user."""
+    return Marks(
+        user=_mark(user or current_user()),
+        hostname=_mark(socket.gethostname()),
+        agent_info=_mark(f"{AGENT_NAME} pid {os.getpid()}"),
+    )
 
 
 def _mark(text: str) -> str:

@@ -145,6 +145,7 @@ def compact_table(
         progress: called with a message when something changes.
 
     Raises:
+        TableNotFoundError: If the table does not exist.
         ConfigurationError: If the server does not support the kind, or a partition does not exist.
         CompactionError: If a compaction failed or did not end in time; others continue on the server.
         ConnectionFailedError: If the server cannot be reached.

@@ -1,22 +1,50 @@
-"""Creates ACID tables with the properties that the server's Hive release needs."""
+"""Creates ACID tables with the properties that the server's Hive release needs, and drops them.
+
+Returns the columns of a new table for an Arrow schema or for columns written as in SQL.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
+
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError, NoSuchObjectError
-from metastore_client.model import ColumnInfo, TableInfo
-from mutation_api.errors import ConfigurationError, TableNotMutableError
-from mutation_api.format.hive_type import parse_hive_type
+from metastore_client.model import (
+    ColumnInfo,
+    DataOperationType,
+    LockComponent,
+    LockLevel,
+    LockType,
+    TableInfo,
+)
+from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
+from mutation_api.format.conversion import hive_type_of
+from mutation_api.format.hive_type import UnfitTypeError, parse_hive_type
 from mutation_api.table.acid_table import TableRole
-from mutation_api.transaction.catalog import split_full_name
-from mutation_api.transaction.listener import client_error
+from mutation_api.table.row_type import checked_names, parse_columns
+from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
+from mutation_api.transaction.catalog import split_full_name, table_not_found
+from mutation_api.transaction.clock import Clock, SystemClock
+from mutation_api.transaction.listener import client_error, metastore_errors_as_ours
+from mutation_api.transaction.lock import Lock
+from mutation_api.transaction.mutator_client import marks_of
 from mutation_api.transaction.preconditions import check_mutable
 
-__all__ = ["create_acid_table"]
+__all__ = [
+    "UPDATE_PROPERTIES",
+    "columns_of",
+    "create_acid_table",
+    "drop_acid_table",
+    "split_partition_columns",
+]
+
+UPDATE_PROPERTIES = "hive.mutation.update."
+"""The beginning of the table properties that incremental update sets."""
 
 VIRTUAL_COLUMNS = frozenset(
     {
@@ -31,6 +59,8 @@ VIRTUAL_COLUMNS = frozenset(
 _UNREADABLE = re.compile(r"[.:,`\x00-\x1f\x7f]")
 """Hive splits names at ``.``, ``:`` and ``,``, and loses columns at a line break; 2.3 does not find a name
 with a backtick. Source: observed on 2.3.10, 3.1.3 and 4.1.0."""
+
+_log = logging.getLogger(__name__)
 
 NOT_BUCKETED = -1
 """Number of buckets of an unbucketed table. With 0, Hive 3.1 could not update the table (observed)."""
@@ -75,11 +105,12 @@ def create_acid_table(
         ConnectionFailedError, TransactionError: If the server could not be asked.
     """
     database, name = split_full_name(table_name)
-    clustered_by = (clustered_by,) if isinstance(clustered_by, str) else clustered_by
+    clustered_by = checked_names(clustered_by, f"table {database}.{name}: clustered_by")
+    _check_kinds(f"table {database}.{name}", num_buckets, location, properties)
     if bool(clustered_by) != (num_buckets is not None):
         raise ConfigurationError(
             f"table {database}.{name}: clustered_by and num_buckets go together, but they are "
-            f"{list(clustered_by)} and {num_buckets}"
+            f"{clustered_by} and {num_buckets}"
         )
     try:
         wanted = TableInfo(
@@ -89,7 +120,7 @@ def create_acid_table(
             _as_hive_stores(partitioned_by, "partitioned_by"),
             location=location or "",
             num_buckets=NOT_BUCKETED if num_buckets is None else num_buckets,
-            bucket_columns=tuple(b.lower() for b in clustered_by),
+            bucket_columns=tuple(clustered_by),
             parameters=_parameters(metastore, insert_only, properties or {}),
         )
         of_database = metastore.get_database_parameters(database)
@@ -102,6 +133,23 @@ def create_acid_table(
     except MetastoreError as error:
         raise client_error(error, f"table {database}.{name} could not be created") from error
     return created
+
+
+def _check_kinds(table: str, num_buckets: object, location: object, properties: object) -> None:
+    """Raise ConfigurationError if an argument has a type that the server would not understand."""
+    is_count = isinstance(num_buckets, int) and not isinstance(num_buckets, bool) and num_buckets > 0
+    if num_buckets is not None and not is_count:
+        raise ConfigurationError(
+            f"{table}: num_buckets must be an integer of at least 1, got {num_buckets!r}"
+        )
+    if location is not None and not isinstance(location, str):
+        raise ConfigurationError(f"{table}: location must be a string, got {location!r}")
+    pairs = properties.items() if isinstance(properties, Mapping) else [] if properties is None else [(0, 0)]
+    if not all(isinstance(each, str) for pair in pairs for each in pair):
+        raise ConfigurationError(
+            f'{table}: properties must be strings by name, such as {{"orc.compress": "SNAPPY"}}, got '
+            f"{properties!r}"
+        )
 
 
 def _as_hive_stores(columns: object, what: str) -> tuple[ColumnInfo, ...]:
@@ -142,3 +190,131 @@ def _parameters(
         ours["bucketing_version"] = "2"
     names = {name.lower() for name in ours}
     return {**{k: v for k, v in properties.items() if k.lower() not in names}, **ours}
+
+
+def columns_of(schema: object, table_name: str) -> tuple[ColumnInfo, ...]:
+    """Return the columns of a new table, with Hive's types.
+
+    Args:
+        schema: an Arrow schema, or columns as in CREATE TABLE: ``id bigint, item string``. An Arrow field's
+            metadata ``comment`` becomes the column's comment.
+        table_name: the table, for messages.
+
+    Raises:
+        ConfigurationError: If it is neither, or a column of the string lacks a name or a Hive type.
+        RecordLayoutError: If Hive has no type for a field. The message names the field.
+    """
+    if isinstance(schema, str):
+        return tuple(ColumnInfo(column.name, column.type) for column in parse_columns(schema))
+    if not hasattr(schema, "__arrow_c_schema__") or isinstance(schema, pa.DataType | pa.Field):
+        raise ConfigurationError(
+            f"table {table_name}: the schema must be an Arrow schema (rows.schema), a schema of Spark "
+            f"(df.schema) or a string such as 'id bigint, item string', got {type(schema).__name__}"
+        )
+    columns = []
+    for field in pa.schema(schema):
+        metadata = field.metadata or {}
+        try:
+            hive_type = hive_type_of(field.type, metadata)
+        except UnfitTypeError as unfit:
+            raise RecordLayoutError(
+                f"table {table_name}: column {field.name!r}{unfit.path}: {unfit.reason}"
+            ) from unfit
+        comment = metadata.get(b"comment", b"").decode(errors="replace")
+        columns.append(ColumnInfo(field.name.lower(), hive_type.text, comment))
+    return tuple(columns)
+
+
+def split_partition_columns(
+    columns: Sequence[ColumnInfo], partitioned_by: Sequence[str], table_name: str
+) -> tuple[tuple[ColumnInfo, ...], tuple[ColumnInfo, ...]]:
+    """Return the data columns, and the columns of these names in any case, in the order of the names.
+
+    Raises:
+        RecordLayoutError: If no column has such a name, a name occurs twice, or no data column is left.
+    """
+    names = checked_names(partitioned_by, f"table {table_name}: partitioned_by")
+    by_name = {column.name: column for column in columns}
+    unknown = [name for name in names if name not in by_name]
+    if columns and not unknown and len(set(names)) == len(columns):
+        raise RecordLayoutError(
+            f"table {table_name}: partitioned_by={names} has all columns, but a table must have a data column"
+        )
+    if unknown or len(set(names)) < len(names):
+        raise RecordLayoutError(
+            f"table {table_name}: partitioned_by={names}: each must be a column of the schema and be given "
+            f"once; the columns are {', '.join(by_name)}"
+        )
+    data = tuple(column for column in columns if column.name not in names)
+    return data, tuple(by_name[name] for name in names)
+
+
+def drop_acid_table(
+    metastore: MetastoreClient,
+    table_name: str,
+    *,
+    missing_ok: bool = False,
+    user: str | None = None,
+    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
+    clock: Clock | None = None,
+) -> None:
+    """Drop a table with its files, under the exclusive lock that Hive's DROP TABLE takes.
+
+    Args:
+        metastore: the metastore of the table.
+        table_name: ``database.table``.
+        missing_ok: True to do nothing if the table does not exist.
+        user: owner of the lock. If None, this process's user.
+        lock_timeout_seconds: the longest wait for the end of other readers and writers.
+        clock: measures the wait. If None, the system's.
+
+    Raises:
+        TableNotFoundError: If the table does not exist.
+        TableNotMutableError: If this library could not change the table: it is no ACID table, or only a
+            replication may change it.
+        ConfigurationError: If the table follows a database by incremental update.
+        LockNotAcquiredError: If others used the table for too long.
+        ConnectionFailedError, TransactionError: If the server failed.
+    """
+    database, name = split_full_name(table_name)
+    with metastore_errors_as_ours(f"table {database}.{name} could not be dropped"):
+        try:
+            _check_droppable(metastore, database, name)
+            _drop_under_lock(metastore, database, name, user, lock_timeout_seconds, clock or SystemClock())
+        except NoSuchObjectError as error:
+            if not missing_ok:
+                raise table_not_found(metastore, database, name) from error
+
+
+def _check_droppable(metastore: MetastoreClient, database: str, name: str) -> None:
+    info = metastore.get_table(database, name)
+    properties = metastore.get_database_parameters(database)
+    check_mutable(info, metastore.capabilities(), TableRole.SINK, properties)
+    if any(key.startswith(UPDATE_PROPERTIES) for key in info.parameters):
+        raise ConfigurationError(
+            f"table {info.full_name} follows a database, whose changes would be captured for ever: run "
+            f"hive-mutate update disable {info.full_name} first"
+        )
+
+
+def _drop_under_lock(
+    metastore: MetastoreClient, database: str, name: str, user: str | None, timeout: float, clock: Clock
+) -> None:
+    marks = marks_of(user)
+    # SELECT, since Hive 2 refuses NO_TXN, with which Hive's own DROP TABLE has no transaction there.
+    component = LockComponent(
+        LockType.EXCLUSIVE, LockLevel.TABLE, database, name, None, DataOperationType.SELECT
+    )
+    txn_id = metastore.open_txn(marks.user, marks.hostname, marks.agent_info)
+    lock = Lock(metastore, clock, txn_id, (component,), marks)
+    try:
+        if not lock.request():
+            lock.wait(clock.now() + timeout)
+        metastore.drop_table(database, name, delete_data=True)
+    finally:
+        lock.give_up()
+        try:
+            # Nothing was written in it. An aborted transaction would be listed until it is cleaned.
+            metastore.commit_txn(txn_id)
+        except MetastoreError as error:
+            _log.warning("transaction %d of a DROP TABLE was left to its timeout: %s", txn_id, error)

@@ -20,6 +20,7 @@ from mutation_api.transaction.catalog import (
     has_database,
     probed_partitions,
     split_full_name,
+    table_not_found,
 )
 from mutation_api.transaction.descriptors import (
     check_location,
@@ -107,19 +108,20 @@ def examine(metastore: MetastoreClient, database: str, table: str | None = None)
     Raises:
         ConnectionFailedError, TransactionError: If the server could not be asked. A single table that the
             server does not describe is reported with that reason.
-        ConfigurationError: If a name is not that of a database or table, or does not exist.
+        ConfigurationError: If a name is not that of a database or table, or the database does not exist.
+        TableNotFoundError: If the table does not exist.
     """
     database, name = split_full_name(f"{database}.{'any' if table is None else table}")
     with metastore_errors_as_ours(f"could not examine database {database}"):
         server = tuple(_server(metastore))
         names = metastore.get_all_tables(database) if table is None else [name]
         tables = tuple(_tables(metastore, database, names))
+        if not tables and table is not None:
+            raise table_not_found(metastore, database, name)
         if not tables and not has_database(metastore, database):
             raise ConfigurationError(
                 f"there is no database {database}: check the name; {HOW_TO_FIND_DATABASES}"
             )
-    if table is not None and not tables:
-        raise ConfigurationError(f"there is no table {database}.{name}")
     return DoctorReport(server, tables)
 
 

@@ -249,7 +249,8 @@ def table_history(metastore: MetastoreClient, table_name: str) -> TableHistory:
     that Hive's cleaner removes meanwhile are left out.
 
     Raises:
-        TableNotMutableError: If the table does not exist or is not one that this library can read.
+        TableNotFoundError: If the table does not exist.
+        TableNotMutableError: If the table is not one that this library can read.
         ConnectionFailedError, TransactionError: If the server could not be asked.
         OSError: If a directory cannot be listed.
     """

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
-from metastore_client.errors import NoSuchObjectError
-from mutation_api.errors import TableNotMutableError
+from mutation_api.errors import TableNotFoundError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
 from mutation_api.transaction.catalog import Catalog, TableSpec
 from mutation_api.transaction.listener import metastore_errors_as_ours
@@ -88,6 +87,7 @@ def sweep(
 
     Raises:
         ConnectionFailedError, TransactionError: If the server could not be asked.
+        TableNotFoundError: If ``table`` does not exist.
         TableNotMutableError: If ``table`` is not an ACID table that this version supports.
     """
     with metastore_errors_as_ours(f"could not sweep database {database}"):
@@ -95,7 +95,9 @@ def sweep(
         for name in names:
             try:
                 yield _sweep(metastore, TableSpec(database.lower(), name.lower(), TableRole.SOURCE), dry_run)
-            except NoSuchObjectError:
+            except TableNotFoundError:
+                if table is not None:
+                    raise
                 continue  # dropped since it was listed
             except TableNotMutableError as error:
                 if table is not None:

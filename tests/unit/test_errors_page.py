@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import pickle
+import re
 from types import ModuleType
 
 import pytest
 
 import metastore_client.errors
 import mutation_api.errors
+from metastore_client import HiveError
 from website.errors_page import errors_page
 
 LEAST_WORDS = 4
@@ -37,3 +40,28 @@ def test_the_page_has_no_roles_of_docstrings() -> None:
     """Names are shown as code."""
     assert "``" not in errors_page().replace("```", "")
     assert ":class:" not in errors_page()
+
+
+@pytest.mark.parametrize(("module", "name"), CLASSES, ids=[name for _, name in CLASSES])
+def test_one_root_for_both_packages(module: ModuleType, name: str) -> None:
+    """Each class is below HiveError, and survives the way from a worker."""
+    error = getattr(module, name)("a message")
+    assert isinstance(error, HiveError)
+    assert issubclass(mutation_api.HiveError, HiveError)
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again)) == (type(error), "a message")
+
+
+@pytest.mark.parametrize("module", [mutation_api.errors, metastore_client.errors])
+def test_the_tree_shows_the_parents(module: ModuleType) -> None:
+    """The first parent of each class; a second one is in the text beside it."""
+    path: list[str] = []
+    found = {}
+    for indent, name in re.findall(r"^    ([ │├└─]*)(\w+Error)\b", module.__doc__ or "", re.MULTILINE):
+        path = [*path[: len(indent) // 4 if not indent else (len(indent) + 3) // 4], name]
+        found[name] = path[-2] if len(path) > 1 else None
+    roots = {"HiveError": None, "MutationError": None}
+    shown = [(each, name) for each, name in CLASSES if each is module and name in found]
+    assert len(shown) == len(found)
+    for _, name in shown:
+        assert roots.get(name, getattr(module, name).__bases__[0].__name__) == found[name]

@@ -15,7 +15,7 @@ OPEN_TO_ALL = {"metastore_client.model", "metastore_client.valid_ids", "mutation
 
 BELOW: dict[str, tuple[str, ...]] = {
     "metastore_client": (),
-    "mutation_api.errors": (),
+    "mutation_api.errors": ("metastore_client.errors",),
     "mutation_api.format": (),
     "mutation_api.storage": (
         "metastore_client.delegation_token",
@@ -54,6 +54,7 @@ BELOW: dict[str, tuple[str, ...]] = {
         "write",
         "upkeep",
         "merge",
+        "spark.frame_table",
         "metastore_client",
     ),
     "mutation_api.cdc": (

@@ -41,8 +41,9 @@ from mutation_api.cdc.update.progress_mark import (
 )
 from mutation_api.cdc.watermark import WATERMARK_TABLE_NAME, Watermark, Watermarks
 from mutation_api.errors import ConfigurationError
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import split_full_name, table_not_found
 from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.upkeep.create_acid_table import UPDATE_PROPERTIES
 
 __all__ = [
     "PREFIX",
@@ -62,7 +63,7 @@ __all__ = [
 ]
 
 
-PREFIX = "hive.mutation.update."
+PREFIX = UPDATE_PROPERTIES
 STATES = ("enabling", "enabled", "disabling")
 _NAME_CHARACTERS = 30
 _OTHERS = re.compile(r"[^A-Za-z0-9_]")
@@ -291,12 +292,12 @@ def watermark_table_of(table: str) -> str:
 
 
 def get_table(metastore: MetastoreClient, table: str) -> TableInfo:
-    """Return the table as the metastore describes it. Raises ConfigurationError if it does not exist."""
+    """Return the table as the metastore describes it. Raises TableNotFoundError if it does not exist."""
     with metastore_errors_as_ours(f"cannot look up table {table}"):
         try:
             return metastore.get_table(*split_full_name(table))
         except NoSuchObjectError as error:
-            raise ConfigurationError(f"table {table} does not exist") from error
+            raise table_not_found(metastore, *split_full_name(table)) from error
 
 
 def find_settings(metastore: MetastoreClient, table: str) -> UpdateSettings | None:

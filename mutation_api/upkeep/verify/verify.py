@@ -111,7 +111,8 @@ def verify_table(
         progress: called now and then, from any thread.
 
     Raises:
-        TableNotMutableError: If the table does not exist or cannot be read.
+        TableNotFoundError: If the table does not exist.
+        TableNotMutableError: If the table cannot be read.
         LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
         ConfigurationError: If ``threads`` is below 1.
         ReadError, OSError: If a directory cannot be listed, or this machine cannot read a file.

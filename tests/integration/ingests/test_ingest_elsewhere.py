@@ -202,7 +202,7 @@ def test_a_file_that_is_still_written_is_another_runs(hdfs_root: Location, tmp_p
     storage.create_directory(place.parent)
     file = storage.create(place)
     file.write(path.read_bytes() * (2**21 // path.stat().st_size))
-    assert source_at(kind, hdfs_root).read(nothing, [TABLE], {}) == Batch((), None)
+    assert read_source(nothing, source_at(kind, hdfs_root), [TABLE], {}) == Batch((), None)
     file.discard()
 
 
@@ -211,9 +211,9 @@ def test_what_cannot_be_reached_is_told(s3_root: Location, kind: str) -> None:
     """A storage that nobody knows, and a bucket that is not there: a sentence, before Spark is asked."""
     nothing: Any = None
     with pytest.raises(InputError, match=r"its files cannot be read: .*unsupported scheme.* 'oss://b/x"):
-        source_at(kind, "oss://b/x").read(nothing, [TABLE], {})
+        read_source(nothing, source_at(kind, "oss://b/x"), [TABLE], {})
     with pytest.raises(MutationError, match=r"s3a://nowhere/x"):
-        source_at(kind, "s3a://nowhere/x").read(nothing, [TABLE], {})
+        read_source(nothing, source_at(kind, "s3a://nowhere/x"), [TABLE], {})
 
 
 @pytest.fixture

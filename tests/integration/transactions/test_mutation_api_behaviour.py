@@ -791,7 +791,7 @@ def test_missing_table_is_refused(live_metastore: ThriftMetastoreClient, live_da
     with pytest.raises(TableNotMutableError, match="its database no_such_database does not exist"):
         nowhere.build().connect()
     builder = MutatorClientBuilder().metastore(live_metastore).add_sink_table(live_database, "no_such")
-    with pytest.raises(TableNotMutableError, match=rf"{live_database}\.no_such .* does not exist"):
+    with pytest.raises(TableNotMutableError, match=rf"{live_database}\.no_such does not exist at thrift"):
         builder.build().connect()
 
 

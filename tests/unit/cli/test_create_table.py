@@ -81,12 +81,15 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
             "none",
         ),
         (("create-table", "made.bad", "--schema", "id int", "--property", "x"), "expected KEY=VALUE"),
-        (("doctor", "made.nothing"), "there is no table made.nothing"),
+        (("doctor", "made.nothing"), "table made.nothing does not exist at thrift://"),
         (("doctor", "nowhere"), "there is no database nowhere: check the name; SHOW DATABASES"),
-        (("doctor", "nowhere.t"), "there is no database nowhere"),
-        (("history", "nowhere.t"), "its database nowhere does not exist; check the name"),
-        (("snapshot", "made.nothing"), "it does not exist; check the name, or create it with"),
-        (("snapshot", "nowhere.t"), "table nowhere.t cannot be used: its database nowhere does not exist"),
+        (("doctor", "nowhere.t"), "its database nowhere does not exist. Check the name"),
+        (("history", "nowhere.t"), "its database nowhere does not exist. Check the name"),
+        (
+            ("snapshot", "made.nothing"),
+            "Check the name, or create the table with hive.create_table(…)",
+        ),
+        (("snapshot", "nowhere.t"), "table nowhere.t does not exist at thrift://"),
     ],
 )
 def test_mistakes_are_told_in_one_line(

@@ -44,7 +44,7 @@ def by_a_thread(hive: Hive) -> None:
     other.join()
 
 
-@pytest.mark.parametrize("end", [Hive.close, by_a_thread, lambda hive: hive._users[0].close()])
+@pytest.mark.parametrize("end", [Hive.close, by_a_thread, lambda hive: hive._users[0][1].close()])
 def test_a_connection_that_is_closed_in_the_block(
     metastore: InMemoryMetastore, end: Callable[[Hive], None]
 ) -> None:

@@ -18,6 +18,7 @@ from mutation_api.errors import (
     ConfigurationError,
     ConnectionFailedError,
     RecordValueError,
+    TableNotFoundError,
     TableNotMutableError,
     TransactionStateError,
 )
@@ -39,13 +40,11 @@ def metastore(tmp_path: Path) -> InMemoryMetastore:
 
 def test_connect_names_a_missing_table(metastore: InMemoryMetastore) -> None:
     """Refused before any transaction is opened."""
-    said = r"default\.nothere cannot be used: it does not exist; .*hive-mutate create-table"
-    with pytest.raises(TableNotMutableError, match=said):
+    said = r"default\.nothere does not exist at memory:\S+\. Check the name, .*hive-mutate create-table"
+    with pytest.raises(TableNotFoundError, match=said):
         builder(metastore, None, "nothere").build().connect()
     nowhere = MutatorClientBuilder().metastore(metastore).add_sink_table("nodb.t")
-    with pytest.raises(
-        TableNotMutableError, match=r"table nodb\.t cannot be used: its database nodb does not"
-    ):
+    with pytest.raises(TableNotFoundError, match=r"table nodb\.t does not exist at .*its database nodb does"):
         nowhere.build().connect()
     assert "open_txn" not in metastore.calls
 

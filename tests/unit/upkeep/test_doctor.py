@@ -10,7 +10,7 @@ from metastore_client.errors import MetastoreError, MetastoreUnavailableError
 from metastore_client.model import ConstraintInfo, ConstraintKind
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli.doctor import _text
-from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.errors import ConfigurationError, ConnectionFailedError, TableNotFoundError
 from mutation_api.format.layout import AcidVersion
 from mutation_api.upkeep.compaction_rules import compactor_trouble
 from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, examine
@@ -72,11 +72,12 @@ def test_one_table_is_examined_alone(tmp_path: Path) -> None:
     (found,) = examine(metastore, "default", "ONE").tables
     assert found == TableReport("default.one", AcidVersion.V1_LEGACY, None)
     assert "get_all_tables" not in metastore.calls
-    with pytest.raises(ConfigurationError, match=r"there is no table default\.none"):
+    with pytest.raises(TableNotFoundError, match=r"none does not exist .*similar names: default\.one\."):
         examine(metastore, "default", "none")
-    for table in (None, "one"):
-        with pytest.raises(ConfigurationError, match="there is no database nodb: check the name"):
-            examine(metastore, "nodb", table)
+    with pytest.raises(ConfigurationError, match="there is no database nodb: check the name"):
+        examine(metastore, "nodb")
+    with pytest.raises(TableNotFoundError, match="its database nodb does not exist"):
+        examine(metastore, "nodb", "one")
 
 
 def test_an_empty_property_keeps_hive_2_from_compacting(tmp_path: Path) -> None:

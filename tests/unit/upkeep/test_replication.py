@@ -7,7 +7,7 @@ import pytest
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api.cli import doctor
-from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.errors import ConfigurationError, ConnectionFailedError, TableNotFoundError
 from mutation_api.upkeep.replication import ReplicationRole, replication_of
 from tests.support.client_support import table_info
 
@@ -149,7 +149,9 @@ def test_what_is_not_there_is_refused() -> None:
     metastore = server()
     with pytest.raises(ConfigurationError, match="there is no database nowhere"):
         replication_of(metastore, "nowhere")
-    with pytest.raises(ConfigurationError, match=r"there is no table default\.none"):
+    with pytest.raises(TableNotFoundError, match=r"nowhere\.t does not exist .*its database nowhere"):
+        replication_of(metastore, "nowhere", "t")
+    with pytest.raises(TableNotFoundError, match=r"table default\.none does not exist at "):
         replication_of(metastore, "default", "none")
     metastore.fail_next("get_database_parameters", MetastoreUnavailableError("connection cut"))
     with pytest.raises(ConnectionFailedError, match=r"database default.*connection cut"):
