@@ -77,7 +77,7 @@ def test_postgresql(postgres: Postgres, postgres_database: str, tmp_path: Path) 
         assert [row["item"] for row in read_only.rows()] == ["tea"]
         read_only.disable()
         source.run(f"REVOKE SELECT, TRIGGER ON sales.orders FROM {reader}")
-        source.run(*str(refused.value).partition("run: ")[2].partition(". Or")[0].split("; "))
+        source.run(*str(refused.value).partition("statements: ")[2].partition(". Or")[0].split("; "))
         _follow(shop, "sales.orders")
 
 

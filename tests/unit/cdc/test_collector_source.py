@@ -366,25 +366,24 @@ def test_files_lie_where_they_may(tmp_path: Path) -> None:
 
 
 def test_tables_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    """Before Spark is asked for anything: no key, another table's columns, two tables, no file."""
+    """Before anything is read: no key, another table's columns, two tables, no file."""
     raw = tmp_path / "raw"
     raw.write_text(RAW)
-    nothing: Any = None
     source = CollectorSource(raw, "people")
     with pytest.raises(ConfigurationError, match="cannot be the key"):
-        source.read(nothing, [SourceTable("people", TABLE)], {})
+        source.read_local([SourceTable("people", TABLE)], {})
     with pytest.raises(ConfigurationError, match="raw files have the operations of one table"):
-        source.read(nothing, [PEOPLE, PEOPLE], {})
+        source.read_local([PEOPLE, PEOPLE], {})
     with pytest.raises(RecordLayoutError, match="expected id, name, age"):
-        CollectorSource(raw, "people", columns=("id", "name")).read(nothing, [PEOPLE], {})
+        CollectorSource(raw, "people", columns=("id", "name")).read_local([PEOPLE], {})
     with pytest.raises(ConfigurationError, match=r"raw file .* does not exist"):
-        CollectorSource(tmp_path / "none", "people").read(nothing, [PEOPLE], {})
+        CollectorSource(tmp_path / "none", "people").read_local([PEOPLE], {})
     with pytest.raises(
         InputFormatError, match=r"more/raw: its number.*is 0, as for .*/raw, so it is not known"
     ):
         (tmp_path / "more").mkdir()
         (tmp_path / "more" / "raw").write_text(RAW)
-        CollectorSource([raw, tmp_path / "more"], "people").read(nothing, [PEOPLE], {})
+        CollectorSource([raw, tmp_path / "more"], "people").read_local([PEOPLE], {})
     (tmp_path / "folder" / "raw-1").mkdir(parents=True)
     with pytest.raises(InputFormatError, match="folder/raw-1: found a directory, expected only raw files"):
-        CollectorSource(tmp_path / "folder", "people").read(nothing, [PEOPLE], {})
+        CollectorSource(tmp_path / "folder", "people").read_local([PEOPLE], {})

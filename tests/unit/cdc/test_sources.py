@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-import mutation_api
+import mutation_api.cdc
 
 SOURCES = {
     "CanalSource": ["files", "name"],
@@ -21,7 +21,7 @@ SOURCES = {
 @pytest.mark.parametrize(("name", "first"), SOURCES.items())
 def test_sources_are_made_in_one_way(name: str, first: list[str]) -> None:
     """The arguments that name the log come first; all others are given by name and may be left out."""
-    parameters = inspect.signature(getattr(mutation_api, name)).parameters.values()
+    parameters = inspect.signature(getattr(mutation_api.cdc, name)).parameters.values()
     assert [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD] == first
     others = [each for each in parameters if each.name not in first]
     assert all(each.kind is each.KEYWORD_ONLY and each.default is not each.empty for each in others)
@@ -29,5 +29,5 @@ def test_sources_are_made_in_one_way(name: str, first: list[str]) -> None:
 
 def test_all_sources_are_known() -> None:
     """Those above are those that the front door has."""
-    names = {name for name in mutation_api.__all__ if name.endswith("Source")}
+    names = {name for name in mutation_api.cdc.__all__ if name.endswith("Source")}
     assert names == {"ChangeSource", "LocalChangeSource", *SOURCES}

@@ -15,15 +15,9 @@ from mutation_api import (
     MutatorClientBuilder,
     TableNotFoundError,
     TableNotMutableError,
-    compact_table,
-    disable_update,
-    examine,
-    replication_of,
-    sweep,
-    table_history,
-    update_status,
-    verify_table,
 )
+from mutation_api.cdc import disable_update, update_status
+from mutation_api.upkeep import compact_table, examine, replication_of, sweep, table_history, verify_table
 from tests.unit.hive.conftest import MakeHive
 
 MISSING = "default.order"

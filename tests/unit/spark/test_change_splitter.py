@@ -124,7 +124,7 @@ def test_pieces_of_other_partitions_are_sorted_together(sort_memory_bytes: int) 
     groups = [(row["__partition"], row["__bucket"]) for row in found]
     assert len(list(itertools.groupby(groups))) == len(set(groups))
     for _, rows in itertools.groupby(found, lambda row: (row["__partition"], row["__bucket"])):
-        order = [(row["__txn"], row["__row_id"]) for row in rows]
+        order = [(row["__txn"], row["__row_number"]) for row in rows]
         assert order == sorted(order)
 
 
