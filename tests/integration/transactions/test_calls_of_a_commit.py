@@ -21,18 +21,18 @@ from mutation_api.upkeep.create_acid_table import create_acid_table
 MOST = {"2.3": 9, "3.1": 14, "4.1": 14, "4.2": 14}
 """Hive 3 has write ids and constraints, Hive 4 numbers of rows, too."""
 
-MOST_WAITS = 10
-"""With answers that are 100 ms late a commit takes a second longer at most."""
+MOST_WAITS = 11
+"""With answers that are 100 ms late a commit takes a second longer, as one of them is then used again."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 
 
-def _commits(metastore: CountedMetastore, name: str) -> Iterator[None]:
+def _commits(metastore: _Waits, name: str) -> Iterator[None]:
     """Commit a row into a new table, twice; the caller looks at the calls of each."""
     create_acid_table(metastore, name, [ColumnInfo("id", "bigint")], clustered_by=["id"], num_buckets=1)
     with connect(metastore) as hive:
         for number in range(2):
-            metastore.calls.clear()
+            metastore.restart()
             with hive.transaction(name) as transaction:
                 transaction.table(name).append(pa.table({"id": [number]}))
             yield
@@ -44,7 +44,7 @@ def test_one_row(hive_line: HiveJudge, line_database: str, monkeypatch: pytest.M
     monkeypatch.setattr(catalog, "FRESH_SECONDS", 60.0)
     monkeypatch.setattr(heartbeat, "FRESH_SECONDS", 60.0)
     name = f"{line_database}.calls"
-    with CountedMetastore(hive_line.uri) as metastore:
+    with _Waits(hive_line.uri) as metastore:
         for _ in _commits(metastore, name):
             called = Counter(call.name for call in metastore.calls)
             assert called.total() <= MOST[hive_line.line], called
@@ -61,6 +61,11 @@ class _Waits(CountedMetastore):
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
         self._of_thread = threading.local()
+
+    def restart(self) -> None:
+        """Forget the calls made so far, and the waits of this thread."""
+        self.calls.clear()
+        self._of_thread.count = 0
 
     @property
     def count(self) -> int:
@@ -97,8 +102,7 @@ def test_calls_that_do_not_need_each_other_wait_at_the_same_time(
     monkeypatch.setattr(catalog, "FRESH_SECONDS", 0.0)
     monkeypatch.setattr(heartbeat, "FRESH_SECONDS", 0.0)
     with _Waits(hive_line.uri) as metastore:
-        before = 0
         for _ in _commits(metastore, name):
-            waits, before = metastore.count - before, metastore.count
-            assert 1 < waits <= MOST_WAITS < len(metastore.calls), metastore.calls
+            assert 1 < metastore.count <= MOST_WAITS, metastore.calls
+            assert metastore.count < len(metastore.calls), "none were made together"
     assert hive_line.sql(f"select count(*), sum(id) from {name}") == [[2, 1]]
