@@ -13,10 +13,12 @@ from website.plain_docstrings import without_roles
 __all__ = ["errors_page"]
 
 _HEADS = (
-    "Every error of this library: when it comes, and what to do. One `except HiveError` catches all\n"
-    "of both packages. A message names table, partition, and what was found and expected.\n",
+    "Every error of this library: when it is raised, and what to do. Import errors from `mutation_api`.\n"
+    "`except HiveError` catches all errors of both packages.\n"
+    "A message names table, partition, and what was found and expected.\n",
     "## Errors of the metastore's client\n\n"
-    "They are the cause (`__cause__`) of ours; commands and calls of `hive.metastore` show them bare.\n",
+    "Import them from `metastore_client`. They are the cause (`__cause__`) of errors of `mutation_api`.\n"
+    "Commands and calls of `hive.metastore` raise them unchanged.\n",
 )
 
 
@@ -43,4 +45,8 @@ def _section(module: ModuleType, name: str) -> str:
     told = without_roles(inspect.getdoc(error) or "").replace("How to fix:", "**How to fix:**")
     links = " and a ".join(f"[`{parent}`](#{parent.lower()})" for parent in parents)
     what = f"\nA {links}.\n" if links else ""
-    return f"### {name}\n{what}\n{told}\n"
+    # signatures link to the full names
+    anchors = "\n".join(
+        f"[](){{#{each}.{name}}}" for each in (module.__name__, module.__name__.partition(".")[0])
+    )
+    return f"{anchors}\n\n### {name}\n{what}\n{told}\n"

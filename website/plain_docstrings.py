@@ -1,4 +1,4 @@
-"""Docstrings say ``:class:`Name```, as editors and Sphinx read it; the site shows the name as code."""
+"""Docstrings as Markdown: names as code instead of ``:class:`Name```, one colon before code, not two."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import re
 __all__ = ["without_roles"]
 
 _ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`~?\.*(?:[\w.]+\.)?([^`.]+)`")
+_LITERAL = re.compile(r"::$", re.MULTILINE)
+_LONE_LITERAL = re.compile(r"^ *::\n\n?", re.MULTILINE)
 
 
 def without_roles(text: str) -> str:
-    """A docstring with names alone, without role and module."""
-    return _ROLE.sub(r"`\1`", text).replace("``", "`")
+    """Return a docstring with names alone, without roles, modules and the marks of literal blocks."""
+    names = _ROLE.sub(r"`\1`", text).replace("``", "`")
+    return _LITERAL.sub(":", _LONE_LITERAL.sub("", names))

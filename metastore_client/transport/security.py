@@ -194,6 +194,7 @@ class PlainLogin:
 
 
 SaslLogin = KerberosLogin | TokenLogin | PlainLogin
+"""A login by SASL."""
 
 
 def read_tls(values: Mapping[str, str]) -> TlsConfig | None:

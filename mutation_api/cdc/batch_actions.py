@@ -53,6 +53,7 @@ ORDER = "__order_{}"
 """The names of copies of the columns that order a log. A reduced log no longer has the columns themselves."""
 
 Rows = Callable[[DataFrame], DataFrame]
+"""A function that returns the rows for a table, given those of a batch."""
 
 
 def _all_rows(batch: DataFrame) -> DataFrame:

@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 AnySource = ChangeSource | LocalChangeSource
+"""A source that Spark or this process reads."""
 
 TargetBytes = Callable[[SourceTable], int]
 """Returns the size of the files with a target's rows. It lists directories: call it only if needed."""

@@ -212,7 +212,10 @@ HEADER_WITHOUT_KEY = (
     HeaderField.ROW_ID,
     HeaderField.COMMIT_TIMESTAMP,
 )
+"""The header of records without a field for the key."""
+
 HEADER_DEFAULT = (*HEADER_WITHOUT_KEY, HeaderField.KEY)
+"""The header of records by default: operation, sequence number, row id, commit time and key."""
 
 POSITION_PARTS = ("seqno", "row_id", "step")
 """The numbers of a position; ``step`` is 0 for deletes and 1 for inserts, which may have the same row id."""

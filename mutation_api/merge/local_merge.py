@@ -302,7 +302,7 @@ class LocalMerge:
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
             LocalEngineError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
             Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
-            above.
+                above.
         """
         return write_plan(self._plan(), insert_files, options, before_writing, self.write)
 

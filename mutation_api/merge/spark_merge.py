@@ -180,7 +180,7 @@ class MergeInto:
             PartitionCreationError: If rows belong to missing partitions that must not be created.
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
             Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
-            above.
+                above.
         """
         with ansi_rules(self.source.sparkSession):
             return self._with_sides()._merged(num_partitions, insert_files, options, before_writing)

@@ -48,6 +48,7 @@ logger = logging.getLogger(__name__)
 _BATCH_TYPES = (pa.RecordBatch, pa.Table)
 
 Record = Mapping[str, Any]
+"""The values of one record by column name."""
 
 
 class MutatorCoordinator:

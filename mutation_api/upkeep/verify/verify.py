@@ -52,6 +52,7 @@ class VerifyProgress:
 
 
 Progress = Callable[[VerifyProgress], None]
+"""A function that is called while files are examined."""
 
 
 @dataclass(frozen=True)
