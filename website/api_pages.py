@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PAGES", "ApiPage", "Shown", "api_pages", "public_names"]
+__all__ = ["PACKAGES", "PAGES", "ApiPage", "Shown", "api_pages", "public_names"]
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("mutation_api", "mutation_api.cdc", "mutation_api.upkeep", "metastore_client")
@@ -79,7 +79,7 @@ PAGES = (
         "Open a metastore, log in to it, and set up storage. [Connecting](../../connecting.md) and "
         "[Storage](../../storage.md) explain the settings.",
         {
-            "mutation_api": "connect Hive- configure_storage HadoopSettings Location",
+            "mutation_api": "connect Hive- TableHandle- configure_storage HadoopSettings Location",
             "metastore_client": (
                 "connect MetastoreConfig Address UriSelection= KerberosLogin PlainLogin TokenLogin "
                 "DelegationToken Protection= TlsConfig HttpConfig MetastoreClient ThriftMetastoreClient- "
@@ -151,7 +151,7 @@ PAGES = (
                 "DebeziumSource DebeziumValues FlattenedMessages MaxwellSource CanalSource KafkaTopics "
                 "LogOptions NewSnapshot= Positions= CollectorSource TungstenSource SeparatedText "
                 "HeaderField= HEADER_DEFAULT HEADER_WITHOUT_KEY find_watermarks Watermark= Watermarks= "
-                "WATERMARK_TABLE_NAME reduce_operations reduced_log ReducedLog= ChangeSource "
+                "WATERMARK_TABLE_NAME reduce_operations reduced_log ReducedLog= read_source ChangeSource "
                 "LocalChangeSource SourceTable Batch LocalBatch TableOperations LocalOperations Position "
                 "Stop OPERATION POSITION"
             ),
@@ -181,7 +181,7 @@ PAGES = (
         "Follow a table of a relational database without reading its log. [Incremental "
         "update](../../incremental-update.md) is the guide.",
         {
-            "mutation_api": ("status_dict"),
+            "mutation_api": (""),
             "mutation_api.cdc": (
                 "enable_update EnableReport= extract_update ExtractReport= update_status UpdateStatus= "
                 "status_text status_page repair_update disable_update DisableReport= CaptureMethod="
@@ -283,8 +283,9 @@ def _section(shown: Shown, **options: object) -> str:
 def _index() -> str:
     lines = [
         "# Python\n",
-        "Import names from `mutation_api`, `mutation_api.cdc`, `mutation_api.upkeep` and `metastore_client`,\n"
-        "and for tests from `metastore_client.testing`. The heading of a name shows its package.\n",
+        "Import names from `mutation_api`, `mutation_api.cdc`, `mutation_api.upkeep` and\n"
+        "`metastore_client`, and for tests from `metastore_client.testing`. The heading of a name shows\n"
+        "its package.\n",
         "| task | names |",
         "|---|---|",
     ]

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.doc_blocks import ROOT
-from website.api_pages import PAGES, ApiPage, api_pages, public_names
+from website.api_pages import PACKAGES, PAGES, ApiPage, api_pages, public_names
 from website.plain_docstrings import without_roles
 
-PACKAGES = ("mutation_api", "metastore_client")
 IN_MEMORY = "metastore_client.testing"
 PAGE = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
 MADE = re.compile(r"\b(?:[Cc]reated|[Mm]ade) by\b|^The result\b")

@@ -1,4 +1,4 @@
-"""What the front door writes, read by real Hive of each line; and what Hive writes, read by the front door.
+"""Real Hive of each line reads what the front door writes, and the front door reads what Hive writes.
 
 No Spark: every change is Arrow data of this process.
 """
@@ -20,9 +20,11 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
-from mutation_api.errors import DuplicateKeyError, RecordSequenceError, WriteConflictError
+from mutation_api.errors import DuplicateKeyError, RecordSequenceError, TableNotFoundError, WriteConflictError
 from mutation_api.hive.connection import Hive, connect
 from mutation_api.merge.merge_report import MergeCounts
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
 from tests.fixtures.fix_judge import FIXTURES
 from tests.integration.storages.remote_table import check_nothing_is_left
 from tests.support.left_threads import no_thread_is_left
@@ -124,6 +126,59 @@ def orders(request: pytest.FixtureRequest) -> Iterator[Orders]:
     judge.sql(f"DROP DATABASE {database} CASCADE")
 
 
+@pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
+def test_a_created_table_is_one_for_hive(hive_line: HiveJudge) -> None:
+    """Hive's SQL describes, fills, changes and reads it; a dropped one is gone, with its files."""
+    judge, name = hive_line, f"front{next(_numbers)}.made"
+    database = name.partition(".")[0]
+    judge.sql(f"CREATE DATABASE {database}")
+    with no_thread_is_left(), connect(judge.uri) as hive:
+        schema = rows((1, "tea", "3.50", MAY)).schema.append(pa.field("tags", pa.list_(pa.string())))
+        options: dict[str, Any] = {"clustered_by": ["id"], "num_buckets": 2}
+        made = hive.create_table(name, schema, partitioned_by=["day"], **options)
+        written = "id bigint, item string, price decimal(8,2), day date, tags array<string>"
+        hive.create_table(f"{database}.text", written, partitioned_by=["day"], **options)
+        assert hive.tables(database) == [name, f"{database}.text"]
+        described = [list(judge.sql(f"DESCRIBE {each}")) for each in hive.tables(database)]
+        assert described[0] == described[1]
+        columns = [(row[0].strip(), row[1].strip()) for row in described[0] if row[0] and row[1]]
+        types = [("id", "bigint"), ("item", "string"), ("price", "decimal(8,2)"), ("tags", "array<string>")]
+        assert columns[:5] == [*types, ("day", "date")]
+
+        for values in ("1, 'tea', 3.50, array('a', 'b')", "2, 'oil', 4, array('')"):
+            judge.sql(f"INSERT INTO {name} PARTITION (day) SELECT {values}, '2024-05-01'", settings=DYNAMIC)
+        with hive.transaction(name, create_partitions=True) as tx:
+            table = tx.table(name)
+            table.append(
+                pa.table({"id": [3], "item": ["rice"], "price": [Decimal(2)], "day": [JUNE], "tags": [["c"]]})
+            )
+        judge.sql(f"UPDATE {name} SET item = 'green tea' WHERE id IN (1, 3)", settings=DYNAMIC)
+        judge.sql(f"DELETE FROM {name} WHERE id = 2", settings=DYNAMIC)
+        expected = [(1, "green tea", ["a", "b"]), (3, "green tea", ["c"])]
+        found = judge.sql(f"SELECT id, item, size(tags) FROM {name} ORDER BY id")
+        assert [tuple(row) for row in found] == [(id_, item, len(tags)) for id_, item, tags in expected]
+        with hive.snapshot(name) as view:
+            assert view.table(name).schema == made.schema
+            shown = view.table(name).scan(["id", "item", "tags"]).to_arrow().sort_by("id").to_pylist()
+        assert [tuple(row.values()) for row in shown] == expected
+        assert len(made.history().entries) == 5
+        report = made.verify()
+        assert (report.is_sound, report.row_count) == (True, 2), report
+
+        directory = Location.parse(hive.metastore.get_table(database, "made").location)
+        assert storage_at(directory).list(directory)
+        hive.drop_table(name)
+        assert judge.sql(f"SHOW TABLES IN {database}") == [["text"]]
+        with pytest.raises(FileNotFoundError):
+            storage_at(directory).list(directory)
+        with pytest.raises(TableNotFoundError, match=f"{name} does not exist at {judge.uri}"):
+            hive.table(name)
+        judge.sql(f"CREATE TABLE {name} (id bigint) STORED AS ORC TBLPROPERTIES ('transactional'='false')")
+        assert judge.sql(f"SELECT count(*) FROM {name}") == [[0]]
+        check_nothing_is_left(hive.metastore, database)
+    judge.sql(f"DROP DATABASE {database} CASCADE")
+
+
 def test_hive_reads_what_the_front_door_writes(orders: Orders) -> None:
     """Appends, a merge, updates and deletes, in one transaction and over Hive's own rows; and the reverse."""
     first: list[Row] = [(1, "tea", "3.50", MAY), (2, "coffee", "4.20", MAY), (3, None, "1.00", JUNE)]
@@ -174,7 +229,7 @@ def test_hive_reads_what_the_front_door_writes(orders: Orders) -> None:
 
 
 def test_what_is_refused_leaves_nothing(orders: Orders) -> None:
-    """A row that two calls change, doubled keys, an error of the block."""
+    """A row that two calls change, duplicate keys, an error of the block."""
     row = (1, "tea", "3.50", MAY)
     with orders.hive.transaction(orders.name, create_partitions=True) as tx:
         tx.table(orders.name).append(rows(row))
@@ -233,7 +288,7 @@ def _connections(port: int) -> set[str]:
 
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_optimistic_writers_conflict(hive_line: HiveJudge, line_database: str) -> None:
-    """The first to commit wins, also through the front door."""
+    """The first to commit wins, including through the front door."""
     name = f"{line_database}.t"
     hive_line.sql(f"CREATE TABLE {name} (id bigint) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
     with connect(hive_line.uri, write_lock="optimistic") as hive:

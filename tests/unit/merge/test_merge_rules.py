@@ -86,7 +86,7 @@ def test_what_says_that_a_row_is_gone_is_not_inserted(source: DataFrame) -> None
     ]
     with pytest.raises(
         ConfigurationError,
-        match=r"delete_when 'old > seen' reads the table's row.* with insert_when .* or pass inserts=False",
+        match=r"delete_when 'old > seen' reads the table's row.* with insert_when, or pass inserts=False",
     ):
         described(source, delete_when="old > seen")
     found = clauses(source, delete_when="old > seen", insert_when="op = 'I'", updates=False)
