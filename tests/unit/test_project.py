@@ -182,3 +182,22 @@ def test_names_of_tests_have_no_numbers_of_other_documents() -> None:
         if not re.match(r"test_[grv]\d", name)
     ]
     assert riddles == []
+
+
+def test_files_beside_modules_are_packaged() -> None:
+    """Stubs, templates and settings are installed with the modules that read them."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    for package in ("metastore_client", "mutation_api"):
+        beside = {
+            path.relative_to(ROOT / package)
+            for path in (ROOT / package).rglob("*")
+            if path.is_file() and path.suffix not in (".py", ".pyc", ".md")
+        }
+        patterns = [each.strip() for each in setup["options.package_data"][package].split(",")]
+        packaged = {
+            path.relative_to(ROOT / package)
+            for pattern in patterns
+            for path in (ROOT / package).glob(pattern)
+        }
+        assert beside and beside <= packaged, sorted(map(str, beside - packaged))
