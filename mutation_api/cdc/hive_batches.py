@@ -37,7 +37,7 @@ from mutation_api.transaction.builder import (
     MutatorClientBuilder,
     opener_of,
 )
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import SaidByTheNextStep
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.compaction_rules import delta_sizes
@@ -270,7 +270,7 @@ def hive_batches(
     """
     if not name or not actions:
         raise ConfigurationError("a streaming query requires a name and at least one action")
-    targets = [".".join(split_full_name(each.table)) for each in actions]
+    targets = [normal_full_name(each.table) for each in actions]
     wrong = [each.table for each, target in zip(actions, targets, strict=True) if each.table != target]
     if wrong:
         raise ConfigurationError(f"table {wrong[0]}: the name must be in lower case, as in Hive")
@@ -284,7 +284,7 @@ def hive_batches(
         raise ConfigurationError(
             "the tables are in several databases. Name the table for the marks with watermark_table"
         )
-    marks = ".".join(split_full_name(watermark_table or watermark_table_beside(targets[0])))
+    marks = normal_full_name(watermark_table or watermark_table_beside(targets[0]))
     if marks in targets:
         raise ConfigurationError(f"table {marks} cannot be both a target and the table of watermarks")
     return HiveBatches(

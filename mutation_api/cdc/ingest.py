@@ -46,7 +46,7 @@ from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_view import open_table, table_bytes
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
@@ -331,8 +331,7 @@ def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
     if not tables:
         raise ConfigurationError("no tables to ingest: name at least one target table")
     checked = tuple(
-        Following(t.source_table, ".".join(split_full_name(t.target)), tuple(k.lower() for k in t.key))
-        for t in tables
+        Following(t.source_table, normal_full_name(t.target), tuple(k.lower() for k in t.key)) for t in tables
     )
     for names in ([t.source_table for t in checked], [t.target for t in checked]):
         doubled = repeated(names)
@@ -351,7 +350,7 @@ def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
             f"the targets are in several databases ({', '.join(databases)}): name the table of watermarks, "
             f"such as {default}, and use the same one in each run"
         )
-    name = ".".join(split_full_name(given or default))
+    name = normal_full_name(given or default)
     if name in {each.target for each in tables}:
         raise ConfigurationError(f"table {name} cannot be both a target and the table of watermarks")
     return name

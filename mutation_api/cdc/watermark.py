@@ -25,7 +25,7 @@ from mutation_api.format.event import ROW_ID_COLUMN, RecordIdentifier
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import PlannedFiles, open_table
 from mutation_api.table.acid_table import AcidTable, SnapshotView
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.write.coordinator import MutatorCoordinator
@@ -149,7 +149,7 @@ class Watermarks:
         Raises:
             ConfigurationError: If ``target`` is not ``database.table``.
         """
-        wanted = None if target is None else ".".join(split_full_name(target))
+        wanted = None if target is None else normal_full_name(target)
         return [m for m in self if wanted in (None, m.target) and source_id in (None, m.source_id)]
 
     def get(self, source_id: str, source_table: str, target: str) -> Watermark | None:

@@ -30,6 +30,7 @@ from mutation_api.transaction.catalog import (
     Catalog,
     TableSpec,
     has_database,
+    normal_full_name,
     split_full_name,
 )
 from mutation_api.transaction.commit_outcome import close_after_aborts
@@ -183,7 +184,7 @@ class Hive(NotPickled):
         if not tables and not read:
             raise ConfigurationError("a transaction needs the name of at least one table")
         builder = self._options.builder().metastore(self._metastore)
-        for name in dict.fromkeys(".".join(split_full_name(each)) for each in tables):
+        for name in dict.fromkeys(normal_full_name(each) for each in tables):
             builder.add_sink_table(name, create_partitions=create_partitions, insert_only=insert_only)
         for name in read:
             builder.add_source_table(name)
@@ -249,7 +250,7 @@ class Hive(NotPickled):
             TransactionStateError: If the connection is closed.
         """
         self._check_open()
-        name = ".".join(split_full_name(name))
+        name = normal_full_name(name)
         columns, keys = split_partition_columns(_columns(schema, name), partitioned_by, name)
         create_acid_table(
             self._metastore,
@@ -320,7 +321,7 @@ class Hive(NotPickled):
             Other errors: See ``drop_acid_table``. In these cases the table stays.
         """
         self._check_open()
-        name = ".".join(split_full_name(name))
+        name = normal_full_name(name)
         if any(name in names and not user.is_over for names, user in self._users):
             raise TransactionStateError(
                 f"table {name} cannot be dropped: a transaction or snapshot of this connection uses it. End "
@@ -363,7 +364,7 @@ class Hive(NotPickled):
             raise TransactionStateError("the connection is closed: open another one with connect()")
 
     def _remember(self, user: HiveTransaction | HiveSnapshot, *tables: str) -> None:
-        names = frozenset(".".join(split_full_name(each)) for each in tables)
+        names = frozenset(normal_full_name(each) for each in tables)
         self._users = [*(each for each in self._users if not each[1].is_over), (names, user)]
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "TableSpec",
     "has_database",
     "merge_specs",
+    "normal_full_name",
     "probed_partitions",
     "split_full_name",
     "table_not_found",
@@ -305,6 +306,11 @@ def split_full_name(table_name: str) -> tuple[str, str]:
     if not (database and dot and name) or "." in name:
         raise ConfigurationError(f"not the full name of a table: {table_name!r} (expected database.table)")
     return database, name
+
+
+def normal_full_name(table_name: str) -> str:
+    """Return ``database.table`` in lower case. Raises ConfigurationError for other names."""
+    return ".".join(split_full_name(table_name))
 
 
 def merge_specs(specs: Iterable[TableSpec]) -> tuple[TableSpec, ...]:

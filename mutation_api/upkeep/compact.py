@@ -15,7 +15,7 @@ from metastore_client.model import CompactionInfo, CompactionType
 from mutation_api.errors import CompactionError, ConfigurationError
 from mutation_api.read.table_view import open_table
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.compaction_rules import DeltaSizes, compactor_trouble, delta_sizes
 
@@ -152,7 +152,7 @@ def compact_table(
         TransactionError: If the server cannot be queried.
         ReadError: If the table's directories contradict each other.
     """
-    table = ".".join(split_full_name(table))
+    table = normal_full_name(table)
     if kind not in KINDS:
         raise ConfigurationError(f"kind={kind!r}: expected one of {', '.join(KINDS)}")
     if kind == "rebalance" and not metastore.capabilities().has_exclusive_write_lock:

@@ -18,7 +18,7 @@ from metastore_client.hive_site import parse_duration_seconds
 from metastore_client.model import LockInfo, LockState, OpenTxns, TxnInfo, TxnState
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
-from mutation_api.transaction.catalog import Catalog, TableSpec, split_full_name
+from mutation_api.transaction.catalog import Catalog, TableSpec, normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.transaction_files import (
     TransactionDirectory,
@@ -126,7 +126,7 @@ def explain_transaction(
     """
     if txn_id < 1:
         raise ConfigurationError(f"transaction {txn_id}: ids begin at 1")
-    named = [".".join(split_full_name(name)) for name in tables]
+    named = [normal_full_name(name) for name in tables]
     with metastore_errors_as_ours(f"could not explain transaction {txn_id}"):
         open_txns = metastore.get_open_txns()
         locks = metastore.show_locks()

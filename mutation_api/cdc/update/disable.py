@@ -35,7 +35,7 @@ from mutation_api.errors import (
     SourcePositionError,
 )
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.write.local_plan import LocalOptions
 
@@ -124,7 +124,7 @@ def disable_by(
         ConfigurationError: If incremental update is not enabled, or the source is not the allowed one.
         Others: See ``extract_update``.
     """
-    table = ".".join(split_full_name(table))
+    table = normal_full_name(table)
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
     known = find_watermarks_of(metastore, table)
     database = options.access.connected(table, settings)
@@ -258,7 +258,7 @@ def repair_update(
         RecordLayoutError: If the method can no longer follow the source's table; the message says why.
         ConnectionFailedError: If the source or the metastore cannot be reached, or refuses a statement.
     """
-    table = ".".join(split_full_name(table))
+    table = normal_full_name(table)
     settings = require_settings(metastore, table, "enabled")
     if not settings.method.has_log:
         raise ConfigurationError(

@@ -35,7 +35,7 @@ from mutation_api.cdc.update.settings import (
 from mutation_api.cdc.update.source_rows import ReadPlan, source_state
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.acid_table import AcidTable, TableRole
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.descriptors import describe
 from mutation_api.transaction.preconditions import check_mutable
 
@@ -133,7 +133,7 @@ def enable_update(
         TableNotMutableError: If ``table`` breaks a rule of ACID tables.
         ConnectionFailedError: If the source or the metastore cannot be reached, or refuses a statement.
     """
-    table = ".".join(split_full_name(table))
+    table = normal_full_name(table)
     address = checked_url(source)
     database = connect_database(address, password)
     try:

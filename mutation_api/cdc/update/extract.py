@@ -28,7 +28,7 @@ from mutation_api.cdc.watermark import Watermarks
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import normal_full_name
 from mutation_api.transaction.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.write.local_plan import LocalOptions
@@ -199,7 +199,7 @@ def extract_by(
 ) -> ExtractReport:
     """Extract with the engine that ``engine`` returns for the source. See :func:`extract_update`."""
     started = time.monotonic()
-    table = ".".join(split_full_name(table))
+    table = normal_full_name(table)
     settings = require_settings(metastore, table, "enabled", "disabling")
     known = read_watermarks(metastore, watermark_table_of(table))
     found = mark_of(known, table)

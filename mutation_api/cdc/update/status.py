@@ -30,7 +30,7 @@ from mutation_api.cdc.update.sources import SourceAccess, check_same_settings, c
 from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError, LockNotAcquiredError, MutationError
 from mutation_api.format.printable import one_line
-from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT
 from mutation_api.upkeep.compact import read_sizes
@@ -195,7 +195,7 @@ def update_status(
         ConnectionFailedError: If the metastore cannot be reached.
         TransactionError: If the metastore cannot be queried.
     """
-    table = ".".join(split_full_name(table))
+    table = normal_full_name(table)
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
     found = find_mark(metastore, table)
     access = SourceAccess(password=password, source=source)
