@@ -293,7 +293,7 @@ def _check_droppable(metastore: MetastoreClient, database: str, name: str) -> No
     if any(key.startswith(UPDATE_PROPERTIES) for key in info.parameters):
         raise ConfigurationError(
             f"table {info.full_name} follows a database, whose changes would be captured for ever: run "
-            f"hive-mutate update disable {info.full_name} first"
+            f"hive-mutate update disable --table {info.full_name} first"
         )
 
 

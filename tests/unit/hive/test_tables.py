@@ -303,7 +303,8 @@ def test_what_must_not_be_dropped_is_refused(make_hive: MakeHive) -> None:
     metastore = hive.metastore
     assert isinstance(metastore, InMemoryMetastore)
     metastore.set_table_parameters("default", "orders", {"hive.mutation.update.method": "changelog"})
-    with pytest.raises(ConfigurationError, match=r"run hive-mutate update disable default\.orders first"):
+    advice = r"run hive-mutate update disable --table default\.orders first"
+    with pytest.raises(ConfigurationError, match=advice):
         hive.drop_table(NAME)
     metastore.set_table_parameters("default", "orders", {"hive.mutation.update.method": None})
     metastore.database_parameters["default"]["repl.target.for"] = "policy"
