@@ -35,8 +35,10 @@ from mutation_api.spark.snapshot_frame import snapshot
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.transaction.preconditions import MAX_BUCKETS
+from mutation_api.upkeep.sweep import sweep
 from mutation_api.write.apply import apply_arrow
 from mutation_api.write.coordinator import MutatorCoordinator
+from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_spark import few_rows_to_the_driver
 from tests.integration.conftest import MakeTable
 from tests.integration.storages.remote_table import hidden
@@ -86,7 +88,9 @@ BAD_ID = 13
 
 
 @contextlib.contextmanager
-def refused(table: LiveTable, error: type[MutationError], *words: str) -> Iterator[None]:
+def refused(
+    table: LiveTable, error: type[MutationError], *words: str, by_tasks: bool = False
+) -> Iterator[None]:
     """The block must raise exactly ``error``, name ``words`` in a short message, and change nothing.
 
     Whatever the block opened must be over by then. Afterwards a good transaction must work.
@@ -95,9 +99,20 @@ def refused(table: LiveTable, error: type[MutationError], *words: str) -> Iterat
     with pytest.raises(error) as caught:
         yield
     check_message(table, caught.value, error, words)
+    if by_tasks:
+        wait_until(lambda: swept(table), "the end of the other tasks of the failed job")
     assert table.state() == before
     assert hidden(table.location) == [], "staging is left"
     assert_works(table, before.rows)
+
+
+def swept(table: LiveTable) -> bool:
+    """True if nothing is staged any more.
+
+    Spark kills the other tasks of a failed job, but one of them may stage files for a moment after the abort.
+    """
+    list(sweep(table.metastore, table.info.database, table.info.name))
+    return not table.staged()
 
 
 def check_message(
@@ -128,7 +143,7 @@ def refused_apply(
     table: LiveTable, changes: DataFrame, error: type[MutationError], *words: str, **options: Any
 ) -> None:
     """The change set must be refused so, in one transaction: without Spark, by the driver, and by tasks."""
-    with refused(table, error, *words), table.transaction() as transaction:
+    with refused(table, error, *words, by_tasks=True), table.transaction() as transaction:
         how = {name: value for name, value in options.items() if name != "num_partitions"}
         with pytest.raises(error) as caught:
             apply_arrow(transaction, table.full_name, changes.toArrow(), **how)

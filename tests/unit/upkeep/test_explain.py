@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ import pytest
 from metastore_client.model import DataOperationType, LockComponent, LockLevel, LockRequest, LockType
 from metastore_client.testing import HIVE_3_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError
-from mutation_api.upkeep.explain import ABORTED, OPEN, OVER, UNKNOWN, explain_transaction
+from mutation_api.upkeep.explain import (
+    ABORTED,
+    OPEN,
+    OVER,
+    UNKNOWN,
+    TransactionExplanation,
+    explain_transaction,
+)
 from tests.support.client_support import table_info
 
 NOW = float(round(time.time()))
@@ -25,6 +33,11 @@ def metastore(tmp_path: Path) -> InMemoryMetastore:
     metastore.create_table(table_info(partitioned=False, location=(tmp_path / "t").as_uri()))
     (tmp_path / "t").mkdir(exist_ok=True)
     return metastore
+
+
+def explain(metastore: InMemoryMetastore, txn: int, tables: Sequence[str] = ()) -> TransactionExplanation:
+    """What is said at the time of the heartbeats, however long the tests before this one took."""
+    return explain_transaction(metastore, txn, tables, now=lambda: NOW)
 
 
 def locked(metastore: InMemoryMetastore, user: str) -> int:
@@ -49,7 +62,7 @@ def test_an_open_transaction_and_the_one_that_waits_for_it(
     published = tmp_path / "t" / f"delta_{write_id:07d}_{write_id:07d}_0000"
     published.mkdir()
     (published / "bucket_00000").write_bytes(b"123")
-    found = explain_transaction(metastore, holder)
+    found = explain(metastore, holder)
     assert (found.state, found.txn and found.txn.user, len(found.locks)) == (OPEN, "ann", 1)
     assert [lock.txn_id for lock in found.holds_up] == [waiting]
     (table,) = found.tables
@@ -57,7 +70,7 @@ def test_an_open_transaction_and_the_one_that_waits_for_it(
     sizes = [(d.is_staged, d.file_count, d.byte_count) for d in table.directories]
     assert sizes == [(True, 1, 5), (False, 1, 3)]
     assert "its client is working" in found.advice[0]
-    held = explain_transaction(metastore, waiting)
+    held = explain(metastore, waiting)
     assert held.held_up[0].blocked_by == found.locks[0]
     assert held.advice == (f"it waits for transaction {holder}: hive-mutate explain {holder}",)
     assert json.loads(json.dumps(held.to_dict()))["held_up"][0]["by"]["user"] == "ann"
@@ -68,7 +81,7 @@ def test_an_aborted_transaction(metastore: InMemoryMetastore, tmp_path: Path) ->
     txn = locked(metastore, "ann")
     (tmp_path / "t" / f"_mutation_{txn}").mkdir()
     metastore.abort_txn(txn)
-    found = explain_transaction(metastore, txn, ["default.T"])
+    found = explain(metastore, txn, ["default.T"])
     assert (found.state, found.locks) == (ABORTED, ())
     assert found.causes[0].startswith("it did not time out")
     assert found.advice == (
@@ -120,16 +133,16 @@ def test_transactions_that_are_over_or_never_were(metastore: InMemoryMetastore) 
     """The metastore lists neither."""
     txn = metastore.open_txn("u", "h", "")
     metastore.commit_txn(txn)
-    assert explain_transaction(metastore, txn).state == OVER
-    assert explain_transaction(metastore, txn + 100).state == UNKNOWN
+    assert explain(metastore, txn).state == OVER
+    assert explain(metastore, txn + 100).state == UNKNOWN
     with pytest.raises(ConfigurationError, match="ids begin at 1"):
-        explain_transaction(metastore, 0)
+        explain(metastore, 0)
 
 
 def test_a_table_that_is_gone(metastore: InMemoryMetastore) -> None:
     """It is said, and the rest is told nevertheless."""
     txn = locked(metastore, "ann")
     metastore.drop_table("default", "t", delete_data=False)
-    found = explain_transaction(metastore, txn)
+    found = explain(metastore, txn)
     assert "does not exist" in str(found.tables[0].reason)
     assert found.state == OPEN
