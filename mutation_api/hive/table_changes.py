@@ -11,13 +11,11 @@ import pyarrow as pa
 
 from mutation_api.errors import TransactionStateError
 from mutation_api.format.event import ADDED_OPERATION
-from mutation_api.format.timestamps import exact_unit
-from mutation_api.hive.change_part import ChangePart, MemoryShare, PartLayout, SpooledBatches, joined
 from mutation_api.merge.local_merge import LocalMerge
 from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
 from mutation_api.transaction.transaction import Transaction
-from mutation_api.write.apply import apply_arrow
-from mutation_api.write.arrow_input import changes_reader
+from mutation_api.write.apply import write_change_set
+from mutation_api.write.change_set import ChangeSet, MemoryShare
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
@@ -31,14 +29,16 @@ class TableChanges:
         transaction: a transaction that has begun.
         table_name: ``database.table``, one of the transaction's sinks.
         share: memory for waiting changes, shared by all tables of the transaction.
+        local: memory and threads.
     """
 
-    def __init__(self, transaction: Transaction, table_name: str, share: MemoryShare) -> None:
+    def __init__(
+        self, transaction: Transaction, table_name: str, share: MemoryShare, local: LocalOptions
+    ) -> None:
         self._transaction = transaction
         self._name = table_name
-        self._share = share
-        self._parts: list[ChangePart] = []
-        self._spools: list[SpooledBatches] = []
+        self._local = local
+        self._changes = ChangeSet(transaction, table_name, share, local)
         self._merges: list[LocalMerge] = []
         self._verify_row_ids = False
         self._insert_files: int | None = None
@@ -62,24 +62,12 @@ class TableChanges:
 
         Raises:
             TransactionStateError, LockLostError, TransactionAbortedError: See :meth:`checked_sink`.
-            RecordLayoutError: If columns are missing, extra or duplicate, or have incompatible types.
-            DeltaWriteError: If the changes fit neither into memory nor into a temporary file.
+            Other errors: See :meth:`mutation_api.write.change_set.ChangeSet.add`.
         """
-        table = self.checked_sink()
-        reader = changes_reader(data, table, operation_column, "the rows")
-        layout = PartLayout.of(table, reader.schema, operation, operation_column)
-        spool = SpooledBatches(layout.plain_schema(reader.schema), self._share)
-        self._spools.append(spool)
-        fine: set[str] = set()
-        for batch in reader:
-            if batch.num_rows:
-                plain = layout.plain(batch)
-                fine |= {name for name in layout.layout.columns if exact_unit(plain.column(name)) == "ns"}
-                spool.add(plain)
-        if spool.row_count:
-            self._parts.append(ChangePart(operation, spool.schema, spool, frozenset(fine)))
-            self._verify_row_ids |= verify_row_ids
-        return spool.row_count
+        self.checked_sink()
+        added = self._changes.add(data, operation, operation_column=operation_column)
+        self._verify_row_ids |= verify_row_ids and added > 0
+        return added
 
     def add_merged(
         self,
@@ -99,11 +87,7 @@ class TableChanges:
             TransactionStateError: See :meth:`check_first`.
         """
         self.check_first()
-        layout = PartLayout.of(self._table, changes.schema, None, operation_column)
-        batches = map(layout.plain, changes)
-        # A merge returns nanoseconds only if values need them.
-        fine = frozenset(field.name for field in changes.schema if "[ns" in str(field.type))
-        self._parts.append(ChangePart(None, layout.plain_schema(changes.schema), batches, fine))
+        self._changes.add(changes, None, operation_column=operation_column)
         self._insert_files, self._options = insert_files, options
 
     def checked_sink(self) -> AcidTable:
@@ -125,7 +109,7 @@ class TableChanges:
     def check_first(self) -> None:
         """Raise TransactionStateError if the table already has changes, which a merge would not see."""
         self.checked_sink()
-        if self._parts:
+        if len(self._changes):
             raise TransactionStateError(
                 f"table {self._name} already has changes in this transaction. A merge would not see them, "
                 "since it compares with the snapshot: merge first, or merge in another transaction"
@@ -143,30 +127,27 @@ class TableChanges:
                 "with .dry_run() to see what it would do. Nothing was committed"
             )
 
-    def write(self, local: LocalOptions, options: WriterOptions | None) -> ApplySummary | None:
+    def write(self, options: WriterOptions | None) -> ApplySummary | None:
         """Write everything as one change set; return None if there is nothing to write.
 
         Raises:
             MutationError: See :func:`~mutation_api.write.apply.apply_arrow`.
         """
-        if not self._parts:
+        if not len(self._changes):
             return None
-        return apply_arrow(
+        return write_change_set(
             self._transaction,
-            self._name,
-            joined(self._table, self._parts),
-            operation_column=ADDED_OPERATION,
+            self._changes,
             insert_files=self._insert_files,
             verify_row_ids=self._verify_row_ids,
             options=self._options or options,
-            local=local,
+            local=self._local,
         )
 
     def close(self) -> None:
         """Discard the changes, and remove temporary files."""
-        for spool in self._spools:
-            spool.close()
-        self._parts, self._spools, self._merges = [], [], []
+        self._changes.close()
+        self._merges = []
 
     @property
     def _table(self) -> AcidTable:

@@ -285,7 +285,7 @@ def test_mixed_changes_are_applied(hive: Hive) -> None:
         assert orders.apply(changes, operation_column="op") == 2
         assert orders.apply(deletes, operation_column="op") == 1
         wrong = deletes.set_column(0, "op", pa.array(["update"]))
-        with pytest.raises(RecordLayoutError, match="lacks the columns id, item, price, day"):
+        with pytest.raises(RecordLayoutError, match="lacks the columns id, item, price;"):
             orders.apply(wrong, operation_column="op")
     assert [r[1] for r in read(hive)] == ["dark tea", "coffee", "juice"]
 
