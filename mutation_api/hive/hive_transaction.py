@@ -100,7 +100,9 @@ class HiveTransaction(OfOneProcess):
         transaction = self._begun()
         full_name = transaction.table(name).full_name
         if full_name not in self._changes:
-            self._changes[full_name] = TableChanges(transaction, full_name, self._share, self._local)
+            self._changes[full_name] = TableChanges(
+                transaction, full_name, self._share, self._local, self._options
+            )
         return HiveTable(transaction, full_name, self._changes[full_name], self._local)
 
     def check(self) -> None:
@@ -134,7 +136,7 @@ class HiveTransaction(OfOneProcess):
             for changes in self._changes.values():
                 changes.check_merges()
             for changes in self._changes.values():
-                changes.write(self._options)
+                changes.write()
             transaction.commit()
         finally:
             self.close()

@@ -109,6 +109,7 @@ def apply_arrow(
     operation_column: str = OPERATION_COLUMN_DEFAULT,
     insert_files: int | None = None,
     verify_row_ids: bool = False,
+    read_now: bool = False,
     options: WriterOptions | None = None,
     local: LocalOptions | None = None,
 ) -> ApplySummary:
@@ -124,6 +125,9 @@ def apply_arrow(
       ROW__ID, and the partition columns if ROW__ID does not have the partition; a change set of deletes may
       lack the other columns.
 
+    A table takes any number of change sets in a transaction, except on Hive 2, where it takes one. Each sees
+    the rows that earlier ones have written, and may change them.
+
     An update stays in its partition and bucket; to move a row, delete and insert it. A row may be changed
     only once. Insert-only tables take only inserts. Timestamps with a time zone are refused, since Hive's
     have none; ``pyarrow.compute.local_timestamp`` converts them to local timestamps of their zone.
@@ -133,14 +137,15 @@ def apply_arrow(
 
     Args:
         transaction: a transaction that has begun; the table must be one of its sinks.
-        table_name: ``database.table``. A transaction takes one change set for each of its tables.
+        table_name: ``database.table``.
         changes: any object that :func:`~mutation_api.write.arrow_input.arrow_reader` reads; it is read once.
         operation_column: name of the operation column.
         insert_files: for unbucketed tables, the number of files for the inserts of a partition. By default
             one per ROWS_PER_INSERT_FILE inserts, at most one per thread, and in a partitioned table at most
             INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
         verify_row_ids: True to look up every ROW__ID of updates and deletes in the snapshot before anything
-            is written.
+            is written. In later change sets of a table this is always done, unless ``read_now``.
+        read_now: True if the ROW__IDs were read after the transaction's last change of the table.
         options: stripe size and compression of the files. A thread sorts in at most ``sort_memory_bytes``.
         local: memory and threads.
 
@@ -149,7 +154,7 @@ def apply_arrow(
 
     Raises:
         TransactionStateError: If the transaction has not begun, the table is a source, or the table already
-            has its changes in this transaction.
+            has its change set on Hive 2.
         RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: If the
             change set is wrong; the message names rows.
         TableNotMutableError: If an insert-only table would get an update or delete.
@@ -169,7 +174,8 @@ def apply_arrow(
         threads = 1 if is_small else local.thread_count
         parts = sized(batches, local.memory_bytes // BATCH_PART // threads)
         job = _Job(transaction, table, insert_files, options, local, threads)
-        return job.run(parts, plan.addressed, verify_row_ids=verify_row_ids)
+        verify = verify_row_ids or (table.statement_id > 0 and not read_now)
+        return job.run(parts, plan.addressed, verify_row_ids=verify)
 
 
 def write_change_set(
@@ -187,7 +193,8 @@ def write_change_set(
         transaction.check()
         threads = 1 if len(changes) < SMALL_ROWS else local.thread_count
         job = _Job(transaction, table, insert_files, options, local, threads)
-        return job.run(changes.addressed(), lambda batch: batch, verify_row_ids=verify_row_ids)
+        verify = verify_row_ids or table.statement_id > 0
+        return job.run(changes.addressed(), lambda batch: batch, verify_row_ids=verify)
 
 
 @dataclass(frozen=True)

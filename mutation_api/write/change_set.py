@@ -183,6 +183,10 @@ class MemoryShare:
         self._left -= byte_count if fits else 0
         return fits
 
+    def gave_back(self, byte_count: int) -> None:
+        """Return bytes that were taken."""
+        self._left += byte_count
+
 
 class SpooledBatches:
     """Batches of one schema, in the order in which they were added; they can be read any number of times.
@@ -232,6 +236,7 @@ class SpooledBatches:
 
     def close(self) -> None:
         """Discard the batches, and remove the file."""
+        self._share.gave_back(sum(batch.nbytes for batch in self._held))
         self._held = []
         self._writer = None
         if self._file is not None:
