@@ -19,7 +19,7 @@ from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.read.read_ahead import WAITING_BYTES_DEFAULT
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
-from mutation_api.table.acid_table import SnapshotView
+from mutation_api.table.acid_table import AcidTable, SnapshotView
 from mutation_api.table.expression_parts import fields_of
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
@@ -49,6 +49,11 @@ class SnapshotTable:
     def name(self) -> str:
         """The name ``database.table``, in lower case."""
         return self._name
+
+    @property
+    def descriptor(self) -> AcidTable:
+        """The table's descriptor, which can be sent to other processes."""
+        return self._view.table(self._name)
 
     @property
     def schema(self) -> pa.Schema:

@@ -65,7 +65,7 @@ class OverwriteReport:
         table: ``database.table``.
         deleted: number of rows that were replaced.
         inserted: number of new rows.
-        partitions: the (escaped) names of the partitions whose rows were replaced, including those without rows.
+        partitions: the (escaped) names of the partitions that were replaced, including empty ones.
     """
 
     table: str
