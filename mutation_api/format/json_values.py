@@ -23,8 +23,8 @@ uniontype          ``[tag, value]``, tag = position of the
                    alternative
 =================  ============================================  ==========================================
 
-A cell of a CSV file has the same content: a string without quotes, any other value as JSON.
-
+A cell of a CSV file has the same content: a string without quotes, any other value as JSON. Files of changes,
+exports, samples and keys in messages, and the input of ``hive-mutate bucket`` have these forms.
 Values that other programs wrote are also read. An invalid value never becomes NULL.
 """
 
@@ -41,9 +41,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.format.hive_type import INTEGER_KINDS, NESTED_KINDS, HiveType, MisfitError
+from mutation_api.format.number_text import texts_of_decimals
 from mutation_api.format.plain_array import (
     dense_union,
     map_parts,
@@ -55,7 +57,16 @@ from mutation_api.format.plain_array import (
 )
 from mutation_api.format.text_values import BinaryText, values_of_texts
 
-__all__ = ["JsonMisfitError", "cell_text", "decode_json", "from_cells", "from_json", "to_json"]
+__all__ = [
+    "JsonMisfitError",
+    "cell_text",
+    "decode_json",
+    "from_cells",
+    "from_json",
+    "json_texts",
+    "to_cells",
+    "to_json",
+]
 
 
 def to_json(array: pa.Array) -> list[Any]:
@@ -70,28 +81,59 @@ def to_json(array: pa.Array) -> list[Any]:
     kind = array.type
     if pa.types.is_map(kind):
         return _map_to_json(array)
-    if pa.types.is_list(kind):
+    if any(is_list(kind) for is_list in _LISTS):
         offsets, elements = rebased_list(array)
         return _lists(array, offsets, to_json(elements))
     if pa.types.is_struct(kind):
         return _struct_to_json(array)
     if pa.types.is_union(kind):
         return _union_to_json(array)
-    values: list[Any] = array.to_pylist()
+    values: list[Any]
+    if (texts := _texts(array)) is not None:
+        values = texts.to_pylist()
+        return values
+    values = array.to_pylist()
     if pa.types.is_float32(kind):  # a double would be printed with more digits
         return [None if v is None else _double(float(str(np.float32(v)))) for v in values]
     convert = next((each for is_kind, each in _CONVERTED if is_kind(kind)), None)
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
+def json_texts(rows: pa.Array) -> list[str]:
+    """Return n values as JSON strings, for files and messages. Values that Hive lacks are strings."""
+    return list(map(_ENCODER.encode, to_json(rows)))
+
+
 def cell_text(value: Any) -> str | None:
     """Return a value of :func:`to_json` as a cell of a CSV file. None stays None."""
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if value is None or isinstance(value, str) else _CELL_ENCODER.encode(value)
 
 
-def _decimal(value: Decimal) -> str:
-    text = f"{value:f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text) if value else "0"
+def to_cells(array: pa.Array) -> pa.Array:
+    """Return the values of a column as cells of a CSV file. See :func:`cell_text`; null stays null."""
+    kind = array.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_string(kind):
+        return array.cast(pa.string())
+    if (texts := _texts(array)) is not None:
+        return texts
+    return pa.array(list(map(cell_text, to_json(array))), pa.string())
+
+
+_CELL_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+_BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
+
+def _texts(array: pa.Array) -> pa.Array | None:
+    """Format decimals, dates and timestamps, including years and nanoseconds that Python lacks."""
+    kind = array.type
+    if pa.types.is_decimal128(kind):
+        return texts_of_decimals(array)
+    if not pa.types.is_date(kind) and not (pa.types.is_timestamp(kind) and kind.tz is None):
+        return None
+    texts = pc.replace_substring(array.cast(pa.string()), " ", "T")
+    return pc.replace_substring_regex(pc.replace_substring_regex(texts, r"(\.\d*?)0+$", r"\1"), r"\.$", "")
 
 
 def _double(value: float) -> float | str:
@@ -100,21 +142,14 @@ def _double(value: float) -> float | str:
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-def _timestamp(value: datetime.datetime) -> str:
-    text = value.isoformat()
-    return text.rstrip("0") if "." in text else text
-
-
 def _binary(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
 _CONVERTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
     (pa.types.is_float64, _double),
-    (pa.types.is_decimal, _decimal),
-    (pa.types.is_date, datetime.date.isoformat),
-    (pa.types.is_timestamp, _timestamp),
-    (pa.types.is_binary, _binary),
+    (pa.types.is_timestamp, datetime.datetime.isoformat),
+    *((is_kind, _binary) for is_kind in _BINARIES),
 )
 
 
@@ -197,8 +232,7 @@ _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object. Raise ValueError if a name occurs twice, since Python would keep the last value."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    if len(found := dict(pairs)) < len(pairs):
         raise ValueError(f"names occur twice in an object: {', '.join(repeated(name for name, _ in pairs))}")
     return found
 
@@ -322,8 +356,7 @@ def _pairs(row: int, value: Any, key_type: HiveType) -> list[tuple[Any, Any]]:
 
 
 def _struct(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
-    names = set(hive_type.field_names)
-    _refuse_first(values, lambda value: not isinstance(value, dict) or not value.keys() <= names)
+    _refuse_first(values, lambda v: not isinstance(v, dict) or not v.keys() <= set(hive_type.field_names))
     rows = range(len(values))
     children = [
         _within([None if value is None else value.get(name) for value in values], rows, child, of_texts)

@@ -27,7 +27,6 @@ __all__ = [
     "COMPLEX_KINDS",
     "SAMPLE_ROWS",
     "RowColumns",
-    "check_scalar",
     "existing_file",
     "files_at",
     "is_row_id",
@@ -39,7 +38,7 @@ __all__ = [
 
 
 COMPLEX_KINDS = (*NESTED_KINDS, "binary")
-"""The kinds of Hive types that can be read from CSV files of changes but are not written to them."""
+"""The kinds of Hive types whose strings in CSV files Spark cannot cast."""
 SAMPLE_ROWS = 3
 """The number of rows with invalid values that a message shows."""
 
@@ -98,21 +97,6 @@ def existing_file(file: Location) -> Location:
     if found.local_path is not None and not Path(found.local_path).exists():
         raise ConfigurationError(f"file not found: {found.shown}")
     return found
-
-
-def check_scalar(table: AcidTable) -> None:
-    """Check that the table's changes can be written as CSV.
-
-    Raises:
-        RecordLayoutError: If columns have types that are not written to CSV. The message names them.
-    """
-    complex_columns = [c for c in table.all_columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
-    if complex_columns:
-        named = ", ".join(f"{c.name} {c.type}" for c in complex_columns)
-        raise RecordLayoutError(
-            f"table {table.full_name}: columns cannot be written as CSV: {named}. Use JSON, ORC or Parquet "
-            "instead"
-        )
 
 
 def is_row_id(name: str) -> bool:
