@@ -25,6 +25,7 @@ uniontype          ``[tag, value]``, tag = position of the
 
 A cell of a CSV file has the same content: a string without quotes, any other value as JSON. Files of changes,
 exports, samples and keys in messages, and the input of ``hive-mutate bucket`` have these forms.
+
 Values that other programs wrote are also read. An invalid value never becomes NULL.
 """
 
@@ -44,10 +45,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.format.hive_type import INTEGER_KINDS, NESTED_KINDS, HiveType, MisfitError
+from mutation_api.format.hive_type import TEXT_KINDS, HiveType, MisfitError, TypeFamily
 from mutation_api.format.number_text import texts_of_decimals
 from mutation_api.format.plain_array import (
-    dense_union,
+    Inner,
+    array_of_lists,
+    array_of_structs,
+    array_of_unions,
     map_parts,
     offsets_of_lists,
     rebased_list,
@@ -184,8 +188,6 @@ def _union_to_json(array: pa.Array) -> list[Any]:
     return [None if value is None else [tag, value] for tag, value in pairs]
 
 
-_TEXT_KINDS = ("string", "varchar", "char")
-
 TextReader = Callable[[pa.Array, HiveType], pa.Array]
 """A function that converts n strings to values of a scalar type. It raises MisfitError."""
 
@@ -271,7 +273,7 @@ def from_json(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader =
     nested = _NESTED.get(hive_type.kind)
     if nested is not None:
         return nested(values, hive_type, of_texts)
-    text_of = _TEXT_OF[hive_type.kind]
+    text_of = _TEXT_OF.get(hive_type.family, _only_text)
     texts: list[str | None] = []
     for row, value in enumerate(values):
         text = None if value is None else text_of(value)
@@ -297,7 +299,7 @@ def from_cells(texts: pa.Array, hive_type: HiveType) -> pa.Array:
     Raises:
         MisfitError: If a string is not a value of the type.
     """
-    if hive_type.kind not in NESTED_KINDS:
+    if hive_type.family is not TypeFamily.NESTED:
         return _of_texts(texts, hive_type)
     given = texts.to_pylist()
     values = [None if text is None else _cell(row, text) for row, text in enumerate(given)]
@@ -315,58 +317,57 @@ def _cell(row: int, text: str) -> Any:
         raise MisfitError(row, repr(text), f"is not JSON: {error}") from error
 
 
-def _within(
-    values: Sequence[Any], parents: Sequence[int], hive_type: HiveType, of_texts: TextReader
-) -> pa.Array:
-    """Convert values inside others. ``parents`` are the rows of the outer values."""
-    try:
-        return from_json(values, hive_type, of_texts)
-    except JsonMisfitError as misfit:
-        raise JsonMisfitError(parents[misfit.row], misfit.reason) from misfit
+def _inner(hive_type: HiveType, of_texts: TextReader) -> Inner:
+    """Return the function that converts values inside others."""
+
+    def convert(values: list[Any], parents: list[int]) -> pa.Array:
+        try:
+            return from_json(values, hive_type, of_texts)
+        except JsonMisfitError as misfit:
+            raise JsonMisfitError(parents[misfit.row], misfit.reason) from misfit
+
+    return convert
 
 
 def _list(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
     _refuse_first(values, lambda value: not isinstance(value, list))
-    flat = [(row, element) for row, value in enumerate(values) for element in value or ()]
-    rows = [row for row, _ in flat]
-    elements = _within([each for _, each in flat], rows, hive_type.children[0], of_texts)
-    return pa.ListArray.from_arrays(offsets_of_lists(values), elements)
+    return array_of_lists(values, _inner(hive_type.children[0], of_texts))
 
 
 def _map(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
-    key_type, item_type = hive_type.children
+    key_type = hive_type.children[0]
+    key, item = (_inner(child, of_texts) for child in hive_type.children)
     maps = [None if value is None else _pairs(row, value, key_type) for row, value in enumerate(values)]
-    flat = [(row, key, item) for row, pairs in enumerate(maps) for key, item in pairs or ()]
-    rows = [row for row, _, _ in flat]
-    for row, key, _ in flat:
-        if key is None:
-            raise JsonMisfitError(row, "a key is null")
-    keys = _within([key for _, key, _ in flat], rows, key_type, of_texts)
-    items = _within([item for _, _, item in flat], rows, item_type, of_texts)
-    return pa.MapArray.from_arrays(offsets_of_lists(maps), keys, items)
+
+    def entries(pairs: list[Any], rows: list[int]) -> pa.Array:
+        for row, (name, _) in zip(rows, pairs, strict=True):
+            if name is None:
+                raise JsonMisfitError(row, "a key is null")
+        parts = [key([each for each, _ in pairs], rows), item([each for _, each in pairs], rows)]
+        return pa.StructArray.from_arrays(parts, names=["key", "value"])
+
+    lists = array_of_lists(maps, entries)
+    return pa.MapArray.from_arrays(offsets_of_lists(maps), lists.values.field(0), lists.values.field(1))
 
 
 def _pairs(row: int, value: Any, key_type: HiveType) -> list[tuple[Any, Any]]:
-    if isinstance(value, dict) and (key_type.kind in _TEXT_KINDS or not value):
+    if isinstance(value, dict) and (key_type.kind in TEXT_KINDS or not value):
         return list(value.items())
-    is_list = isinstance(value, list) and key_type.kind not in _TEXT_KINDS
+    is_list = isinstance(value, list) and key_type.kind not in TEXT_KINDS
     if not is_list or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         raise JsonMisfitError(row)
     return [(key, item) for key, item in value]
 
 
 def _struct(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
-    _refuse_first(values, lambda v: not isinstance(v, dict) or not v.keys() <= set(hive_type.field_names))
-    rows = range(len(values))
-    children = [
-        _within([None if value is None else value.get(name) for value in values], rows, child, of_texts)
-        for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
-    ]
-    nulls = [row for row, value in enumerate(values) if value is None]
-    if nulls and hive_type.contains("uniontype"):  # pyarrow ends the process at such nulls
-        raise JsonMisfitError(nulls[0], "a struct that contains a union cannot be null")
-    mask = pa.array([value is None for value in values], pa.bool_()) if nulls else None
-    return pa.StructArray.from_arrays(children, names=list(hive_type.field_names), mask=mask)
+    names = hive_type.field_names
+    _refuse_first(values, lambda value: not isinstance(value, dict) or not value.keys() <= set(names))
+    if hive_type.contains("uniontype"):  # pyarrow ends the process at null structs
+        for row, value in enumerate(values):
+            if value is None:
+                raise JsonMisfitError(row, "a struct that contains a union cannot be null")
+    rows = [None if value is None else [value.get(name) for name in names] for value in values]
+    return array_of_structs(rows, names, [_inner(child, of_texts) for child in hive_type.children])
 
 
 def _union(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
@@ -374,12 +375,7 @@ def _union(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> 
     count = len(hive_type.children)
     _refuse_first(values, lambda value: not _is_tagged(value, count))
     pairs = [(0, None) if value is None else (value[0], value[1]) for value in values]
-    parts = []
-    for tag, child in enumerate(hive_type.children):
-        rows = [row for row, (found, _) in enumerate(pairs) if found == tag]
-        parts.append(_within([pairs[row][1] for row in rows], rows, child, of_texts))
-    names = [f"_union_{tag}" for tag in range(count)]
-    return dense_union(np.array([tag for tag, _ in pairs], np.int8), parts, names)
+    return array_of_unions(pairs, [_inner(child, of_texts) for child in hive_type.children])
 
 
 def _is_tagged(value: Any, count: int) -> bool:
@@ -436,15 +432,11 @@ def _only_text(value: Any) -> str | None:
     return value if type(value) is str else None
 
 
-_TEXT_OF: dict[str, Callable[[Any], str | None]] = {
-    "boolean": _boolean_text,
-    **dict.fromkeys(INTEGER_KINDS, _integer_text),
-    "float": _float_text,
-    "double": _float_text,
-    "decimal": _decimal_text,
-    **dict.fromkeys(_TEXT_KINDS, _string_text),
-    "date": _only_text,
-    "timestamp": _only_text,
-    "binary": _only_text,
+_TEXT_OF: dict[TypeFamily, Callable[[Any], str | None]] = {
+    TypeFamily.BOOLEAN: _boolean_text,
+    TypeFamily.INTEGER: _integer_text,
+    TypeFamily.FLOAT: _float_text,
+    TypeFamily.DECIMAL: _decimal_text,
+    TypeFamily.TEXT: _string_text,
 }
-"""Functions that return a value as :mod:`.text_values` accepts it, or None if the value is invalid."""
+"""Functions that return a value as :mod:`.text_values` accepts it, or None. Other families have strings."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.format.hive_type import NESTED_KINDS, HiveType, parse_hive_type, spark_type
+from mutation_api.format.hive_type import HiveType, parse_hive_type, spark_type
 from mutation_api.format.layout import is_hidden
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.local import without_links
@@ -24,7 +24,6 @@ from mutation_api.storage.protocol import FileEntry
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = [
-    "COMPLEX_KINDS",
     "SAMPLE_ROWS",
     "RowColumns",
     "existing_file",
@@ -37,8 +36,6 @@ __all__ = [
 ]
 
 
-COMPLEX_KINDS = (*NESTED_KINDS, "binary")
-"""The kinds of Hive types whose strings in CSV files Spark cannot cast."""
 SAMPLE_ROWS = 3
 """The number of rows with invalid values that a message shows."""
 

@@ -35,10 +35,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from mutation_api.errors import ClientError, ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.format.event import ROW_ID_COLUMN
-from mutation_api.format.hive_type import HiveType, MisfitError
+from mutation_api.format.hive_type import HiveType, MisfitError, TypeFamily
 from mutation_api.format.json_values import from_cells, json_texts, to_cells
 from mutation_api.merge.file_rules import (
-    COMPLEX_KINDS,
     SAMPLE_ROWS,
     RowColumns,
     is_row_id,
@@ -253,7 +252,7 @@ class _ParsedCells:
 
 def _is_cast(hive_type: HiveType) -> bool:
     """Return True if Spark casts strings to this type; otherwise Python converts them."""
-    return hive_type.kind not in COMPLEX_KINDS
+    return hive_type.family not in (TypeFamily.NESTED, TypeFamily.BINARY)
 
 
 def _reason(text: str, kind: HiveType) -> str:

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from mutation_api.errors import RecordLayoutError
-from mutation_api.format.hive_type import parse_hive_type, spark_type
+from mutation_api.format.hive_type import PRIMITIVES, parse_hive_type, spark_type
 from mutation_api.merge.clauses import (
     SOURCE,
     TARGET,
@@ -78,7 +78,7 @@ __all__ = [
 ]
 
 
-_CUT = ("char", "varchar")
+_CUT = [kind for kind, facts in PRIMITIVES.items() if facts.max_length]
 """The types that are strings in Spark, so values may need a conversion although the Spark types are equal."""
 
 
