@@ -42,7 +42,7 @@ from mutation_api.cdc.log_walk import (
     doubled_texts,
 )
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
-from mutation_api.merge.spark_outcome import json_text
+from mutation_api.merge.spark_outcome import json_text, key_json
 from mutation_api.spark.frame_table import counted_by_rows
 from mutation_api.spark.plan import default_num_partitions
 from mutation_api.spark.worker_errors import raised_in_job, translated_worker_errors
@@ -206,7 +206,7 @@ class _Log:
             "two operations on key ",
             self._key_text(),
             f" {before}",
-            json_text(sf.col(DOUBLED_POSITION)),
+            json_text(sf.col(DOUBLED_POSITION), found.schema[DOUBLED_POSITION].dataType),
             behind,
         )
         # In the filter, which always runs: Spark does not evaluate a column that nothing reads.
@@ -234,7 +234,9 @@ class _Log:
         found = rows.where(sf.col(CONTRADICTION).isNotNull()).select(
             self._key_text().alias("key"),
             sf.col(CONTRADICTION).alias("kind"),
-            json_text(sf.col(CONTRADICTION_POSITION)).alias("order"),
+            json_text(sf.col(CONTRADICTION_POSITION), rows.schema[CONTRADICTION_POSITION].dataType).alias(
+                "order"
+            ),
         )
         shown = found.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
         return [f"{SINGULARS[row['kind']]} key {row['key']} at {row['order']}" for row in shown]
@@ -243,9 +245,12 @@ class _Log:
         operation = _column(self.operation)
         order = sf.struct(*[_column(name).alias(name.lstrip("_")) for name in self.order])
         missing = [_column(name).isNull() for name in self.key]
-        said = json_text(sf.struct(operation.alias("operation")))
+        said = sf.to_json(sf.struct(operation.alias("operation")), {"ignoreNullFields": "false"})
         where: list[Column | str] = ["operation ", said, ", key ", self._key_text()]
-        where += [", position ", json_text(order)]
+        where += [
+            ", position ",
+            json_text(order, self.operations.select(order.alias("o")).schema["o"].dataType),
+        ]
         wrong = (
             sf.when(
                 reduce(Column.__or__, missing),
@@ -270,7 +275,7 @@ class _Log:
         return [name for each in types if isinstance(each, StructType) for name in each.names]
 
     def _key_text(self) -> Column:
-        return json_text(sf.struct(*[_column(name).alias(name) for name in self.key]))
+        return key_json(self.key, self.operations.schema)
 
 
 def _walked_type(rows: StructType) -> StructType:

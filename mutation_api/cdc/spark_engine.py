@@ -45,6 +45,7 @@ from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT, copied_keys_error
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.spark_merge import MergeInto, merge_into
+from mutation_api.merge.spark_outcome import json_text, key_json
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.snapshot_frame import snapshot
@@ -123,7 +124,7 @@ class _SparkLog:
         keys = [sf.col(quoted(name)) for name in self.table.key]
         with translated_worker_errors(f"{what}: looking for duplicate keys"):
             doubled = self.operations.groupBy(*keys).count().where("count > 1")
-            text = sf.to_json(sf.struct(*keys)).alias("key")
+            text = key_json(self.table.key, self.operations.schema).alias("key")
             rows = doubled.select(text).orderBy("key").limit(DUPLICATES_SHOWN_DEFAULT).collect()
             raise copied_keys_error(
                 what, self.table.target.full_name, doubled.count(), [row["key"] for row in rows]
@@ -165,10 +166,11 @@ class _SparkReduced:
             wrong = self.log.rows.join(present, same, "left").where(
                 is_insert == sf.coalesce("__is_present", sf.lit(False))
             )
+            position = self.log.rows.schema[FIRST_POSITION].dataType
             shown = wrong.select(
                 FIRST_OPERATION,
-                sf.to_json(sf.struct(*[sf.col(quoted(k)).alias(k) for k in key])).alias("key"),
-                sf.to_json(FIRST_POSITION).alias("order"),
+                key_json(key, self.log.rows.schema).alias("key"),
+                json_text(sf.col(FIRST_POSITION), position).alias("order"),
             )
             rows = shown.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
         return [f"{row[FIRST_OPERATION]} of key {row['key']} at {row['order']}" for row in rows]

@@ -28,9 +28,9 @@ from mutation_api.errors import (
 )
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.hive_type import (
-    INTEGER_KINDS,
     HiveType,
     MisfitError,
+    TypeFamily,
     arrow_type,
     parse_hive_type,
     spark_type,
@@ -56,10 +56,9 @@ __all__ = [
 _MAX_BYTES = 1 << 30
 """pyarrow parses one block at a time and counts its bytes with 31 bits."""
 
-_FLOATS = ("float", "double")
-_AS_TEXTS = ("string", "varchar", "char", "date", "timestamp", "binary")
-READ_BY_ARROW = frozenset({*INTEGER_KINDS, *_FLOATS, *_AS_TEXTS, "boolean"})
-"""The kinds of Hive types that pyarrow parses.
+_AS_TEXTS = (TypeFamily.TEXT, TypeFamily.DATE, TypeFamily.TIMESTAMP, TypeFamily.BINARY)
+READ_BY_ARROW = (*_AS_TEXTS, TypeFamily.BOOLEAN, TypeFamily.INTEGER, TypeFamily.FLOAT)
+"""The families of Hive types that pyarrow parses.
 
 Decimals are missing: pyarrow 25 reads a number with too many digits as another number, and crashes on the
 string ``-1e-999999999``. Lists and objects are missing because they are rare.
@@ -77,7 +76,7 @@ def values_by_arrow(lines: pa.Array, kinds: Mapping[str, HiveType]) -> dict[str,
 
     Args:
         lines: an object per line, as strings or UTF-8 bytes. Other columns are ignored.
-        kinds: the columns' types by name. Their kinds must be in READ_BY_ARROW.
+        kinds: the columns' types by name. Their families must be in READ_BY_ARROW.
     """
     schema = pa.schema([(name, _read_as(kind)) for name, kind in kinds.items()])
     table = _parsed(lines, schema)
@@ -92,14 +91,14 @@ def values_by_arrow(lines: pa.Array, kinds: Mapping[str, HiveType]) -> dict[str,
 
 
 def _read_as(kind: HiveType) -> pa.DataType:
-    return pa.string() if kind.kind in _AS_TEXTS else arrow_type(kind, timestamp_unit="us")
+    return pa.string() if kind.family in _AS_TEXTS else arrow_type(kind, timestamp_unit="us")
 
 
 def _values(column: pa.Array, kind: HiveType) -> pa.Array | None:
-    if kind.kind in _AS_TEXTS:
+    if kind.family in _AS_TEXTS:
         return values_of_texts(column, kind, binary=BinaryText.BASE64)
     # pyarrow also accepts other words for values that are not finite, such as Inf.
-    is_uncertain = kind.kind in _FLOATS and not np.isfinite(column.drop_null().to_numpy()).all()
+    is_uncertain = kind.family is TypeFamily.FLOAT and not np.isfinite(column.drop_null().to_numpy()).all()
     return None if is_uncertain else column
 
 
@@ -239,7 +238,7 @@ class _Lines:
             ConfigurationError: If a line is not a JSON object.
             RecordValueError: If a value is not valid for its column's type.
         """
-        quick = {name: kind for name, kind in types.items() if kind.kind in READ_BY_ARROW}
+        quick = {name: kind for name, kind in types.items() if kind.family in READ_BY_ARROW}
         found = values_by_arrow(self.texts, quick) or {}
         others = {name: kind for name, kind in types.items() if name not in found}
         return found | (_arrays(columns, self.file, self.objects, others) if others else {})

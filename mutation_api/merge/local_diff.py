@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import LocalEngineError, TableNotMutableError
 from mutation_api.format.event import ROW_ID_COLUMN, Mask
+from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array
 from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT
 from mutation_api.merge.differences import (
@@ -29,7 +30,6 @@ from mutation_api.merge.differences import (
     not_unique,
 )
 from mutation_api.merge.evaluator import target_types
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.merge.resolve import check_type, converted
 from mutation_api.merge.source_rows import check_memory, check_wall_clocks, dense_ranks, plain_batch
 from mutation_api.orc.read.key_filter import KeyFilter

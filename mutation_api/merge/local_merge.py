@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import LocalEngineError
 from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.json_values import json_texts
 from mutation_api.merge.acting import KINDS, Acting, struct_of
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
@@ -42,7 +43,6 @@ from mutation_api.merge.evaluator import (
     target_types,
     with_expressions,
 )
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.merge.local_plan import LocalMergePlan
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.preview import (
@@ -154,7 +154,7 @@ def _sample(kind: str, partition: str, key: str, row: Acting) -> SampleRow:
 def _values(columns: Mapping[str, pa.Array]) -> dict[str, object] | None:
     if not columns:
         return None
-    return row_values(struct_of(columns)[0])
+    return row_values(struct_of(columns))[0]
 
 
 Condition: TypeAlias = pc.Expression | str | None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mutation_api.errors import RecordValueError
 from mutation_api.format.event import ROW_ID_COLUMN, Mask
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.format.json_values import json_texts
 from mutation_api.format.timestamps import exact_unit
 from mutation_api.merge.acting import INSERTED, KINDS, MOVED, Acting, AnyMerge, Candidates, act
 from mutation_api.merge.clauses import (
@@ -31,9 +32,8 @@ from mutation_api.merge.clauses import (
 )
 from mutation_api.merge.differences import SourceKeys, differs
 from mutation_api.merge.evaluator import Evaluator, target_types
-from mutation_api.merge.key_columns import in_nanoseconds, json_texts, key_in_type
+from mutation_api.merge.key_columns import in_nanoseconds, key_in_type
 from mutation_api.merge.merge_report import MergeReport, with_compactions_due
-from mutation_api.merge.preview import python_value
 from mutation_api.merge.source_rows import duplicated, first_of_each
 from mutation_api.merge.table_side import TableSide, settled
 from mutation_api.orc.read.key_filter import KeyFilter
@@ -399,5 +399,14 @@ def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
         .group_by(["group", "kind"])
         .aggregate([([], "count_all")])
     )
-    found = zip(counts["group"], counts["kind"].to_pylist(), counts["count_all"].to_pylist(), strict=True)
-    return [(python_value(group), kind, count) for group, kind, count in found]
+    columns = (_python_values(counts["group"]), counts["kind"].to_pylist(), counts["count_all"].to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def _python_values(values: pa.ChunkedArray) -> list[Any]:
+    """Return Python values, or strings if Python's type cannot hold one, such as a date in the year 10000."""
+    try:
+        found: list[Any] = values.to_pylist()
+    except (ValueError, OverflowError):
+        found = values.cast(pa.string()).to_pylist()
+    return found

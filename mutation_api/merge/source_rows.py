@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
 from mutation_api.format.event import Mask
+from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array, refusal, repeated
 from mutation_api.merge.clauses import ROWS_SHOWN, DuplicatedKey
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.write.arrow_input import arrow_reader
 from mutation_api.write.local_plan import LocalOptions
 

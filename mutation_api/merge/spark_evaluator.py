@@ -276,8 +276,12 @@ def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
     least = [shown.where(sf.col("kind") == kind).orderBy("order").limit(per_kind) for kind in SHOWN_KINDS]
     found = collected(reduce(DataFrame.unionAll, least).drop("order"))
     return tuple(
-        SampleRow(kind.as_py(), partition.as_py() or None, key.as_py(), row_values(before), row_values(after))
-        for kind, partition, key, before, after in zip(*found.columns, strict=True)
+        SampleRow(kind, partition or None, key, before, after)
+        for kind, partition, key, before, after in zip(
+            *(found[name].to_pylist() for name in ("kind", "partition", "key")),
+            *(row_values(found[side]) for side in _STATES),
+            strict=True,
+        )
     )
 
 

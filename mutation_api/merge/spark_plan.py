@@ -174,12 +174,15 @@ class MergePlan:
         found = self.cached.sparkSession.createDataFrame(shown, names).alias("d")
         same = [sf.col(f"a.{name}").eqNullSafe(sf.col(f"d.{name}")) for name in group]
         of_keys = self.acting.alias("a").join(sf.broadcast(found), same)
-        name = sf.col(f"a.{SOURCE}")
-        row_id = sf.col(f"a.{_ROW_ID}") if self.table.version.has_row_ids else name
+        name, source_type = sf.col(f"a.{SOURCE}"), self.acting.schema[SOURCE].dataType
+        row_id, row_id_type = name, source_type
+        if self.table.version.has_row_ids:
+            row_id, row_id_type = sf.col(f"a.{_ROW_ID}"), self.acting.schema[_ROW_ID].dataType
+        row_texts = sf.sort_array(sf.collect_list(json_text(name, source_type)))
         samples = of_keys.groupBy(*[f"a.{n}" for n in group]).agg(
-            sf.first(key_text(self.keys, name, row_id)).alias("key"),
+            sf.first(key_text(self.keys, name, row_id, source_type, row_id_type)).alias("key"),
             sf.count(sf.lit(1)).alias("row_count"),
-            sf.slice(sf.sort_array(sf.collect_list(json_text(name))), 1, ROWS_SHOWN).alias("rows"),
+            sf.slice(row_texts, 1, ROWS_SHOWN).alias("rows"),
         )
         found_keys = [
             DuplicatedKey(row["key"], row["row_count"], row["rows"])
@@ -240,10 +243,11 @@ class MergePlan:
             before = sf.when(sf.col(TARGET).isNotNull(), old)
         sides = {key: [TARGET] * (key in read) + [NEW] for key in self.keys or ()}
         parts = [sf.coalesce(*[sf.col(quoted(s, k)) for s in found]).alias(k) for k, found in sides.items()]
+        keys = self.cached.select(*parts).schema
         return self.cached.select(
             sf.col(_KIND).alias("kind"),
             sf.col(_PARTITION).alias("partition"),
-            (json_text(sf.struct(*parts)) if parts else sf.lit(None).cast("string")).alias("key"),
+            (json_text(sf.struct(*parts), keys) if parts else sf.lit(None).cast("string")).alias("key"),
             before.alias("before"),
             sf.when(sf.col(_KIND) != DELETED, sf.col(NEW)).alias("after"),
         )
@@ -302,7 +306,7 @@ def _acting_rows(
         SOURCE,
         TARGET,
         row_id.alias(_ROW_ID),
-        (nothing if is_unique else inserted_key(resolved, options)).alias(_KEY),
+        (nothing if is_unique else inserted_key(rows, resolved, options)).alias(_KEY),
         (nothing if altered is None else altered).alias(_ALTERED),
         kind_of(table, resolved, options).alias(_KIND),
         known.alias("__known"),
@@ -396,7 +400,7 @@ def _without_repetition(
     matched = [(c.action, c.condition) for c in resolved.clauses if c.match is Match.MATCHED]
     if matched == [(Action.DELETE, None)] and table.version.has_row_ids:
         is_match = sf.col(_ROW_ID).isNotNull() & sf.col(SOURCE).isNotNull()
-        return keep_first(acting, [_ROW_ID], [sf.xxhash64(json_text(sf.col(SOURCE)))], is_match)
+        return keep_first(acting, [_ROW_ID], [sf.xxhash64(sf.to_json(SOURCE))], is_match)
     return acting
 
 

@@ -29,11 +29,11 @@ from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
 from mutation_api.table.bucket_resolver import BucketIdResolver
-from mutation_api.table.bucket_rows import column_from_json
 from mutation_api.transaction.descriptors import describe
 from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_newest import HIVE_4
+from tests.support.golden_hashes import golden_column
 
 pytestmark = [
     pytest.mark.slow,
@@ -445,7 +445,7 @@ def test_bucket_hashes(hive_line):
     compared = 0
     for types, rows in cases.items():
         parsed = [parse_hive_type(text) for text in types]
-        columns = [column_from_json([row[i] for row in rows], kind) for i, kind in enumerate(parsed)]
+        columns = [golden_column([row[i] for row in rows], kind) for i, kind in enumerate(parsed)]
         for version in (1, 2):
             if version == 2 and any(kind.contains("binary") for kind in parsed):
                 continue

@@ -27,7 +27,6 @@ from mutation_api.format.event import bucket_ids
 from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.read.partition_plan import plan_splits
 from mutation_api.read.snapshot_reader import read_split
-from mutation_api.table.bucket_rows import column_from_json
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -36,6 +35,7 @@ from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_newest import HIVE_4
 from tests.integration.files.hive_values import random_value
+from tests.support.golden_hashes import golden_column
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ class Table:
         (by,) = table.bucket_columns
         place = table.column_names.index(by)
         kind = parse_hive_type(table.columns[place].type)
-        column = column_from_json([row[place]], kind)
+        column = golden_column([row[place]], kind)
         hashes = hash_columns([column], [kind], table.bucketing_version)
         return (name, int(buckets_of(hashes, table.num_buckets)[0]), (2**62,))
 
@@ -427,4 +427,4 @@ def keys_of(found: list[Any], kind: HiveType) -> pa.Array:
     """Values of the judge as a column."""
     if kind.kind in ("float", "double"):
         return pa.array([None if value is None else float(value) for value in found], arrow_type(kind))
-    return column_from_json(found, kind)
+    return golden_column(found, kind)

@@ -7,8 +7,10 @@ import json
 from datetime import date
 from decimal import Decimal
 
+import pyarrow as pa
+
 from mutation_api.merge.merge_report import MergeCounts, MergeReport, Share
-from mutation_api.merge.preview import ForeignLock, Preview, SampleRow
+from mutation_api.merge.preview import ForeignLock, Preview, SampleRow, row_values
 from mutation_api.write.forecast import ApplySummary, Forecast, GroupCount
 
 REPORT = MergeReport.of(
@@ -32,13 +34,28 @@ def test_counts_add_up() -> None:
 
 def test_programs_get_plain_values() -> None:
     """The dictionary survives JSON, whatever the sample rows hold."""
-    values = {
-        "bytes": b"\xff\x00",
-        "date": date(2024, 1, 2),
-        "price": Decimal("1E+2"),
-        "nan": float("nan"),
-        "nested": {3: [Decimal("0.10"), None], None: True},
-    }
+    (values,) = row_values(
+        pa.array(
+            [
+                {
+                    "bytes": b"\xff\x00",
+                    "date": date(2024, 1, 2),
+                    "price": Decimal("100.00"),
+                    "nan": float("nan"),
+                    "nested": [(3, [Decimal("0.10"), None])],
+                }
+            ],
+            pa.struct(
+                [
+                    ("bytes", pa.binary()),
+                    ("date", pa.date32()),
+                    ("price", pa.decimal128(10, 2)),
+                    ("nan", pa.float64()),
+                    ("nested", pa.map_(pa.int32(), pa.list_(pa.decimal128(3, 2)))),
+                ]
+            ),
+        )
+    )
     inserted = SampleRow("inserted", "", None, None, values)
     found = dataclasses.replace(
         REPORT, preview=Preview(Forecast(GROUPS, 5, 9), (LOCK,), (MOVED, inserted))
@@ -50,8 +67,8 @@ def test_programs_get_plain_values() -> None:
         "bytes": "/wA=",
         "date": "2024-01-02",
         "price": "100",
-        "nan": "nan",
-        "nested": {"3": ["0.10", None], "NULL": True},
+        "nan": "NaN",
+        "nested": [[3, ["0.1", None]]],
     }
     assert found["locks"] == [
         {
