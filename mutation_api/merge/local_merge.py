@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import LocalEngineError
+from mutation_api.errors import LocalEngineError, RecordLayoutError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.json_values import json_texts
 from mutation_api.merge.acting import KINDS, Acting, struct_of
@@ -398,7 +398,10 @@ class LocalMerge:
         """Return an assigned value as an expression. A string is the name of a column, or SQL."""
         if not isinstance(value, str) or _names_column(value, columns, side):
             return as_value(value, columns, side, what)
-        return self._translated(value, match, what, columns, side, is_condition=False)
+        try:
+            return self._translated(value, match, what, columns, side, is_condition=False)
+        except RecordLayoutError as error:
+            raise RecordLayoutError(f"{error}. A constant string is pc.scalar({value!r})") from error
 
     def _translated(
         self,

@@ -49,7 +49,7 @@ from mutation_api.transaction.transaction_state import (
     next_state,
     require,
 )
-from mutation_api.transaction.written_tables import PartitionCreator, WrittenTables, files_by_partition
+from mutation_api.transaction.written_tables import PartitionCreator, WrittenTables
 
 __all__ = ["Transaction"]
 
@@ -160,26 +160,12 @@ class Transaction(OfOneProcess):
         self._remove_abandoned(self._sinks())
 
     def changing(self, table_name: str) -> AbstractContextManager[None]:
-        """Return the block in which a table receives a change set; a block that raises does not count.
-
-        Later change sets of the table, and reads within the transaction, see its rows. On Hive 2 a table
-        takes one change set.
-
-        Raises:
-            TransactionStateError: If the transaction is not open, or the table cannot take a change set now.
-            ConfigurationError: If the table was not added to the client.
-        """
+        """Return the block in which a table receives a change set; see :meth:`WrittenTables.changing`."""
         return self._written.changing(self._opened(table_name).table)
 
     def own_files(self, table_name: str) -> dict[str, list[EventFile]]:
-        """Return what the transaction has written to a table so far, by (escaped) partition.
-
-        Raises:
-            TransactionStateError: If the transaction is not open, or the storage shows files only after the
-                commit.
-        """
-        name = self._opened(table_name).table.full_name
-        return files_by_partition(self._written.manifests(name))
+        """Return what was written to a table so far; see :meth:`WrittenTables.files`."""
+        return self._written.files(self._opened(table_name).table.full_name)
 
     def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Add the manifests of what one writer (a Spark job, or a coordinator) has written to a table.

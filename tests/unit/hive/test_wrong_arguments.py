@@ -117,7 +117,7 @@ WRONG: dict[str, tuple[Callable[[HiveTable], Any], str]] = {
     ),
     "a text as a value": (
         lambda t: t.merge(ROWS, on="id").when_matched_update({"x": "abc"}),
-        "pc.scalar",
+        "A constant string is pc.scalar",
     ),
     "Polars' value": (
         lambda t: t.merge(ROWS, on="id").when_matched_update({"x": pl.col("x")}),
