@@ -44,7 +44,7 @@ from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.merging.merge_stage import OURS_KINDS, Content, Stage, checksums
 from metastore_client import connect
 from mutation_api import snapshot
-from mutation_api.cdc import Following, SourceTable, TungstenSource, ingest, read_source
+from mutation_api.cdc import SourceTable, TableMapping, TungstenSource, ingest, read_source
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -170,7 +170,7 @@ class Follower:
     def ingest(self, number: int) -> None:
         """Bring the table up to them."""
         with connect(self._stage.metastore.uri) as metastore:
-            followed = [Following(SOURCE_TABLE, self._name, ("id",))]
+            followed = [TableMapping(SOURCE_TABLE, self._name, ("id",))]
             report = ingest(metastore, followed, self._source, spark=self._stage.spark)
         if report.position is None:
             raise RuntimeError("the log had nothing new")

@@ -51,7 +51,7 @@ from mutation_api import (
     Snapshot,
     apply_changes,
     connect,
-    local_session,
+    local_spark_session,
     snapshot,
 )
 
@@ -136,7 +136,7 @@ class Stage:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
             metastore, kinds = stack.enter_context(measured_metastore(folder / "metastore"))
             settings = {"spark.driver.memory": DRIVER_MEMORY, "spark.local.dir": str(folder / "spark")}
-            spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
+            spark = stack.enter_context(local_spark_session(master=f"local[{CORES}]", settings=settings))
             create_table(metastore.uri, TABLE, COLUMNS, "", "id", BUCKETS, layout="default")
             builder = MutatorClientBuilder().metastore(metastore.uri).lock_failure_listener(PrintLoss())
             client = stack.enter_context(builder.add_sink_table(DATABASE, TABLE_NAME).build())

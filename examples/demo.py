@@ -58,7 +58,7 @@ from mutation_api import (
     apply_changes,
     configure_storage,
     list_staged,
-    local_session,
+    local_spark_session,
     merge_into,
     snapshot,
 )
@@ -163,7 +163,7 @@ def run(line: str, storage: str, cache: Path) -> int:
         with step("starting Spark"):
             # Spark's default of two hundred partitions is too many for few rows.
             settings = {"spark.local.dir": str(work / "spark"), "spark.sql.shuffle.partitions": "8"}
-            spark = stack.enter_context(local_session("airports", settings=settings))
+            spark = stack.enter_context(local_spark_session("airports", settings=settings))
             # pyspark's handler of Ctrl-C would fill the screen with py4j's stacks.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         columns = ", ".join(f"{name} string" for name in DATA_COLUMNS)

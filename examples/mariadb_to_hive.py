@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 from examples.local import PrintLoss, create_table, metastore_address
 from judges.mysql import MariaDbJudge
 from metastore_client import connect
-from mutation_api import MutatorClientBuilder, local_session, snapshot
-from mutation_api.cdc import Following, MySqlAddress, MySqlSource, ingest
+from mutation_api import MutatorClientBuilder, local_spark_session, snapshot
+from mutation_api.cdc import MySqlAddress, MySqlSource, TableMapping, ingest
 
 TABLE = "default.orders"
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="example-") as folder,
         MariaDbJudge(Path(folder)) as server,
         metastore_address(arguments) as uri,
-        local_session() as spark,
+        local_spark_session() as spark,
     ):
         types = "id int, customer string, total decimal(9,2), status string, placed timestamp"
         create_table(uri, TABLE, types, "", "id", 2)
@@ -80,7 +80,7 @@ def run(server: MariaDbJudge, statements: Sequence[str]) -> None:
 def follow(uri: str, spark: SparkSession, source: MySqlSource) -> None:
     """Apply the log to Hive's table up to its end, and print the result."""
     with connect(uri) as metastore:
-        print(ingest(metastore, [Following("orders", TABLE)], source, listener=PrintLoss(), spark=spark))
+        print(ingest(metastore, [TableMapping("orders", TABLE)], source, listener=PrintLoss(), spark=spark))
 
 
 def show(server: MariaDbJudge, uri: str, spark: SparkSession) -> int:

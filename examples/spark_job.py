@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import pyspark.sql.functions as sf
 
 from examples.local import PrintLoss, create_table, metastore_address
-from mutation_api import MutatorClientBuilder, apply_changes, local_session, snapshot
+from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, snapshot
 
 TABLE = "default.products"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Load three products, then change them."""
-    with metastore_address(arguments) as uri, local_session() as spark:
+    with metastore_address(arguments) as uri, local_spark_session() as spark:
         create_table(uri, TABLE, "id bigint, name string, price decimal(10,2)", "shelf string", "id", 2)
         builder = MutatorClientBuilder().metastore(uri).lock_failure_listener(PrintLoss())
         builder.add_sink_table("default.products", create_partitions=True)

@@ -20,7 +20,7 @@ from mutation_api import (
     MutatorClientBuilder,
     Transaction,
     apply_changes,
-    local_session,
+    local_spark_session,
     snapshot,
 )
 
@@ -36,7 +36,7 @@ class BankClosed(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Open accounts, transfer, fail to transfer, and show that the sum never changed."""
-    with metastore_address(arguments) as uri, local_session() as spark:
+    with metastore_address(arguments) as uri, local_spark_session() as spark:
         create_table(uri, ACCOUNTS, "id bigint, balance bigint", "", "id", 2)
         create_table(uri, JOURNAL, "source bigint, target bigint, amount bigint", "day string", "source", 2)
         builder = MutatorClientBuilder().metastore(uri).lock_failure_listener(PrintLoss())

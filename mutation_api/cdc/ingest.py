@@ -55,11 +55,11 @@ from mutation_api.write.local_plan import LocalOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Following", "IngestOptions", "ingest", "ingest_by"]
+__all__ = ["IngestOptions", "TableMapping", "ingest", "ingest_by"]
 
 
 @dataclass(frozen=True)
-class Following:
+class TableMapping:
     """A target table and the source table that it follows.
 
     ``source_table`` is the source's name for its table, ``target`` is ``database.table``. ``key`` lists the
@@ -95,7 +95,7 @@ class IngestOptions:
 
 def ingest(
     metastore: MetastoreClient,
-    tables: Sequence[Following],
+    mappings: Sequence[TableMapping],
     source: AnySource,
     *,
     spark: SparkSession | None = None,
@@ -121,7 +121,7 @@ def ingest(
 
     Args:
         metastore: the metastore of the tables; stays open.
-        tables: the pairs of source table and target. Each table occurs once.
+        mappings: the target tables and the source tables that they follow. Each table occurs once.
         source: the log.
         spark: the session that does the work.
         local: the memory and threads to use if this process does the work, without Spark. The new operations
@@ -161,24 +161,24 @@ def ingest(
         listener=listener,
         progress=progress,
     )
-    return ingest_by(engine_for(source, spark, local), metastore, tables, source, options)
+    return ingest_by(engine_for(source, spark, local), metastore, mappings, source, options)
 
 
 def ingest_by(
     engine: Engine,
     metastore: MetastoreClient,
-    tables: Sequence[Following],
+    mappings: Sequence[TableMapping],
     source: AnySource,
     options: IngestOptions,
 ) -> IngestReport:
     """Run :func:`ingest` with an engine that has been checked to read the source. See there for errors."""
-    followed = _checked(tables)
+    followed = _checked(mappings)
     run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
     has_watermarks = not options.dry_run or watermark_table_exists(metastore, run.watermark_table)
     if not options.dry_run:
         ensure_watermark_table(metastore, run.watermark_table)
     builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(options.lock_timeout_seconds)
-    for each in run.tables:
+    for each in run.mappings:
         builder.add_sink_table(each.target, create_partitions=options.create_partitions)
     if has_watermarks:
         builder.add_sink_table(run.watermark_table)
@@ -197,7 +197,7 @@ class _Run:
 
     engine: Engine
     source: AnySource
-    tables: tuple[Following, ...]
+    mappings: tuple[TableMapping, ...]
     watermark_table: str
     options: IngestOptions
 
@@ -212,12 +212,12 @@ class _Run:
 
 def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -> IngestReport:
     source_id, dry_run = run.source.source_id, run.options.dry_run
-    run.progress(f"{source_id}: waiting for the lock on {', '.join(t.target for t in run.tables)}")
+    run.progress(f"{source_id}: waiting for the lock on {', '.join(m.target for m in run.mappings)}")
     with client.new_transaction() as transaction:
         known = run.options.known_watermarks
         marks = Watermarks.read(transaction, run.watermark_table, known=known) if has_watermarks else None
         sources = [
-            SourceTable(each.source_table, transaction.table(each.target), each.key) for each in run.tables
+            SourceTable(each.source_table, transaction.table(each.target), each.key) for each in run.mappings
         ]
         for each in sources:
             _check_names(each.target)
@@ -230,12 +230,12 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             return IngestReport(
                 source_id, dry_run, None, after, None, (), reading.engine, stop, reading.warnings
             )
-        positions = dict.fromkeys((each.source_table for each in run.tables), reading.position)
+        positions = dict.fromkeys((each.source_table for each in run.mappings), reading.position)
         if stop is not None:
             positions = dict(stop.positions)
         new = [
             _watermark(run, transaction, each, positions[each.source_table])
-            for each in run.tables
+            for each in run.mappings
             if each.source_table in positions
         ]
         if marks is not None:
@@ -327,13 +327,14 @@ def _check_names(table: AcidTable) -> None:
         )
 
 
-def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
-    if not tables:
+def _checked(mappings: Sequence[TableMapping]) -> tuple[TableMapping, ...]:
+    if not mappings:
         raise ConfigurationError("no tables to ingest: name at least one target table")
     checked = tuple(
-        Following(t.source_table, normal_full_name(t.target), tuple(k.lower() for k in t.key)) for t in tables
+        TableMapping(m.source_table, normal_full_name(m.target), tuple(k.lower() for k in m.key))
+        for m in mappings
     )
-    for names in ([t.source_table for t in checked], [t.target for t in checked]):
+    for names in ([m.source_table for m in checked], [m.target for m in checked]):
         doubled = repeated(names)
         if doubled:
             raise ConfigurationError(
@@ -342,16 +343,16 @@ def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
     return checked
 
 
-def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
-    databases = sorted({split_full_name(each.target)[0] for each in tables})
-    default = watermark_table_beside(min(each.target for each in tables))
+def _watermark_table(mappings: Sequence[TableMapping], given: str | None) -> str:
+    databases = sorted({split_full_name(each.target)[0] for each in mappings})
+    default = watermark_table_beside(min(each.target for each in mappings))
     if given is None and len(databases) > 1:
         raise ConfigurationError(
             f"the targets are in several databases ({', '.join(databases)}): name the table of watermarks, "
             f"such as {default}, and use the same one in each run"
         )
     name = normal_full_name(given or default)
-    if name in {each.target for each in tables}:
+    if name in {each.target for each in mappings}:
         raise ConfigurationError(f"table {name} cannot be both a target and the table of watermarks")
     return name
 
@@ -359,15 +360,15 @@ def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
 def _positions(run: _Run, marks: Watermarks | None) -> Mapping[str, Position]:
     if marks is None:
         return {}
-    found = {t.source_table: marks.get(run.source.source_id, t.source_table, t.target) for t in run.tables}
+    found = {m.source_table: marks.get(run.source.source_id, m.source_table, m.target) for m in run.mappings}
     return {name: Position(mark.order, mark.text) for name, mark in found.items() if mark is not None}
 
 
-def _watermark(run: _Run, transaction: Transaction, table: Following, position: Position) -> Watermark:
+def _watermark(run: _Run, transaction: Transaction, mapping: TableMapping, position: Position) -> Watermark:
     return Watermark(
         run.source.source_id,
-        table.source_table,
-        table.target,
+        mapping.source_table,
+        mapping.target,
         position.order,
         position.text,
         transaction.id,

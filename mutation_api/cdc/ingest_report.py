@@ -2,7 +2,7 @@
 
 An operation can contradict the operation before it in the log, or the rows of the table. Contradictions are
 counted, and are errors in a strict run. :class:`KeptRows` buffers operations in a Parquet file until they are
-applied. :func:`find_watermarks` reads, between runs, the positions up to which sources have been applied.
+applied. :func:`list_watermarks` reads, between runs, the positions up to which sources have been applied.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
     "LogCounts",
     "changed_rows",
     "contradictions_with_table",
-    "find_watermarks",
+    "list_watermarks",
     "log_contradicts_itself",
     "log_contradicts_table",
     "read_watermarks",
 ]
 
 
-def find_watermarks(
+def list_watermarks(
     metastore: MetastoreClient,
     watermark_table: str,
     *,
@@ -72,7 +72,7 @@ def find_watermarks(
 def read_watermarks(metastore: MetastoreClient, watermark_table: str) -> Watermarks | None:
     """Read all watermarks in a snapshot; return None if the table does not exist.
 
-    The lock of the snapshot is released afterwards. Raises: See :func:`find_watermarks`.
+    The lock of the snapshot is released afterwards. Raises: See :func:`list_watermarks`.
     """
     if not watermark_table_exists(metastore, watermark_table):
         return None

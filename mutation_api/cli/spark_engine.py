@@ -24,7 +24,7 @@ from mutation_api.merge.row_files import RowFiles, read_changes, save_changes
 from mutation_api.merge.spark_diff import count_operations, diff
 from mutation_api.merge.spark_rules import merge_by_rules
 from mutation_api.spark.job import apply_changes
-from mutation_api.spark.local_session import local_session
+from mutation_api.spark.local_spark_session import local_spark_session
 from mutation_api.spark.snapshot_frame import snapshot
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
@@ -38,7 +38,7 @@ def spark_session(app_name: str) -> SparkSession:
     """Return a session of the user's Spark (--master, spark-submit, spark-defaults.conf), or a local one."""
     if spark_is_given():
         return SparkSession.builder.appName(app_name).getOrCreate()
-    return local_session(app_name)
+    return local_spark_session(app_name)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import LocalEngineError
+from mutation_api.errors import UnsupportedLocallyError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.acting import KINDS, Acting, struct_of
 from mutation_api.merge.clauses import (
@@ -208,7 +208,7 @@ def local_merge(
 
     Raises:
         ConfigurationError: If an option is invalid.
-        LocalEngineError: If the source needs more memory than allowed.
+        UnsupportedLocallyError: If the source needs more memory than allowed.
         RecordLayoutError: If the source is not Arrow data or has duplicate columns.
     """
     keys = tuple(checked_names(on, f"table {table_name}: on"))
@@ -300,7 +300,7 @@ class LocalMerge:
             TableNotMutableError: If the table is insert-only and a clause does not just insert.
             PartitionCreationError: If rows belong to missing partitions that must not be created.
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
-            LocalEngineError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
+            UnsupportedLocallyError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
             Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
                 above.
         """
@@ -368,7 +368,7 @@ class LocalMerge:
         """Return a condition as an expression. A string is the name of a column, or SQL.
 
         Raises:
-            LocalEngineError: If only Spark can interpret the SQL.
+            UnsupportedLocallyError: If only Spark can interpret the SQL.
             RecordLayoutError: If it is something else, or if a column does not exist.
         """
         what = f"table {self.table_name}: the condition"
@@ -378,8 +378,8 @@ class LocalMerge:
         target = target_types(self.transaction.table(self.table_name))
         try:
             return resolved_condition(when, source, target, match.sides, what)[0]
-        except LocalEngineError as error:
-            raise LocalEngineError(
+        except UnsupportedLocallyError as error:
+            raise UnsupportedLocallyError(
                 f'{error}. Pass an Arrow expression, such as pc.field("{side}", "{columns[side][0]}") > 1, '
                 "or merge with Spark: merge_into, or hive-mutate merge with --engine spark"
             ) from error

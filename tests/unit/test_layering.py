@@ -122,7 +122,7 @@ SPARK_ONLY_IN = (
     "mutation_api.merge.spark_plan",
     "mutation_api.merge.spark_rules",
     "mutation_api.cdc.batch_actions",
-    "mutation_api.cdc.hive_batches",
+    "mutation_api.cdc.hive_sink",
     "mutation_api.cdc.reduce",
     "mutation_api.cdc.spark_engine",
     "mutation_api.cli",

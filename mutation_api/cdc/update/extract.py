@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from metastore_client.client import MetastoreClient
 from mutation_api.cdc.choice import engine_for
 from mutation_api.cdc.engine import Engine
-from mutation_api.cdc.ingest import Following, IngestOptions, ingest_by
+from mutation_api.cdc.ingest import IngestOptions, TableMapping, ingest_by
 from mutation_api.cdc.ingest_report import IngestReport, read_watermarks
 from mutation_api.cdc.update.progress_mark import ProgressMark, Run
 from mutation_api.cdc.update.settings import UpdateSettings, mark_of, require_settings, watermark_table_of
@@ -216,7 +216,7 @@ def extract_by(
         report = ingest_by(
             engine(source),
             metastore,
-            [_following(table, settings)],
+            [_mapping(table, settings)],
             source,
             _ingest_options(table, settings, options, known, is_first=found is None),
         )
@@ -228,8 +228,8 @@ def extract_by(
     return ExtractReport(table, report, mark, removed, seconds, differences)
 
 
-def _following(table: str, settings: UpdateSettings) -> Following:
-    return Following(settings.source_table, table, tuple(name.lower() for name in settings.key))
+def _mapping(table: str, settings: UpdateSettings) -> TableMapping:
+    return TableMapping(settings.source_table, table, tuple(name.lower() for name in settings.key))
 
 
 def _ingest_options(

@@ -15,7 +15,7 @@ import sys
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
-from mutation_api import MutatorClientBuilder, apply_changes, local_session, merge_into, snapshot
+from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, merge_into, snapshot
 from mutation_api.spark.job import FEW_BYTES
 
 ROWS = 3000
@@ -42,7 +42,10 @@ def main(uri: str, applied: str, merged: str, few: str) -> int:
         builder.add_sink_table(*table.split("."), create_partitions=True)
     settings = {FEW_BYTES: few, "spark.sql.session.timeZone": "UTC"}
     found = {}
-    with local_session("default", master="local[2]", settings=settings) as spark, builder.build() as client:
+    with (
+        local_spark_session("default", master="local[2]", settings=settings) as spark,
+        builder.build() as client,
+    ):
         given = rows(spark)
         with client.new_transaction() as transaction:
             for table in (applied, merged):

@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from metastore_client.delegation_token import tokens_in
-from mutation_api import apply_changes, local_session, merge_into, snapshot
+from mutation_api import apply_changes, local_spark_session, merge_into, snapshot
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -55,7 +55,7 @@ def main(uri: str, table: str, file: str) -> None:
     client = (
         MutatorClientBuilder().metastore(uri).add_sink_table(database, name, create_partitions=True).build()
     )
-    with local_session(master="local[2]", settings=SETTINGS) as spark, client:
+    with local_spark_session(master="local[2]", settings=SETTINGS) as spark, client:
         location = client.tables[0].location
         shipped = worker_settings(spark.sparkContext, [location])
         assert "No Kerberos credentials" in told_by_worker(spark, location, shipped.with_tokens(b""))

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from judges.hive.judge import SPEED_OPTIONS
-from mutation_api import local_session
+from mutation_api import local_spark_session
 from mutation_api.spark import job
 from mutation_api.spark.tasks import ChangeWriter
 from mutation_api.storage.connect import storage_at
@@ -75,7 +75,7 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
 
     job.remove_losing_attempts = watched_removal
     job.ChangeWriter = lambda *of: StallsOnce(*of, marker=marker)  # type: ignore[assignment,misc]
-    with local_session("twin", master=master, settings=SETTINGS) as spark:
+    with local_spark_session("twin", master=master, settings=SETTINGS) as spark:
         changes = spark.range(ROWS).selectExpr(
             "'insert' operation", "id", "concat('m', id) msg", "concat('d', id % 3) ds"
         )

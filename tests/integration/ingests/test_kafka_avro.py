@@ -28,7 +28,7 @@ from judges.schema_registry import SchemaRegistry
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import connect
 from mutation_api import LocalOptions
-from mutation_api.cdc import DebeziumSource, Following, KafkaTopics, LogOptions, ingest
+from mutation_api.cdc import DebeziumSource, KafkaTopics, LogOptions, TableMapping, ingest
 from mutation_api.cdc.kafka import registry as registry_module
 from mutation_api.cli.ingest import debezium as command
 from mutation_api.cli.ingest.log_arguments import REGISTRY_PASSWORD_VARIABLE
@@ -139,7 +139,7 @@ class Recording:
         registry = self.registry.url if kind == "avro" else None
         source = source_of(self.kafka, self.topics[kind], registry, log=OPTIONS)
         with connect(self.judge.uri) as metastore:
-            ingest(metastore, [Following("public.orders", self.tables[kind])], source, **engine)
+            ingest(metastore, [TableMapping("public.orders", self.tables[kind])], source, **engine)
 
     def command(self) -> int:
         """The command that follows the topic in Avro."""

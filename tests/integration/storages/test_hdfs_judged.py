@@ -13,7 +13,7 @@ from metastore_client.remote.thrift_client import connect
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.transaction.staging import list_staged
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from mutation_api.upkeep.sweep import sweep
 from tests.fixtures.fix_judge import LINES
 from tests.integration.storages.remote_table import check_turns, client_of, create, hidden, insert, seen
@@ -117,7 +117,7 @@ def test_the_doctor_says_who_may_not_write(
             status = 1
             try:
                 with connect(hive.uri) as own:
-                    (report,) = examine(own, database_on_hdfs).tables
+                    (report,) = doctor(own, database_on_hdfs).tables
                 assert "cannot be written" in str(report.reason), report
                 assert "hive:hive:drwxr-xr-x" in str(report.reason), report
                 status = 0

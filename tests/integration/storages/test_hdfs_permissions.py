@@ -16,7 +16,7 @@ from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from tests.fixtures.fix_hdfs import as_user
 from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import note_judge
@@ -213,7 +213,7 @@ def test_a_partition_that_cannot_be_written_does_not_stop_others(
     with as_user("etl"), sink(hive_as_hive, table, create_partitions=True) as client:
         (warning,) = [each for each in client.warnings if "partition directories" in each]
         assert f'inode="{place.path}/ds=a":hive:hive:drwxr-xr-x' in warning
-        (report,) = examine(client.metastore, "default").tables
+        (report,) = doctor(client.metastore, "default").tables
         assert report.version is not None
         assert report.reason == warning
         with client.new_transaction() as transaction:

@@ -19,7 +19,7 @@ from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import connect as connect_metastore
 from mutation_api import LocalOptions, MutatorClientBuilder, Transaction, apply_changes, connect, merge_into
-from mutation_api.cdc import Following, LogOptions, MaxwellSource, ingest
+from mutation_api.cdc import LogOptions, MaxwellSource, TableMapping, ingest
 from mutation_api.errors import (
     ConfigurationError,
     ConstraintViolationError,
@@ -254,7 +254,7 @@ def test_an_ingest_stops_at_a_row_that_breaks_a_constraint(
         with connect_metastore(hive_line.uri) as metastore:
             ingest(
                 metastore,
-                [Following("orders", table.name, ("id",))],
+                [TableMapping("orders", table.name, ("id",))],
                 ListSource([sound, *log]),
                 watermark_table=f"{line_database}.marks",
                 **engine,
@@ -296,7 +296,7 @@ def test_messages_that_lack_columns_have_their_default(
         with connect_metastore(hive_line.uri) as metastore:
             ingest(
                 metastore,
-                [Following("shop.orders", table.name, ("id",))],
+                [TableMapping("shop.orders", table.name, ("id",))],
                 MaxwellSource(tmp_path / "log", "test", options=options),
                 watermark_table=f"{line_database}.marks",
                 **engine,

@@ -42,7 +42,7 @@ from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.clock import WAIT_LOG
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.fixtures.fix_judge import new_database
@@ -214,7 +214,7 @@ def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
     line.judge.sql(f"DELETE FROM {bucketed} WHERE id = 1")
     assert line.rows(parts) == [(2, "c")]
     assert line.rows(bucketed) == []
-    reasons = {t.table: t.reason for t in examine(line.metastore, line.database).tables}
+    reasons = {t.table: t.reason for t in doctor(line.metastore, line.database).tables}
     assert [reasons[name] for name in (bucketed, parts, plain)] == [None] * 3
 
 
@@ -600,7 +600,7 @@ def test_targets_of_a_replication_are_refused(line: Line) -> None:
     for table, rule in ((name, "target of a replication"), (external, "must be a managed table")):
         with pytest.raises(TableNotMutableError, match=f"{table} cannot be used: .*{rule}"):
             line.builder(table).build().connect()
-    reasons = {t.table: t.reason for t in examine(line.metastore, line.database).tables}
+    reasons = {t.table: t.reason for t in doctor(line.metastore, line.database).tables}
     assert "replication" in str(reasons[name])
 
 

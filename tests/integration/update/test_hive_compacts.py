@@ -18,7 +18,7 @@ from metastore_client.remote.thrift_client import connect
 from mutation_api.cli.main import main
 from mutation_api.errors import CompactionError
 from mutation_api.upkeep.compact import CompactionThreshold, compact_table, read_sizes
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from tests.fixtures.fix_newest import HIVE_4
 from tests.integration.upkeep.soundness import check_sound
 from tests.support.shops import Shop, SqliteSource
@@ -171,10 +171,10 @@ def test_a_compaction_that_must_fail_says_why(hive: HiveJudge, hive_database: st
         one = CompactionThreshold(1)
         with _compactor(hive), pytest.raises(CompactionError, match=r"failed .*'note' is empty: remove it"):
             compact_table(metastore, shop.table, threshold=one, wait_seconds=120)
-        (found,) = examine(metastore, hive_database, "orders").tables
+        (found,) = doctor(metastore, hive_database, "orders").tables
         assert "'note' is empty" in str(found.trouble)
         hive.sql(f"ALTER TABLE {shop.table} UNSET TBLPROPERTIES ('note')")
-        assert examine(metastore, hive_database, "orders").tables[0].trouble is None
+        assert doctor(metastore, hive_database, "orders").tables[0].trouble is None
         with _compactor(hive):
             compact_table(metastore, shop.table, threshold=one, wait_seconds=120)
 

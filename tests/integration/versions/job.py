@@ -35,11 +35,11 @@ from mutation_api import (
     create_acid_table,
     create_table,
     diff,
-    local_session,
+    local_spark_session,
     merge_into,
     snapshot,
 )
-from mutation_api.cdc import DebeziumSource, Following, ingest
+from mutation_api.cdc import DebeziumSource, TableMapping, ingest
 from tests.support.json_messages import CHANGES, ORDERS, debezium, write_log
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -260,7 +260,7 @@ class Job:
         log = write_log(self.folder / "log", [debezium(change) for change in CHANGES])
         report = ingest(
             self.metastore,
-            [Following("shop.orders", name)],
+            [TableMapping("shop.orders", name)],
             DebeziumSource(log, "erp"),
             spark=self.spark,
             create_partitions=True,
@@ -330,7 +330,7 @@ def main(metastore: str, database: str, folder: str, *steps: str) -> None:
     """Run the steps with these names."""
     settings = {"spark.sql.session.timeZone": "Asia/Kolkata", "spark.local.dir": f"{folder}/local"}
     settings |= {FEW_BYTES: "0", "spark.python.daemon.module": "tests.support.warm_daemon"}
-    with local_session("versions", master="local[2,2]", settings=settings) as spark:
+    with local_spark_session("versions", master="local[2,2]", settings=settings) as spark:
         job = Job(spark, metastore, database, Path(folder))
         found = {}
         for step in steps:

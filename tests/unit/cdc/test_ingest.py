@@ -14,7 +14,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api import LocalOptions, MergeCounts
-from mutation_api.cdc import Contradictions, Following, IngestReport, Position, ingest
+from mutation_api.cdc import Contradictions, IngestReport, Position, TableMapping, ingest
 from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table
 from mutation_api.errors import (
     ConfigurationError,
@@ -34,7 +34,7 @@ from tests.support.client_support import files_below
 
 pytestmark = pytest.mark.slow
 
-ORDERS = Following("orders", "default.orders", ("id",))
+ORDERS = TableMapping("orders", "default.orders", ("id",))
 MARKS = "default.mutation_watermarks"
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
 
@@ -69,7 +69,7 @@ class Warehouse:
         partition_keys = [ColumnInfo(key, "string") for key in keys]
         create_acid_table(self.metastore, name, columns, partition_keys, clustered_by=["id"], num_buckets=1)
 
-    def ingest(self, source: ListSource, *tables: Following, **options: Any) -> IngestReport:
+    def ingest(self, source: ListSource, *tables: TableMapping, **options: Any) -> IngestReport:
         return ingest(self.metastore, tables or (ORDERS,), source, **options, **self.by)
 
     def rows(self, name: str = "default.orders") -> list[tuple[Any, ...]]:
@@ -266,7 +266,7 @@ def test_several_tables_at_once(warehouse: Warehouse) -> None:
         Entry(3, "kunden", "update", {"id": 1, "msg": "ann", "country": "fr"}),
     ]
     warehouse.ingest(ListSource(log[:1]))
-    both = (ORDERS, Following("kunden", "DEFAULT.Customers", ("ID",)))
+    both = (ORDERS, TableMapping("kunden", "DEFAULT.Customers", ("ID",)))
     for dry_run in (True, False):
         with pytest.raises(PartitionCreationError):
             warehouse.ingest(ListSource(log), *both, dry_run=dry_run)
@@ -401,7 +401,7 @@ def test_what_is_said_on_the_way(warehouse: Warehouse) -> None:
 
 def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> None:
     """Who names none, and follows a source that does not say, is told so."""
-    without = Following("orders", "default.orders")
+    without = TableMapping("orders", "default.orders")
     with pytest.raises(ConfigurationError, match="source list:test does not define it"):
         warehouse.ingest(ListSource(entries(FIRST)), without)
     warehouse.ingest(ListSource(entries(FIRST), key=("id",)), without)
@@ -412,19 +412,19 @@ def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> N
     ("tables", "options", "message"),
     [
         ([], {}, "no tables to ingest: name at least one target table"),
-        ([ORDERS, Following("x", "DEFAULT.orders")], {}, r"table default\.orders is listed twice"),
-        ([ORDERS, Following("orders", "default.x")], {}, "table orders is listed twice"),
-        ([ORDERS, Following("x", "other.x")], {}, r"several databases \(default, other\): name the table"),
+        ([ORDERS, TableMapping("x", "DEFAULT.orders")], {}, r"table default\.orders is listed twice"),
+        ([ORDERS, TableMapping("orders", "default.x")], {}, "table orders is listed twice"),
+        ([ORDERS, TableMapping("x", "other.x")], {}, r"several databases \(default, other\): name the table"),
         (
             [ORDERS],
             {"watermark_table": "Default.Orders"},
             "cannot be both a target and the table of watermarks",
         ),
-        ([Following("x", "orders")], {}, "not the full name of a table: 'orders'"),
+        ([TableMapping("x", "orders")], {}, "not the full name of a table: 'orders'"),
     ],
 )
 def test_tables_that_make_no_sense(
-    warehouse: Warehouse, tables: list[Following], options: dict[str, Any], message: str
+    warehouse: Warehouse, tables: list[TableMapping], options: dict[str, Any], message: str
 ) -> None:
     """Refused before anything is asked of the source or the metastore."""
     with pytest.raises(ConfigurationError, match=message):
@@ -436,7 +436,7 @@ def test_columns_that_frames_of_operations_need_for_themselves(warehouse: Wareho
     """A table that has a column of such a name is refused rather than filled with positions."""
     warehouse.create("default.t", columns=[ColumnInfo("id", "bigint"), ColumnInfo("__operation", "string")])
     with pytest.raises(RecordLayoutError, match="the column name '__operation' is reserved; rename"):
-        warehouse.ingest(ListSource(entries("1 insert 1 x", "t")), Following("t", "default.t", ("id",)))
+        warehouse.ingest(ListSource(entries("1 insert 1 x", "t")), TableMapping("t", "default.t", ("id",)))
     assert warehouse.rows("default.t") == []
 
 
@@ -451,5 +451,5 @@ def test_a_table_may_have_an_operation_and_a_position(warehouse: Warehouse) -> N
         Entry(2, "t", "insert", {"id": 2, "operation": "knee", "position": "right"}),
         Entry(3, "t", "update", {"id": 1, "operation": "hip", "position": "right"}),
     ]
-    warehouse.ingest(ListSource(log), Following("t", "default.t", ("id",)))
+    warehouse.ingest(ListSource(log), TableMapping("t", "default.t", ("id",)))
     assert warehouse.rows("default.t") == [(1, "hip", "right"), (2, "knee", "right")]

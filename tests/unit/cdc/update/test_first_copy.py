@@ -7,7 +7,12 @@ import pytest
 from metastore_client.model import ColumnInfo
 from mutation_api import LocalOptions
 from mutation_api.cdc import local_copy
-from mutation_api.errors import DuplicateKeyError, LocalEngineError, PartitionCreationError, RecordValueError
+from mutation_api.errors import (
+    DuplicateKeyError,
+    PartitionCreationError,
+    RecordValueError,
+    UnsupportedLocallyError,
+)
 from tests.unit.cdc.update.conftest import COLUMNS, ORDERS, MakeShop
 
 LITTLE = LocalOptions(memory_bytes=1 << 20, threads=2)
@@ -120,7 +125,7 @@ def test_rows_of_the_target_are_seen_under_the_lock(make_shop: MakeShop) -> None
     shop.source.run("DELETE FROM orders", INSERT_MANY)
     shop.metastore.drop_table("default", "mutation_watermarks_orders", delete_data=True)
     with pytest.raises(
-        LocalEngineError, match=r"(?:allow more|raise the limit) with LocalOptions\(memory_bytes"
+        UnsupportedLocallyError, match=r"(?:allow more|raise the limit) with LocalOptions\(memory_bytes"
     ):
         shop.extract(local=LITTLE)
     assert len(shop.rows()) == 2

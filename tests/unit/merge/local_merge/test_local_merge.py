@@ -17,7 +17,6 @@ from metastore_client.testing import HIVE_3_1, InMemoryMetastore
 from mutation_api import (
     ConfigurationError,
     DuplicateKeyError,
-    LocalEngineError,
     MergeCounts,
     MutationError,
     MutatorClient,
@@ -27,6 +26,7 @@ from mutation_api import (
     TableNotMutableError,
     TableScan,
     Transaction,
+    UnsupportedLocallyError,
     create_acid_table,
     first_by,
     open_table,
@@ -277,7 +277,7 @@ def test_sql_that_is_refused(client: MutatorClient) -> None:
         with pytest.raises(RecordLayoutError, match=r"the value of price of the target 'price \* 2'"):
             merge.when_matched_update({"price": "target.price * 2"})
         with pytest.raises(
-            LocalEngineError,
+            UnsupportedLocallyError,
             match=r"table default\.t: only Spark can interpret the condition .upper\(op\) = 'D'., because of "
             r'the function upper\. Pass an Arrow expression, such as pc\.field\("source", "id"\) > 1, or '
             r"merge with Spark: merge_into, or hive-mutate merge with --engine spark",
