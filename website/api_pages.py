@@ -151,9 +151,9 @@ PAGES = (
                 "DebeziumSource DebeziumValues FlattenedMessages MaxwellSource CanalSource KafkaTopics "
                 "LogOptions NewSnapshot= PositionSource= CollectorSource TungstenSource DelimitedText "
                 "HeaderField= HEADER_DEFAULT HEADER_WITHOUT_KEY list_watermarks Watermark= Watermarks= "
-                "WATERMARK_TABLE_NAME reduce_operations reduced_log ReducedLog= read_source ChangeSource "
-                "LocalChangeSource SourceTable Batch LocalBatch TableOperations LocalOperations Position "
-                "Stop OPERATION POSITION"
+                "WATERMARK_TABLE_NAME latest_operations open_log_reduction LogReduction= read_source "
+                "ChangeSource LocalChangeSource SourceTable Batch LocalBatch TableOperations LocalOperations "
+                "Position Stop OPERATION POSITION"
             ),
         },
         {

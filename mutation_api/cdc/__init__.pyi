@@ -25,9 +25,9 @@ from .messages.events import PositionSource as PositionSource
 from .messages.maxwell import MaxwellSource as MaxwellSource
 from .mysql.mysql_source import MySqlSource as MySqlSource
 from .mysql.server import MySqlAddress as MySqlAddress
-from .reduce import ReducedLog as ReducedLog
-from .reduce import reduce_operations as reduce_operations
-from .reduce import reduced_log as reduced_log
+from .reduce import LogReduction as LogReduction
+from .reduce import latest_operations as latest_operations
+from .reduce import open_log_reduction as open_log_reduction
 from .source import OPERATION as OPERATION
 from .source import POSITION as POSITION
 from .source import Batch as Batch

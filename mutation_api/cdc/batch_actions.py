@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 
 from mutation_api.cdc.engine import operation_clauses
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
-from mutation_api.cdc.reduce import reduced_log
+from mutation_api.cdc.reduce import open_log_reduction
 from mutation_api.cdc.source import Position
 from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError, SourcePositionError
@@ -182,7 +182,7 @@ class ReduceLog:
         for copy, name in order_by.items():
             rows = rows.withColumn(copy, sf.col(quoted(name)))
         of_table = {column.name for column in transaction.table(self.table).all_columns}
-        log = reduced_log(
+        log = open_log_reduction(
             rows.drop(*(name for name in self.order_by if name.lower() not in of_table)),
             self.key,
             tuple(order_by),

@@ -26,7 +26,7 @@ from mutation_api.cdc.engine import (
 )
 from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, LogCounts
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
-from mutation_api.cdc.reduce import ReducedLog, reduced_log
+from mutation_api.cdc.reduce import LogReduction, open_log_reduction
 from mutation_api.cdc.source import (
     OPERATION,
     POSITION,
@@ -105,7 +105,7 @@ class _SparkLog:
     @contextmanager
     def reduced(self, *, what: str, strict: bool) -> Iterator[_SparkReduced]:
         check_operation_columns(self.table, self.operations.columns)
-        log = reduced_log(
+        log = open_log_reduction(
             self.operations,
             self.table.key,
             POSITION,
@@ -135,7 +135,7 @@ class _SparkReduced:
     """A :class:`~mutation_api.cdc.engine.ReducedTable`."""
 
     table: SourceTable
-    log: ReducedLog
+    log: LogReduction
     is_emptied: bool
 
     @property

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.cdc.delimited_text import DelimitedText
-from mutation_api.cdc.reduce import reduce_operations
+from mutation_api.cdc.reduce import latest_operations
 from mutation_api.cdc.source import OPERATION, POSITION, Batch, Position, SourceTable
 from mutation_api.cdc.spark_engine import read_source
 from mutation_api.cdc.tungsten import TungstenSource
@@ -313,7 +313,7 @@ def test_the_last_operation_of_a_key_wins(spark: SparkSession, staging: Staging)
         seqno += 1
     batch = read(spark, staging)
     (found,) = batch.tables
-    reduced = reduce_operations(found.operations, ["id"], POSITION, operation_column=OPERATION).collect()
+    reduced = latest_operations(found.operations, ["id"], POSITION, operation_column=OPERATION).collect()
     assert {row.id: row.year for row in reduced if row[OPERATION] == "insert"} == state
     assert batch.position is not None
     assert batch.position.order == own(batch.position, CHICAGO)
