@@ -291,7 +291,7 @@ def merge_ours(
         .updateAll()
         .whenNotMatched()
         .insertAll()
-        .merge()
+        .execute()
     )
 
 

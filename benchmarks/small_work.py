@@ -289,4 +289,4 @@ class Merging:
             merge.whenMatched().updateAll()
             merge.whenNotMatched().insertAll()
             merge.whenNotMatchedBySource().delete()
-            merge.merge()
+            merge.execute()

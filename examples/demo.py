@@ -266,7 +266,7 @@ def merge_release(
                 report = merge.dry_run()
             show(report, release)
         with step(f"transaction {transaction.id}: merging"):
-            report = merge.merge()
+            report = merge.execute()
         show(report, release)
         ending = time.monotonic()
     if report.written is None:

@@ -145,7 +145,7 @@ class MergeRows:
     def write(self, transaction: Transaction, batch: DataFrame) -> MergeReport:
         """Merge the rows of a batch. See :class:`BatchAction`."""
         merge = merge_into(transaction, self.table, source=self.rows(batch), on=self.on, **self.options)
-        return self.clauses(merge).merge()
+        return self.clauses(merge).execute()
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ class ReduceLog:
             )
             is_delete = f"{quoted('source', self.operation_column)} = '{DELETE}'"
             merge.clauses += operation_clauses(is_delete, f"NOT ({is_delete})", is_emptied=False)
-            return merge.merge()
+            return merge.execute()
 
 
 SOURCE_TABLE = "batch"

@@ -143,7 +143,7 @@ class _SparkReduced:
         return LogCounts(self.log.operation_count, self.log.outcomes, self.log.contradictions)
 
     def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
-        return self._merge(transaction).merge(before_writing=before_writing)
+        return self._merge(transaction).execute(before_writing=before_writing)
 
     def dry_run(self, transaction: Transaction) -> MergeReport:
         return self._merge(transaction).dry_run(samples=0)

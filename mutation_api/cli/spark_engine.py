@@ -130,4 +130,4 @@ def _merge(spark: SparkSession, task: MergeTask, transaction: Transaction) -> Me
             write_unchanged=task.write_unchanged,
             prune_buckets=task.prune_buckets,
         )
-        return merge.dry_run() if task.is_dry_run else merge.merge()
+        return merge.dry_run() if task.is_dry_run else merge.execute()

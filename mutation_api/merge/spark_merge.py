@@ -74,7 +74,7 @@ def merge_into(
     prune_buckets: bool = True,
     count_by: str | None = None,
 ) -> MergeInto:
-    """Begin a merge. Add clauses to the result, then call ``merge()`` or ``dry_run()``.
+    """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
     Clauses are tried in order, and the first whose condition holds acts on a row. Rows for which none holds
     stay unchanged. Conditions and assignments are SQL strings or Columns over ``source`` and ``target``
@@ -152,7 +152,7 @@ class MergeInto:
         """Begin a clause for table rows that match no source row. It can only read ``target``."""
         return WhenNotMatchedBySource(self, Match.NOT_MATCHED_BY_SOURCE, condition)
 
-    def merge(
+    def execute(
         self,
         *,
         num_partitions: int | None = None,
@@ -219,16 +219,16 @@ class MergeInto:
         num_partitions: int | None = None,
         insert_files: int | None = None,
     ) -> MergeReport:
-        """Report what :meth:`merge` would do, without writing.
+        """Report what :meth:`execute` would do, without writing.
 
         Args:
             samples: number of rows of each kind that are shown before and after the merge.
-            num_partitions: see :meth:`merge`. The files of unbucketed tables depend on it.
-            insert_files: see :meth:`merge`.
+            num_partitions: see :meth:`execute`. The files of unbucketed tables depend on it.
+            insert_files: see :meth:`execute`.
 
         Raises:
             ConnectionFailedError: If the metastore cannot be asked for the locks of other clients.
-            Other errors: Those that :meth:`merge` raises before it writes.
+            Other errors: Those that :meth:`execute` raises before it writes.
         """
         with ansi_rules(self.source.sparkSession):
             return self._with_sides()._previewed(samples, num_partitions, insert_files)

@@ -28,7 +28,7 @@ def merge_by_rules(
     write_unchanged: bool = False,
     prune_buckets: bool = True,
 ) -> MergeInto:
-    """Describe a merge by rules. Call ``merge()`` or ``dry_run()`` on the result.
+    """Describe a merge by rules. Call ``execute()`` or ``dry_run()`` on the result.
 
     Args:
         transaction: an open transaction; the table is one of its sinks.

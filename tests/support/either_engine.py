@@ -80,7 +80,7 @@ class Engine:
             merge = merge.whenMatched().update({column: f"source.{column}" for column in others})
             if inserts:
                 merge = merge.whenNotMatched().insertAll()
-            merge.merge()
+            merge.execute()
 
     @contextlib.contextmanager
     def _transaction(self, name: str) -> Iterator[Transaction]:

@@ -41,7 +41,7 @@ def main(master: str, uri: str, table: str, java_options: str, *pairs: str) -> i
         with client.new_transaction() as transaction:
             merge_into(transaction, table, source=changes, on=["id"]).whenMatched(
                 "source.op = 'D'"
-            ).delete().whenMatched().updateAll().merge()
+            ).delete().whenMatched().updateAll().execute()
         with client.new_transaction() as transaction:
             found = snapshot(transaction, table, spark=spark).select("id", "msg", "ds").collect()
         places = spark.range(0, 16, 1, 16).mapInArrow(places_of_tasks, "place string").distinct().collect()

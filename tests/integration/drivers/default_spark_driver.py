@@ -64,7 +64,7 @@ def main(uri: str, applied: str, merged: str, few: str) -> int:
             merge = merge.whenMatched("source.op = 'D'").delete()
             price = "cast(source.price * 2 as decimal(10,2))"
             merge = merge.whenMatched().update({"msg": "concat('new', source.id)", "price": price})
-            merge.whenNotMatched("source.op = 'U'").insertAll().merge()
+            merge.whenNotMatched("source.op = 'U'").insertAll().execute()
         with client.new_transaction() as transaction:
             for name, table in (("applied", applied), ("merged", merged)):
                 frame = snapshot(transaction, table, spark=spark)

@@ -85,7 +85,7 @@ def write(spark: SparkSession, client: MutatorClient, table: str) -> None:
     with client.new_transaction() as transaction:
         source = spark.sql("select * from values (4, 'merged', 'a'), (9, 'm9', 'c') as s(id, msg, ds)")
         merge = merge_into(transaction, table, source=source, on=["id"])
-        merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+        merge.whenMatched().updateAll().whenNotMatched().insertAll().execute()
 
 
 def told_by_worker(spark: SparkSession, location: Location, settings: HadoopSettings) -> str:

@@ -65,7 +65,7 @@ def transfer(
             merge.whenMatched("target.balance + source.amount = 0").delete()
             merge.whenMatched().update({"balance": "target.balance + source.amount"})
             merge.whenNotMatched("source.amount <> 0").insert({"id": "source.id", "balance": "source.amount"})
-            merge.merge()
+            merge.execute()
         say("commit")
 
 

@@ -37,7 +37,7 @@ from tests.integration.merges.merge_cases import (
 )
 from tests.integration.merges.merge_model import MATCHED, NOT_MATCHED, Merge, Rule
 from tests.integration.merges.merge_tables import Place, Table, in_order
-from tests.integration.merges.test_merge_random import Begin, begun, merged
+from tests.integration.merges.test_merge_random import Begin, begun
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
@@ -167,7 +167,7 @@ def _answer(table: Table, begin: Begin, merge: Merge, given: Source, create_part
         except MutationError as found:
             error = _said(found, table)
         try:
-            done = merged(begin(transaction, table, merge, given))
+            done = begin(transaction, table, merge, given).execute()
             reports["done"] = _plain(done, known)
             assert error is None, f"refused by the dry run alone: {error}"
         except MutationError as found:

@@ -73,7 +73,7 @@ def merged(
     builder = MutatorClientBuilder().metastore(judge.uri).add_sink_table(name)
     with builder.build() as client, client.new_transaction() as transaction:
         merge_frame = merge_into(transaction, name, source=frame, on=["id"])
-        merge_frame.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+        merge_frame.whenMatched().updateAll().whenNotMatched().insertAll().execute()
 
 
 def found(judge: HiveJudge, name: str) -> dict[int, str]:

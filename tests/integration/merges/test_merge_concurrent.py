@@ -70,7 +70,7 @@ class Bank:
         with client_of(self.uri, "founder", self.tables) as client, client.new_transaction() as transaction:
             for table in self.tables:
                 merge = merge_into(transaction, table, source=rows, on=["id"])
-                assert merge.whenNotMatched().insertAll().merge().total.inserted == len(ACCOUNTS)
+                assert merge.whenNotMatched().insertAll().execute().total.inserted == len(ACCOUNTS)
 
     def total(self) -> int:
         """The sum as Hive reads it; on a local disk its listing fails if a directory that it does not even

@@ -124,12 +124,12 @@ def judge_merge(
     known = set(table.partitions())
     with table.client() as client, client.new_transaction() as transaction:
         if expected.refused_by:
-            for ask in (lambda begun: begun.dry_run(), merged):
+            for ask in (lambda begun: begun.dry_run(), lambda begun: begun.execute()):
                 with pytest.raises(RecordValueError if expected.refused_by == "key" else DuplicateKeyError):
                     ask(begin(transaction, table, merge, given))
         else:
             dry = begin(transaction, table, merge, given).dry_run()
-            done = merged(begin(transaction, table, merge, given))
+            done = begin(transaction, table, merge, given).execute()
             check_report(done, expected, known)
             check_report(dry, expected, known)
             assert (dry.files, dry.new_partitions) == (done.files, done.new_partitions)
@@ -140,11 +140,6 @@ def judge_merge(
             said.refuses(given)
         else:
             assert in_order(said.run(given, expected)) == after, "Hive's own SQL"
-
-
-def merged(begun: MergeInto | LocalMerge) -> MergeReport:
-    """Write the merge."""
-    return begun.execute() if isinstance(begun, LocalMerge) else begun.merge()
 
 
 def check_report(report: MergeReport, expected: Outcome, known: set[str]) -> None:

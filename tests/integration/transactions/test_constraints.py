@@ -93,7 +93,7 @@ class Table:
             return
         with self._transaction() as transaction:
             merge_of = merge_into(transaction, self.name, source=self.spark.createDataFrame(row), on=["id"])
-            merge_of.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+            merge_of.whenMatched().updateAll().whenNotMatched().insertAll().execute()
 
     def _transaction(self) -> Any:
         builder = MutatorClientBuilder().metastore(self.judge.uri)

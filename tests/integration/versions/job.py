@@ -195,7 +195,7 @@ class Job:
     def merge(self, name: str, source: DataFrame, clauses: Clauses, **more: Any) -> Any:
         def run(transaction: Transaction) -> Any:
             into = clauses(merge_into(transaction, name, source=source, on=["id"], **more))
-            counts = into.merge().total
+            counts = into.execute().total
             return [counts.inserted, counts.updated, counts.deleted, counts.moved, counts.unchanged]
 
         return self.in_transaction(name, run)

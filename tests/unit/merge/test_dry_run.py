@@ -49,7 +49,7 @@ def test_it_tells_what_the_merge_then_does(spark: SparkSession, tmp_path: Path) 
             dry = _merge(spark, transaction).dry_run(samples=1)
             assert list(tmp_path.rglob("_mutation_*/**/*delta*")) == []
             metastore.abort_txn(writer)
-            done = _merge(spark, transaction).merge()
+            done = _merge(spark, transaction).execute()
     assert dry.total == done.total == MergeCounts(1, 1, 1, 1, 1)
     assert (dry.partitions, dry.new_partitions) == (done.partitions, done.new_partitions)
     assert dry.new_partitions == ("ds=c",)
