@@ -60,7 +60,7 @@ from mutation_api import (
     list_staged,
     local_spark_session,
     merge_into,
-    snapshot,
+    read_table,
 )
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
@@ -289,7 +289,7 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
     started = time.monotonic()
     with contextlib.suppress(Aborted), client.new_transaction() as transaction:
         begun, table = time.monotonic(), transaction.table(TABLE)
-        rows = snapshot(transaction, TABLE, columns=[], spark=spark)
+        rows = read_table(transaction, TABLE, columns=[], spark=spark)
         changes = rows.select(ROW_ID_COLUMN, sf.lit("delete").alias("operation"))
         with step(f"transaction {transaction.id}: writing"):
             applied = apply_changes(transaction, TABLE, changes)

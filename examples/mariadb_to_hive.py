@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from examples.local import PrintLoss, create_table, metastore_address
 from judges.mysql import MariaDbJudge
 from metastore_client import connect
-from mutation_api import MutatorClientBuilder, local_spark_session, snapshot
+from mutation_api import MutatorClientBuilder, local_spark_session, read_table
 from mutation_api.cdc import MySqlAddress, MySqlSource, TableMapping, ingest
 
 TABLE = "default.orders"
@@ -91,7 +91,9 @@ def show(server: MariaDbJudge, uri: str, spark: SparkSession) -> int:
         MutatorClientBuilder().metastore(uri).add_source_table(TABLE).build() as client,
         client.new_transaction() as transaction,
     ):
-        rows = snapshot(transaction, TABLE, spark=spark).select(*columns.split(", ")).orderBy("id").collect()
+        rows = (
+            read_table(transaction, TABLE, spark=spark).select(*columns.split(", ")).orderBy("id").collect()
+        )
     there = [tuple(row) for row in rows]
     for name, found in (("MariaDB", here), ("Hive", there)):
         print(f"{name}:", *found, sep="\n  ")

@@ -21,7 +21,7 @@ from mutation_api import (
     Transaction,
     apply_changes,
     local_spark_session,
-    snapshot,
+    read_table,
 )
 
 ACCOUNTS = "default.accounts"
@@ -73,7 +73,7 @@ def _new_balances(
     spark: SparkSession, transaction: Transaction, source: int, target: int, amount: int
 ) -> DataFrame:
     step = sf.when(sf.col("id") == source, -amount).otherwise(amount)
-    rows = snapshot(transaction, ACCOUNTS, spark=spark).where(sf.col("id").isin(source, target))
+    rows = read_table(transaction, ACCOUNTS, spark=spark).where(sf.col("id").isin(source, target))
     changed = rows.withColumn("balance", sf.col("balance") + step)
     return changed.withColumn("operation", sf.lit("update"))
 
@@ -81,8 +81,8 @@ def _new_balances(
 def show(client: MutatorClient, spark: SparkSession) -> int:
     """Print both tables. Return 0 if accounts and journal agree."""
     with client.new_transaction() as transaction:
-        accounts = snapshot(transaction, ACCOUNTS, spark=spark).drop("ROW__ID").orderBy("id")
-        journal = snapshot(transaction, JOURNAL, spark=spark).drop("ROW__ID")
+        accounts = read_table(transaction, ACCOUNTS, spark=spark).drop("ROW__ID").orderBy("id")
+        journal = read_table(transaction, JOURNAL, spark=spark).drop("ROW__ID")
         balances = {row["id"]: row["balance"] for row in accounts.collect()}
         entries = [(row["source"], row["target"], row["amount"]) for row in journal.collect()]
     print(f"balances {balances}\njournal {entries}")

@@ -70,7 +70,7 @@ from .read.table_view import open_table as open_table
 from .spark.frame_table import create_table as create_table
 from .spark.job import apply_changes as apply_changes
 from .spark.local_spark_session import local_spark_session as local_spark_session
-from .spark.snapshot_frame import snapshot as snapshot
+from .spark.snapshot_frame import read_table as read_table
 from .spark.worker_errors import translated_worker_errors as translated_worker_errors
 from .storage.connect import configure_storage as configure_storage
 from .storage.hadoop_settings import HadoopSettings as HadoopSettings

@@ -47,7 +47,7 @@ from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.spark_merge import MergeInto, merge_into
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -155,7 +155,7 @@ class _SparkReduced:
         """Return contradicting keys. They are looked up again, since a refusal may take longer."""
         key, name = self.table.key, self.table.target.full_name
         with translated_worker_errors(f"looking for contradictions with table {name}"):
-            present = snapshot(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
+            present = read_table(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
                 *[sf.col(quoted(k)).alias(f"__{k}") for k in key], sf.lit(True).alias("__is_present")
             )
             if self.is_emptied:

@@ -25,7 +25,7 @@ from mutation_api.merge.spark_diff import count_operations, diff
 from mutation_api.merge.spark_rules import merge_by_rules
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.local_spark_session import local_spark_session
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.transaction.transaction import Transaction
@@ -99,7 +99,7 @@ def _read(spark: SparkSession, task: DiffTask) -> DataFrame:
 
 
 def _read_table(spark: SparkSession, state: TableState) -> DataFrame:
-    return snapshot(state.view, state.table_name, spark=spark)
+    return read_table(state.view, state.table_name, spark=spark)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.frame_table import counted_by_rows
 from mutation_api.spark.jvm import estimated_bytes, is_deterministic, plan_kinds, spark_context
 from mutation_api.spark.plan import ChangePlan, plan_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.spark.tasks import ChangeWriter
 from mutation_api.spark.versions import collected
 from mutation_api.spark.worker_errors import translated_worker_errors
@@ -199,8 +199,8 @@ def apply_changes(
 
     * the operation: 'insert', 'update' or 'delete', in any case;
     * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as
-      ``snapshot`` reads it, with or without its field ``partition``. It is ignored for inserts, where it may
-      be null. A change set of inserts may lack the column;
+      ``read_table`` reads it, with or without its field ``partition``. It is ignored for inserts, where it
+      may be null. A change set of inserts may lack the column;
     * the table's columns, including partition columns. An update has the whole new row. A delete requires
       only ROW__ID, and the partition columns if ROW__ID does not have the partition. A change set of deletes
       may lack the other columns.
@@ -317,7 +317,7 @@ def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame
         if not names:
             return
         check_known_partitions(transaction, table, names)
-        known = snapshot(
+        known = read_table(
             transaction,
             table.full_name,
             columns=[],

@@ -40,9 +40,9 @@ __all__ = [
     "BATCH_ROWS_DEFAULT",
     "KEYS_PER_PASS",
     "key_passes",
+    "read_table",
+    "read_table_by_bucket",
     "search_buckets",
-    "snapshot",
-    "snapshot_by_bucket",
 ]
 
 
@@ -194,7 +194,7 @@ BATCH_ROWS_DEFAULT = 16_384
 """The number of rows in an Arrow batch that a Python worker passes to Spark."""
 
 
-def snapshot(
+def read_table(
     view: SnapshotView,
     table_name: str,
     *,
@@ -291,7 +291,7 @@ def snapshot(
     return read_splits(session, table, splits, reader, groups)
 
 
-def snapshot_by_bucket(
+def read_table_by_bucket(
     transaction: SnapshotView,
     table_name: str,
     keys: DataFrame,
@@ -307,19 +307,19 @@ def snapshot_by_bucket(
     table was transactional) are read as a whole.
 
     Args:
-        transaction: see the view of :func:`snapshot`.
+        transaction: see the view of :func:`read_table`.
         table_name: a table whose buckets the keys determine
             (:func:`mutation_api.table.bucket_resolver.tells_bucket`).
         keys: key columns of the table under its names and in its Spark types. Not distinct.
-        columns: see :func:`snapshot`.
-        partitions: see :func:`snapshot`.
-        null_safe_keys: see :func:`snapshot`.
+        columns: see :func:`read_table`.
+        partitions: see :func:`read_table`.
+        null_safe_keys: see :func:`read_table`.
 
     Returns:
-        See :func:`snapshot`.
+        See :func:`read_table`.
 
     Raises:
-        Errors: See :func:`snapshot`. When the frame is evaluated, RecordValueError too if a column cannot
+        Errors: See :func:`read_table`. When the frame is evaluated, RecordValueError too if a column cannot
             hold one of its keys.
     """
     transaction.check()
@@ -342,7 +342,7 @@ def _check_view(view: SnapshotView, table_name: str) -> None:
     if hasattr(view, "open_snapshot"):
         raise ConfigurationError(
             f"a client is not a snapshot. Use with client.open_snapshot({table_name!r}) as view: "
-            f"snapshot(view, {table_name!r})"
+            f"read_table(view, {table_name!r})"
         )
     view.check()
 

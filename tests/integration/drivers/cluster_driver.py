@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, merge_into, snapshot
+from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, merge_into, read_table
 
 ROWS = 200
 PARTITIONS = 4
@@ -43,7 +43,7 @@ def main(master: str, uri: str, table: str, java_options: str, *pairs: str) -> i
                 "source.op = 'D'"
             ).delete().whenMatched().updateAll().execute()
         with client.new_transaction() as transaction:
-            found = snapshot(transaction, table, spark=spark).select("id", "msg", "ds").collect()
+            found = read_table(transaction, table, spark=spark).select("id", "msg", "ds").collect()
         places = spark.range(0, 16, 1, 16).mapInArrow(places_of_tasks, "place string").distinct().collect()
     print(json.dumps({"rows": sorted(map(list, found)), "places": sorted(row[0] for row in places)}))
     return 0

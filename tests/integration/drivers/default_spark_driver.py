@@ -3,8 +3,8 @@
     python -m tests.integration.drivers.default_spark_driver METASTORE_URI APPLIED MERGED FEW_BYTES
 
 Changes the table APPLIED by ``apply_changes`` and the table MERGED by ``merge_into``, and reads both by
-``snapshot``. FEW_BYTES is the library's setting of what the driver writes without tasks. Prints, as one JSON
-object, the rows that the snapshots have, a query over them, and the settings of code generation.
+``read_table``. FEW_BYTES is the library's setting of what the driver writes without tasks. Prints, as one
+JSON object, the rows that the snapshots have, a query over them, and the settings of code generation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
-from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, merge_into, snapshot
+from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, merge_into, read_table
 from mutation_api.spark.job import FEW_BYTES
 
 ROWS = 3000
@@ -51,7 +51,7 @@ def main(uri: str, applied: str, merged: str, few: str) -> int:
             for table in (applied, merged):
                 apply_changes(transaction, table, given.withColumn("operation", sf.lit("insert")))
         with client.new_transaction() as transaction:
-            before = snapshot(transaction, applied, spark=spark)
+            before = read_table(transaction, applied, spark=spark)
             changed = before.where("id % 3 = 1").withColumn("msg", sf.concat(sf.lit("new"), "id"))
             changes = changed.withColumn("operation", sf.lit("update")).unionByName(
                 before.where("id % 3 = 2").withColumn("operation", sf.lit("delete"))
@@ -67,11 +67,11 @@ def main(uri: str, applied: str, merged: str, few: str) -> int:
             merge.whenNotMatched("source.op = 'U'").insertAll().execute()
         with client.new_transaction() as transaction:
             for name, table in (("applied", applied), ("merged", merged)):
-                frame = snapshot(transaction, table, spark=spark)
+                frame = read_table(transaction, table, spark=spark)
                 shown = frame.selectExpr("id", "msg", "string(price)", "string(day)", "tags[0]", "ds")
                 found[name] = sorted(map(list, shown.collect()))
-            both = snapshot(transaction, applied, spark=spark).alias("a")
-            both = both.join(snapshot(transaction, merged, spark=spark).alias("m"), "id")
+            both = read_table(transaction, applied, spark=spark).alias("a")
+            both = both.join(read_table(transaction, merged, spark=spark).alias("m"), "id")
             sums = both.groupBy("a.ds").agg(sf.count("*"), sf.sum("m.price").cast("string"))
             found["joined"] = sorted(map(list, sums.collect()))
         found["settings"] = {name: spark.conf.get(name) for name in CODE_GENERATION}

@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from metastore_client.delegation_token import tokens_in
-from mutation_api import apply_changes, local_spark_session, merge_into, snapshot
+from mutation_api import apply_changes, local_spark_session, merge_into, read_table
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -61,7 +61,7 @@ def main(uri: str, table: str, file: str) -> None:
         assert "No Kerberos credentials" in told_by_worker(spark, location, shipped.with_tokens(b""))
         assert told_by_worker(spark, location, shipped) == "read"
         write(spark, client, table)
-        rows = snapshot(client.open_snapshot(table), table, spark=spark)
+        rows = read_table(client.open_snapshot(table), table, spark=spark)
         Path(file).unlink()
         read = sorted((row.id, row.msg, row.ds) for row in rows.collect())
         plan = rows._jdf.queryExecution().toString()
@@ -78,7 +78,7 @@ def write(spark: SparkSession, client: MutatorClient, table: str) -> None:
         )
         apply_changes(transaction, table, first)
     with client.new_transaction() as transaction:
-        rows = snapshot(transaction, table, spark=spark)
+        rows = read_table(transaction, table, spark=spark)
         odd = rows.where("id % 2 = 1").selectExpr("'delete' as operation", "*")
         even = rows.where("id = 2").selectExpr("'update' as operation", "ROW__ID", "id", "'new' as msg", "ds")
         apply_changes(transaction, table, odd.unionByName(even), verify_row_ids=True)

@@ -73,9 +73,9 @@ def test_texts_of_others(
         said[words] = captured.out + captured.err
 
     for words in (
-        ("snapshot", table),
-        ("snapshot", table, "--json"),
-        ("snapshot", table, "--where-partition", f"p{HOSTILE}=1"),
+        ("read", table),
+        ("read", table, "--json"),
+        ("read", table, "--where-partition", f"p{HOSTILE}=1"),
         ("verify", table),
     ):
         run(*words)
@@ -91,8 +91,8 @@ def test_texts_of_others(
             ("show", "locks", "--json"),
             ("explain", str(txn_id)),
             ("explain", str(txn_id), "--json"),
-            ("snapshot", f"{table}{HOSTILE}"),
-            ("snapshot", table, "--lock-timeout", "1"),
+            ("read", f"{table}{HOSTILE}"),
+            ("read", table, "--lock-timeout", "1"),
         ):
             run(*words)
     finally:

@@ -76,7 +76,7 @@ from mutation_api.errors import (
     WriteConflictError,
 )
 from mutation_api.format.event import Operation, bucket_ids
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -141,7 +141,7 @@ def test_hive_delete_then_update_and_type_2_scd(make_table: MakeTable, spark: Sp
         merge.whenMatched("source.a < 5").delete().whenMatched("source.a < 3").update({"b": "0"})
         assert merge.whenNotMatched().insertAll().execute().total == MergeCounts(inserted=1, deleted=2)
 
-        current = snapshot(transaction, history.full_name, spark=spark).where("cur = 1").select("key")
+        current = read_table(transaction, history.full_name, spark=spark).where("cur = 1").select("key")
         new = given(spark, key=[1, 3], data=[7, 8])
         inserts = new.withColumn("o/p\n", sf.lit(0))
         source = inserts.unionByName(new.join(current, "key", "left_semi").withColumn("o/p\n", sf.lit(1)))
@@ -266,7 +266,7 @@ def test_trino_delete_after_delete(make_table: MakeTable, spark: SparkSession, h
         for table, left in ((by_hive, [3]), (by_us, [2, 3])):
             assert table.values() == [("ds=b", number, "x") for number in left]
             opened = client.open_snapshot(table.full_name)
-            ours = snapshot(opened, table.full_name, columns=["ds", "id", "msg"], spark=spark)
+            ours = read_table(opened, table.full_name, columns=["ds", "id", "msg"], spark=spark)
             assert sorted(row[1:] for row in ours.collect()) == [("b", number, "x") for number in left]
     counts = " UNION ALL ".join(f"SELECT count(*) FROM {table.full_name}" for table in tables)
     assert sorted(hive.sql(counts)) == [[1], [2]]
@@ -432,7 +432,7 @@ def test_iceberg_nulls_and_self_merge(make_table: MakeTable, spark: SparkSession
     expected = [(1, "a"), (2, "b"), (3, "c"), (4, "D"), (None, "N")]
     assert table.values() == expected
     with table.transaction() as transaction:
-        itself = snapshot(transaction, table.full_name, columns=["id", "b"], spark=spark).drop("ROW__ID")
+        itself = read_table(transaction, table.full_name, columns=["id", "b"], spark=spark).drop("ROW__ID")
         merge = merge_into(transaction, table.full_name, source=itself, on=["id"])
         merge.whenMatched("source.id > 2").update({"b": "upper(source.b)"}).whenMatched(
             "source.id = 1"

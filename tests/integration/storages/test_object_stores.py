@@ -18,7 +18,7 @@ from metastore_client.model import ColumnInfo, TableInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.spark import job
 from mutation_api.spark.job import apply_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
@@ -185,7 +185,7 @@ def test_a_spark_job_that_loses_workers(
             apply_changes(transaction, NAME, frame, num_partitions=2, options=OPTIONS)
         assert [row[0] for row in rows(client)] == [*range(ROWS)]
         read = (
-            snapshot(client.open_snapshot(NAME), NAME, spark=spark).agg(sf.count("*"), sf.sum("id")).first()
+            read_table(client.open_snapshot(NAME), NAME, spark=spark).agg(sf.count("*"), sf.sum("id")).first()
         )
         assert read == (ROWS, ROWS * (ROWS - 1) // 2)
     assert hidden(place.root) == []

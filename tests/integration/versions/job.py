@@ -37,7 +37,7 @@ from mutation_api import (
     diff,
     local_spark_session,
     merge_into,
-    snapshot,
+    read_table,
 )
 from mutation_api.cdc import DebeziumSource, TableMapping, ingest
 from tests.support.json_messages import CHANGES, ORDERS, debezium, write_log
@@ -136,7 +136,7 @@ class Job:
         marks.mkdir()
 
         def change(transaction: Transaction) -> Any:
-            rows = snapshot(transaction, name)
+            rows = read_table(transaction, name)
             kept = rows.mapInArrow(fails_once(marks), rows.schema)
             updates = kept.where("id % 5 = 0").withColumn("operation", sf.lit("update"))
             updates = updates.withColumn("name", sf.concat("name", sf.lit("!")))
@@ -245,7 +245,7 @@ class Job:
 
         def apply(transaction: Transaction) -> Any:
             table = transaction.table(name)
-            changes = diff(table, snapshot(transaction, name), new, ["id"])
+            changes = diff(table, read_table(transaction, name), new, ["id"])
             summary = apply_changes(transaction, name, changes)
             changes.unpersist()
             return [summary.inserted, summary.updated, summary.deleted]

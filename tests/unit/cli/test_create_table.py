@@ -86,10 +86,10 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
         (("doctor", "nowhere.t"), "its database nowhere does not exist. Check the name"),
         (("history", "nowhere.t"), "its database nowhere does not exist. Check the name"),
         (
-            ("snapshot", "made.nothing"),
+            ("read", "made.nothing"),
             "Check the name, or create the table with hive.create_table(…)",
         ),
-        (("snapshot", "nowhere.t"), "table nowhere.t does not exist at thrift://"),
+        (("read", "nowhere.t"), "table nowhere.t does not exist at thrift://"),
     ],
 )
 def test_mistakes_are_told_in_one_line(

@@ -130,7 +130,7 @@ def test_readers_wait_for_a_lock_as_long_as_they_are_told(
     txn = metastore.open_txn("ann", "host", "etl")
     metastore.lock(LockRequest((component,), txn, "ann", "host", "etl"))
     for words in (
-        ("snapshot", TABLE),
+        ("read", TABLE),
         ("diff", "--table", TABLE, "--key", "id", "--since", "1", "--summary"),
     ):
         waits = ("--lock-timeout", "0.3", "--metastore", embedded_metastore.uri)

@@ -21,7 +21,7 @@ from mutation_api import (
     Transaction,
     create_acid_table,
     merge_into,
-    snapshot,
+    read_table,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.tasks]
@@ -79,7 +79,7 @@ def test_it_is_a_plain_insert_with_a_report(
             assert report.new_partitions == ("ds=p0", "ds=p1", "ds=p2")
         assert sorted(report.counts_by) == ["p0", "p1", "p2"]
         with client.open_snapshot(NAME) as view:
-            found = snapshot(view, NAME, columns=["id", "msg", "ds"], spark=spark).drop("ROW__ID")
+            found = read_table(view, NAME, columns=["id", "msg", "ds"], spark=spark).drop("ROW__ID")
             assert sorted(found.collect()) == sorted(rows.collect(), key=lambda row: row["id"])
 
 
@@ -99,7 +99,7 @@ def test_texts_that_a_partition_stores_as_null(spark: SparkSession, client: Muta
         merge(rows.withColumn("ds", sf.lit("__HIVE_DEFAULT_PARTITION__")), ["id"])
     assert merge(rows, ["id"]).inserted == 1
     with client.open_snapshot(NAME) as view:
-        assert snapshot(view, NAME, columns=["ds"], spark=spark).select("ds").collect() == [(None,)]
+        assert read_table(view, NAME, columns=["ds"], spark=spark).select("ds").collect() == [(None,)]
     assert merge(rows, ["id"]).unchanged == 1
 
 

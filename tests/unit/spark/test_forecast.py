@@ -16,7 +16,7 @@ from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetas
 from mutation_api.format.layout import AcidVersion
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.plan import forecast_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -128,7 +128,7 @@ def _inserts(spark: SparkSession, ids: range) -> DataFrame:
 
 def _changes(spark: SparkSession, transaction: Transaction, name: str) -> DataFrame:
     """Partitions differ in what happens to them: in 7 only deletes, in 8 only updates, in 9 nothing."""
-    rows = snapshot(transaction, name, spark=spark)
+    rows = read_table(transaction, name, spark=spark)
     column = "ds" if transaction.table(name).partition_keys else "0"
     updates = rows.where(f"id % 10 < 3 AND {column} NOT IN (7, 9)")
     updates = updates.withColumns({"name": sf.upper("name"), "operation": sf.lit("update")})
