@@ -262,10 +262,10 @@ def merge_release(
         merge.whenNotMatched().insertAll()
         merge.whenNotMatchedBySource().delete()
         if release == DRY_RUN_OF:
-            with step(f"transaction {transaction.id}: dry run"):
+            with step(f"transaction {transaction.txn_id}: dry run"):
                 report = merge.dry_run()
             show(report, release)
-        with step(f"transaction {transaction.id}: merging"):
+        with step(f"transaction {transaction.txn_id}: merging"):
             report = merge.execute()
         show(report, release)
         ending = time.monotonic()
@@ -291,7 +291,7 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
         begun, table = time.monotonic(), transaction.table(TABLE)
         rows = read_table(transaction, TABLE, columns=[], spark=spark)
         changes = rows.select(ROW_ID_COLUMN, sf.lit("delete").alias("operation"))
-        with step(f"transaction {transaction.id}: writing"):
+        with step(f"transaction {transaction.txn_id}: writing"):
             applied = apply_changes(transaction, TABLE, changes)
         print(
             f"   {len(staged_locations(table)):,} files are staged and hidden from every reader; now the "

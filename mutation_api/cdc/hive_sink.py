@@ -145,7 +145,7 @@ class HiveSink:
                     return BatchReport(running.number, None, {})
                 found = _written(transaction, batch, new)
                 marks.write(transaction, [self._mark(running, transaction, each) for each in new])
-                txn_id = transaction.id
+                txn_id = transaction.txn_id
             self._written_count += 1
             if self._written_count % HINT_BATCHES == 0:
                 self._hint(metastore)
@@ -185,7 +185,7 @@ class HiveSink:
             action.table,
             position.order,
             position.text,
-            transaction.id,
+            transaction.txn_id,
             datetime.now(UTC).replace(tzinfo=None),
         )
 

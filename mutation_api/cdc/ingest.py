@@ -222,7 +222,7 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
         for each in sources:
             _check_names(each.target)
         after = _positions(run, marks)
-        run.progress(f"{source_id}: reading, in transaction {transaction.id}")
+        run.progress(f"{source_id}: reading, in transaction {transaction.txn_id}")
         reading = run.engine.read(run.source, sources, after, functools.partial(_target_bytes, transaction))
         stop = reading.stop
         if reading.position is None:
@@ -245,8 +245,8 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             transaction.abort()
         elif marks is not None:
             marks.write(transaction, new, set_back=reading.set_back)
-            run.progress(f"{source_id}: committing transaction {transaction.id}")
-        txn_id = None if dry_run else transaction.id
+            run.progress(f"{source_id}: committing transaction {transaction.txn_id}")
+        txn_id = None if dry_run else transaction.txn_id
     return IngestReport(
         source_id, dry_run, txn_id, after, reading.position, found, reading.engine, stop, reading.warnings
     )
@@ -371,6 +371,6 @@ def _watermark(run: _Run, transaction: Transaction, mapping: TableMapping, posit
         mapping.target,
         position.order,
         position.text,
-        transaction.id,
+        transaction.txn_id,
         datetime.now(UTC).replace(tzinfo=None),
     )

@@ -146,9 +146,9 @@ class PastSnapshot:
         self._ids = {name: self._ids_of(name, point) for name, point in points.items()}
 
     @property
-    def is_open(self) -> bool:
-        """True if the snapshot is open."""
-        return self._snapshot.is_open
+    def closed(self) -> bool:
+        """True if the snapshot was closed."""
+        return self._snapshot.closed
 
     @property
     def txn_id(self) -> int:

@@ -155,9 +155,9 @@ class Snapshot(NotPickled):
         return self
 
     @property
-    def is_open(self) -> bool:
-        """True if it holds its lock, or held it when it was lost."""
-        return self._lease is not None
+    def closed(self) -> bool:
+        """True if it was closed or never opened. A snapshot that has lost its lock is not closed."""
+        return self._lease is None
 
     @property
     def valid_txn_list(self) -> ValidTxnList:

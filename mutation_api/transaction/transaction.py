@@ -79,7 +79,7 @@ class Transaction(OfOneProcess):
         return self._state
 
     @property
-    def id(self) -> int:
+    def txn_id(self) -> int:
         """The transaction's id. Raises TransactionStateError before :meth:`begin`."""
         return self._begun_lease().txn_id
 
@@ -145,7 +145,7 @@ class Transaction(OfOneProcess):
             ConnectionFailedError, LockLostError, TransactionError: If the metastore failed.
             TransactionStateError: If the transaction has already begun.
         """
-        after = next_state(self._state, Step.BEGIN, self._txn_id())
+        after = next_state(self._state, Step.BEGIN, self._known_txn_id())
         self._knows_tables = just_connected
         self._phases.restart()
         try:
@@ -182,7 +182,7 @@ class Transaction(OfOneProcess):
             raise ConfigurationError(
                 f"table {name} is a source of this transaction; add it with add_sink_table()"
             )
-        self._written.add(name, self.id, writer_id, manifests)
+        self._written.add(name, self.txn_id, writer_id, manifests)
 
     def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Announce a merge by these columns (if None, by a condition), before the table is read.
@@ -204,12 +204,12 @@ class Transaction(OfOneProcess):
             ConnectionFailedError, TransactionError: If the metastore failed before the commit.
         """
         self.check_process()
-        require(self._state, TransactionState.OPEN, "commit", self._txn_id())
+        require(self._state, TransactionState.OPEN, "commit", self._known_txn_id())
         self._phases.end("work")
         metastore, in_turn = self._session.metastore, self._session.in_turn
-        committer = Committer(metastore, PartitionCreator(metastore), self.id, self.check, in_turn)
+        committer = Committer(metastore, PartitionCreator(metastore), self.txn_id, self.check, in_turn)
         try:
-            with metastore_errors_as_ours(f"could not publish transaction {self.id}"):
+            with metastore_errors_as_ours(f"could not publish transaction {self.txn_id}"):
                 self._published = committer.publish(self._outputs(), self._beat_and_check)
                 self._beat_and_check()
         except BaseException:
@@ -231,11 +231,11 @@ class Transaction(OfOneProcess):
         """
         self.check_process()
         with self._mutex:
-            before, self._state = self._state, next_state(self._state, Step.ABORT, self._txn_id())
+            before, self._state = self._state, next_state(self._state, Step.ABORT, self._known_txn_id())
         if before is TransactionState.OPEN:
             self._ended_because = because
             try:
-                with metastore_errors_as_ours(f"could not abort transaction {self.id}"):
+                with metastore_errors_as_ours(f"could not abort transaction {self.txn_id}"):
                     self._begun_lease().abort()
             finally:
                 self._remove_staging()
@@ -248,7 +248,7 @@ class Transaction(OfOneProcess):
             TransactionStateError: If it is not open.
         """
         self.check_process()
-        require(self._state, TransactionState.OPEN, "go on", self._txn_id())
+        require(self._state, TransactionState.OPEN, "go on", self._known_txn_id())
         if (lost := self._begun_lease().lost) is not None:
             raise type(lost)(str(lost)) from lost
 
@@ -282,7 +282,7 @@ class Transaction(OfOneProcess):
         if error is None:
             self.check_process()
             if self._ended_because is not None:
-                raise ended_meanwhile(self._txn_id(), self._ended_because)
+                raise ended_meanwhile(self._known_txn_id(), self._ended_because)
             if self._state is TransactionState.OPEN:
                 self.commit()
             return
@@ -291,7 +291,7 @@ class Transaction(OfOneProcess):
         try:
             self.abort()
         except Exception:
-            _log.exception("could not abort transaction %s after %r", self._txn_id(), error)
+            _log.exception("could not abort transaction %s after %r", self._known_txn_id(), error)
 
     def _acquire(self) -> None:
         session, catalog = self._session, self._session.catalog
@@ -338,7 +338,7 @@ class Transaction(OfOneProcess):
         table = opened.table
         if table.role is not TableRole.SINK:
             return table
-        return table.bind(self.id, self._begun_lease().write_id(table.full_name))
+        return table.bind(self.txn_id, self._begun_lease().write_id(table.full_name))
 
     def _remove_abandoned(self, names: Iterable[str]) -> None:
         for name in names:
@@ -368,13 +368,13 @@ class Transaction(OfOneProcess):
             outcome, error = commit_and_find_out(
                 self._session.metastore,
                 self._session.clock,
-                self.id,
+                self.txn_id,
                 has_records=self._written.has_manifests,
                 retry_seconds=min(COMMIT_RETRY_SECONDS, self._session.settings.txn_timeout_seconds / 2),
             )
         except BaseException:
             self._step(Step.LOSE_TRACK)
-            _log.error("transaction %d was interrupted while it committed: look up its outcome", self.id)
+            _log.error("transaction %d was interrupted while it committed: look up its outcome", self.txn_id)
             raise
         finally:
             self._begun_lease().release()
@@ -382,10 +382,10 @@ class Transaction(OfOneProcess):
             self._step(Step.SUCCEED)
         elif outcome is Outcome.ABORTED:
             self._roll_back(committer, Step.REFUSE)
-            raise refused_commit(self.id, error) from error
+            raise refused_commit(self.txn_id, error) from error
         else:
             self._step(Step.LOSE_TRACK)
-            raise unknown_outcome(self.id, error) from error
+            raise unknown_outcome(self.txn_id, error) from error
 
     def _roll_back(self, committer: Committer, step: Step) -> None:
         """Abort first, so that no commit can follow, then remove the files."""
@@ -398,11 +398,11 @@ class Transaction(OfOneProcess):
         try:
             self._begun_lease().abort()
         except MetastoreError as error:
-            _log.warning("could not abort transaction %s: %s", self._txn_id(), error)
+            _log.warning("could not abort transaction %s: %s", self._known_txn_id(), error)
 
     def _remove_staging(self) -> None:
         for name in self._sinks():
-            remove_staging(self._bound(self._tables[name]), self.id)
+            remove_staging(self._bound(self._tables[name]), self.txn_id)
 
     def _on_lost(self, error: ClientError) -> None:
         with self._mutex:
@@ -418,14 +418,14 @@ class Transaction(OfOneProcess):
 
     def _step(self, step: Step) -> None:
         with self._mutex:
-            self._state = next_state(self._state, step, self._txn_id())
+            self._state = next_state(self._state, step, self._known_txn_id())
 
     def _sinks(self) -> list[str]:
         return [name for name, opened in self._tables.items() if opened.table.role is TableRole.SINK]
 
     def _opened(self, table_name: str) -> OpenTable:
         self.check_process()
-        require(self._state, TransactionState.OPEN, f"use table {table_name}", self._txn_id())
+        require(self._state, TransactionState.OPEN, f"use table {table_name}", self._known_txn_id())
         opened = self._tables.get(table_name.strip().lower())
         if opened is None:
             raise ConfigurationError(
@@ -444,5 +444,5 @@ class Transaction(OfOneProcess):
             raise TransactionStateError("the transaction has not begun; call begin() first")
         return self._lease
 
-    def _txn_id(self) -> int | None:
+    def _known_txn_id(self) -> int | None:
         return None if self._lease is None else self._lease.txn_id

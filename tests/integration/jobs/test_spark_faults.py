@@ -305,14 +305,14 @@ def test_a_lost_transaction_cancels_the_job(
 
         def abort_behind_its_back() -> None:
             wait_until(started.exists, "the start of the slow task")
-            client.metastore.abort_txn(transaction.id)
+            client.metastore.abort_txn(transaction.txn_id)
             clock.advance(3600)
 
         transaction = client.new_transaction()
         transaction.begin()
         thief = threading.Thread(target=abort_behind_its_back)
         thief.start()
-        with pytest.raises((LockLostError, TransactionAbortedError), match=str(transaction.id)):
+        with pytest.raises((LockLostError, TransactionAbortedError), match=str(transaction.txn_id)):
             apply_changes(transaction, table, slow)
         thief.join()
         transaction.abort()
@@ -355,7 +355,7 @@ def _check_a_late_loser(
         late = MutatorCoordinator(bound, writer_id=handed_in[0].writer_id, attempt_id="late")
         late.insert(["d0"], {"id": 0, "msg": "loser"})
         (manifest,) = late.close()
-        directory = staging_directory(bound.location, transaction.id) / manifest.writer_id / "torn"
+        directory = staging_directory(bound.location, transaction.txn_id) / manifest.writer_id / "torn"
         storage = storage_at(directory)
         storage.create_directory(directory)
         torn = storage.stage(directory / "0_delta_bucket_00000", manifest.target)

@@ -624,7 +624,7 @@ def test_hive_of_two_merges_that_update_one_row_the_first_wins(hive41: Hive41, s
                 each.begin()
             assert merge(loser, 3) == merge(winner, 2) == MergeCounts(updated=1)
             winner.commit()
-            with pytest.raises(WriteConflictError, match=f"{winner.id} changed {name.replace('.', '/')}"):
+            with pytest.raises(WriteConflictError, match=f"{winner.txn_id} changed {name.replace('.', '/')}"):
                 loser.commit()
             late = client.new_transaction()
             late.begin()

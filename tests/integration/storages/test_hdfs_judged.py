@@ -52,9 +52,9 @@ def test_an_abort_leaves_nothing(hive_on_hdfs: HiveJudge, database_on_hdfs: str)
         dead.begin()
         insert(dead, name, {"a": [1, 2]})
         with connect(hive.uri) as metastore:
-            metastore.abort_txn(dead.id)
+            metastore.abort_txn(dead.txn_id)
             (swept,) = sweep(metastore, *name.split("."))
-        assert [each.txn_id for each in swept.removed] == [dead.id]
+        assert [each.txn_id for each in swept.removed] == [dead.txn_id]
         assert hidden(location) == []
     assert seen(hive, name) == []
 
@@ -69,12 +69,12 @@ def test_a_local_directory_of_that_name_is_left_alone(hive_on_hdfs: HiveJudge, d
         dead.begin()
         insert(dead, name, {"a": [1]})
         table = dead.table(name)
-        staging = table.location / f"_mutation_{dead.id}"
+        staging = table.location / f"_mutation_{dead.txn_id}"
         local = Path(staging.path)
         (local / "w").mkdir(parents=True)
         try:
             with connect(hive.uri) as metastore:
-                metastore.abort_txn(dead.id)
+                metastore.abort_txn(dead.txn_id)
             with client.new_transaction():
                 pass
             assert storage_at(staging).stat(staging) is None
@@ -94,7 +94,7 @@ def test_what_is_staged_is_found(hive_on_hdfs: HiveJudge, database_on_hdfs: str)
         transaction = client.new_transaction()
         transaction.begin()
         insert(transaction, name, {"a": [1, 2]})
-        found = list_staged(transaction.table(name), transaction.id)
+        found = list_staged(transaction.table(name), transaction.txn_id)
         assert len(found.files) == 2
         assert found.uploads == ()
         transaction.abort()

@@ -69,9 +69,9 @@ def test_nothing_is_left_of_what_ended_badly(hive_on_s3: HiveJudge, database_on_
             (swept,) = sweep(metastore, *name.split("."))
             assert swept.found == ()
             assert len(storage.unfinished(location)) == 2
-            metastore.abort_txn(dead.id)
+            metastore.abort_txn(dead.txn_id)
             (swept,) = sweep(metastore, *name.split("."))
-        assert [each.txn_id for each in swept.removed] == [dead.id]
+        assert [each.txn_id for each in swept.removed] == [dead.txn_id]
         assert storage.unfinished(location) == []
         assert alive is None
     assert seen(hive, name) == []
@@ -349,7 +349,7 @@ def test_an_upload_that_cannot_be_aborted_is_swept(
             with pytest.raises(DeltaWriteError, match="busy"):
                 insert(transaction, name, {"a": [1, 2]})
         assert storage_at(location).unfinished(location)
-        metastore.abort_txn(transaction.id)
+        metastore.abort_txn(transaction.txn_id)
         check_nothing_is_left(metastore, database_on_s3)
 
 

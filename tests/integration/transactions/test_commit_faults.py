@@ -305,10 +305,10 @@ def test_a_directory_that_cannot_be_made_aborts_everything(
             transaction.commit()
         place.unlink()
     states = {t.id: t.state for t in metastore.get_open_txns().txns}
-    assert states[transaction.id] is TxnState.ABORTED
+    assert states[transaction.txn_id] is TxnState.ABORTED
     assert _rows(hive, table) == OLD_ROWS
     with pytest.raises(MetastoreError):
-        metastore.commit_txn(transaction.id)
+        metastore.commit_txn(transaction.txn_id)
     with _client(metastore, table) as client, client.new_transaction() as following:
         insert(following, table)
     assert _rows(hive, table) == ALL_ROWS

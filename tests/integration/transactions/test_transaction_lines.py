@@ -290,7 +290,7 @@ def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch
         monkeypatch.undo()
         line.judge.time_out_transactions(0)
         with pytest.raises(TxnAbortedError):
-            line.metastore.commit_txn(published.id)
+            line.metastore.commit_txn(published.txn_id)
         with pytest.raises(TransactionAbortedError):
             unpublished.commit()
     ghosts = {n: [*line.location(n).rglob(pattern)] for n, pattern in names.items()}
@@ -324,7 +324,7 @@ def test_writers_wait_for_each_other_roll_over_and_lose_nothing(
         first.commit()
         waiting.join(60)
         assert second.summary.roll_overs == 1
-        assert second.valid_txn_list.is_valid(first.id)
+        assert second.valid_txn_list.is_valid(first.txn_id)
         assert second.valid_ids(name).is_valid(first_write_id)
         second_write_id = second.table(name).required_write_id()
         write(second, name, "p", updates={(first_write_id, BUCKET_0, 0): (1, "second")})
@@ -480,7 +480,7 @@ def test_optimistic_writers_let_the_first_win(line: Line) -> None:
         write(loser, name, "p", deletes=[first_row["p"]])
         write(other, name, "q", updates={first_row["q"]: (1, "first")})
         winner.commit()
-        with pytest.raises(WriteConflictError, match=rf"{winner.id} changed {line.resource(name)}/ds=p"):
+        with pytest.raises(WriteConflictError, match=rf"{winner.txn_id} changed {line.resource(name)}/ds=p"):
             loser.commit()
         other.commit()
         assert line.rows(name, "ds, msg") == [("p", "first"), ("q", "first"), ("r", "old")]
@@ -524,7 +524,7 @@ def test_a_heartbeat_that_stops_loses_the_transaction(line: Line) -> None:
         wait_until(lambda: bool(lost), "the loss")
         with pytest.raises(TransactionAbortedError):
             transaction.commit()
-    assert listener.told == [(transaction.id, [name])]
+    assert listener.told == [(transaction.txn_id, [name])]
     assert line.rows(name) == []
     assert line.metastore.get_partition_names(*name.split(".")) == []
 

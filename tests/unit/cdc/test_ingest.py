@@ -371,9 +371,11 @@ def test_who_holds_the_watermarks_is_waited_for(warehouse: Warehouse) -> None:
     source = ListSource(entries(FIRST))
     builder = MutatorClientBuilder().metastore(warehouse.metastore).add_sink_table(*MARKS.split("."))
     with builder.build() as client, client.new_transaction() as transaction:
-        with pytest.raises(LockNotAcquiredError, match=f"held by EXCL_WRITE .* transaction {transaction.id}"):
+        with pytest.raises(
+            LockNotAcquiredError, match=f"held by EXCL_WRITE .* transaction {transaction.txn_id}"
+        ):
             warehouse.ingest(source, lock_timeout_seconds=0.2)
-        assert warehouse.open_txns() == [transaction.id]
+        assert warehouse.open_txns() == [transaction.txn_id]
     assert warehouse.rows() == []
 
 
