@@ -399,7 +399,7 @@ def print_reports(reports: Sequence[Report]) -> None:
     for report in reports:
         applied = report.applied
         counts = (applied.inserted, applied.updated, applied.deleted)
-        sizes = (len(applied.partitions), *counts, applied.files, applied.bytes)
+        sizes = (len(applied.partitions), *counts, applied.file_count, applied.byte_count)
         seconds = (report.begin_seconds, applied.write_seconds, report.end_seconds)
         rows.append(
             [

@@ -47,8 +47,8 @@ class VerifyProgress:
 
     file_count: int
     byte_count: int
-    all_files: int
-    all_bytes: int
+    total_file_count: int
+    total_byte_count: int
 
 
 Progress = Callable[[VerifyProgress], None]
@@ -85,10 +85,10 @@ class VerifyReport:
         return {
             "table": self.table,
             "sound": self.is_sound,
-            "partitions": self.partition_count,
-            "files": self.file_count,
-            "bytes": self.byte_count,
-            "rows": self.row_count,
+            "partition_count": self.partition_count,
+            "file_count": self.file_count,
+            "byte_count": self.byte_count,
+            "row_count": self.row_count,
             "findings": [each.to_dict() for each in self.findings],
         }
 

@@ -84,7 +84,7 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
         with builder.build() as client, client.new_transaction() as transaction:
             options = WriterOptions(sort_memory_bytes=BATCH_BYTES)
             summary = job.apply_changes(transaction, table, changes, num_partitions=4, options=options)
-    print(json.dumps(found | {"files": summary.files, "groups": summary.buckets}))
+    print(json.dumps(found | {"files": summary.file_count, "groups": summary.bucket_count}))
     return 0
 
 

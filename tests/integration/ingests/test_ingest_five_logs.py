@@ -175,7 +175,7 @@ class Followers:
             mappings = [self._mapping(tool, table) for table in tables]
             report = ingest(self.metastore, mappings, source, **engine)
             assert report.engine in engine
-            count += sum(each.operations for each in report.tables)
+            count += sum(each.operation_count for each in report.tables)
         return count
 
     def check(self) -> int:

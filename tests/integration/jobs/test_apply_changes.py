@@ -163,7 +163,7 @@ def test_an_empty_change_set_commits(legacy: Bench) -> None:
     legacy.load((1, "a", "x"))
     with legacy.client.new_transaction() as transaction:
         summary = apply_changes(transaction, legacy.table, legacy.changes())
-    assert (summary.rows, summary.files, summary.partitions) == (0, 0, ())
+    assert (summary.row_count, summary.file_count, summary.partitions) == (0, 0, ())
     assert legacy.rows() == [(1, "a", "x")]
 
 

@@ -549,7 +549,7 @@ def test_an_empty_change_set(small: LiveTable, spark: SparkSession) -> None:
     for changes in (changes_of(spark), changes_of(spark).drop("ROW__ID"), changes_of(spark).drop("msg")):
         with small.transaction() as transaction:
             summary = apply_changes(transaction, small.full_name, changes, verify_row_ids=True)
-        assert (summary.rows, summary.files) == (0, 0)
+        assert (summary.row_count, summary.file_count) == (0, 0)
     assert small.state() == before
 
 

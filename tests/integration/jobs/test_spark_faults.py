@@ -201,7 +201,7 @@ def _check_a_lost_attempt(
     with builder(hive, table).build() as client:
         with client.new_transaction() as transaction:
             summary = apply_changes(transaction, table, inserts(spark), num_partitions=2, options=OPTIONS)
-            assert len(staged_files(client.tables[0].location)) == summary.files == 12
+            assert len(staged_files(client.tables[0].location)) == summary.file_count == 12
         assert hidden(client.tables[0].location) == []
     check_all_rows(hive, table)
 

@@ -182,7 +182,7 @@ def _plain(report: MergeReport, known: set[str]) -> dict[str, Any]:
         "total": report.total,
         "partitions": dict(report.partitions),
         "new": report.new_partitions,
-        "files": report.files,
+        "files": report.file_count,
     }
 
 

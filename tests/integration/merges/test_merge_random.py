@@ -132,7 +132,7 @@ def judge_merge(
             done = begin(transaction, table, merge, given).execute()
             check_report(done, expected, known)
             check_report(dry, expected, known)
-            assert (dry.files, dry.new_partitions) == (done.files, done.new_partitions)
+            assert (dry.file_count, dry.new_partitions) == (done.file_count, done.new_partitions)
     after = in_order(before if expected.refused_by else expected.rows)
     assert in_order(table.rows("both")) == after
     if said.is_sayable(before, given, expected):

@@ -265,7 +265,7 @@ class Job:
             spark=self.spark,
             create_partitions=True,
         )
-        return [[table.operations, table.keys] for table in report.tables]
+        return [[table.operation_count, table.key_count] for table in report.tables]
 
     def refused_in_worker(self) -> Any:
         """A value that does not fit, found by a task."""

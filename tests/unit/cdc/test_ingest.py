@@ -114,7 +114,7 @@ def test_operations_and_watermark_are_applied_together(warehouse: Warehouse) -> 
     assert (mark.order, mark.text, mark.txn_id) == ((5,), '{"seqno": 5}', report.txn_id)
     assert (report.position, dict(report.before)) == (position(5), {})
     (table,) = report.tables
-    assert (table.operations, table.keys, table.merge.total) == (6, 4, MergeCounts(inserted=2))
+    assert (table.operation_count, table.key_count, table.merge.total) == (6, 4, MergeCounts(inserted=2))
     assert table.contradictions == Contradictions(deletes_of_absent=1)
     assert str(report).splitlines() == [
         f'list:test: applied in transaction {report.txn_id} up to {{"seqno": 5}} ({warehouse.engine})',
@@ -166,7 +166,7 @@ def test_a_table_that_was_emptied_has_the_rows_that_came_later(warehouse: Wareho
     log += entries("2 update 1 uno\n2 truncate 0\n3 insert 2 two\n3 insert 4 four")
     for dry_run in (True, False):
         (table,) = warehouse.ingest(ListSource(log), strict=True, dry_run=dry_run).tables
-        assert (table.is_emptied, table.operations) == (True, 2)
+        assert (table.is_emptied, table.operation_count) == (True, 2)
         assert table.merge.total == MergeCounts(inserted=1, deleted=2, unchanged=1)
     assert warehouse.rows() == [(2, "two"), (4, "four")]
 
@@ -226,7 +226,7 @@ def test_deletes_and_upserts_are_applied_in_one_transaction(warehouse: Warehouse
         target = {k: v for k, v in target.items() if k not in deletes and k not in upserts} | upserts
         report = warehouse.ingest(ListSource(list(log)))
         assert warehouse.rows() == sorted(target.items())
-        assert report.tables[0].keys == len(upserts) + len(deletes)
+        assert report.tables[0].key_count == len(upserts) + len(deletes)
     assert len({mark.txn_id for mark in warehouse.marks()}) == 1
 
 

@@ -96,22 +96,26 @@ def _check(transaction: Transaction, name: str, changes: DataFrame) -> None:
     written = apply_changes(transaction, name, changes, num_partitions=3)
     assert _counts(found) == (
         *(written.inserted, written.updated, written.deleted),
-        *(written.files, written.buckets, written.partitions),
+        *(written.file_count, written.bucket_count, written.partitions),
     ), name
-    assert found.rows == written.rows > 0
-    assert written.bytes / 3 < found.bytes < written.bytes * 3, _sizes(name, found, written)
+    assert found.row_count == written.row_count > 0
+    assert written.byte_count / 3 < found.byte_count < written.byte_count * 3, _sizes(name, found, written)
 
 
 def _counts(found: Forecast) -> tuple[object, ...]:
     operations = ("inserted", "updated", "deleted")
     return (
         *(sum(getattr(group, name) for group in found.groups) for name in operations),
-        *(found.files, len(found.groups), tuple(sorted({g.partition for g in found.groups if g.partition}))),
+        *(
+            found.file_count,
+            len(found.groups),
+            tuple(sorted({g.partition for g in found.groups if g.partition})),
+        ),
     )
 
 
 def _sizes(name: str, found: Forecast, written: ApplySummary) -> str:
-    return f"{name}: {found.bytes} bytes forecast, {written.bytes} written"
+    return f"{name}: {found.byte_count} bytes forecast, {written.byte_count} written"
 
 
 def _inserts(spark: SparkSession, ids: range) -> DataFrame:

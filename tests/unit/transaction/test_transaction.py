@@ -175,7 +175,7 @@ def test_an_empty_transaction_commits(client: MutatorClient) -> None:
     with client.new_transaction() as transaction:
         pass
     assert transaction.state is TransactionState.COMMITTED
-    assert [t.files for t in transaction.summary.tables] == [0, 0]
+    assert [t.file_count for t in transaction.summary.tables] == [0, 0]
 
 
 def test_an_error_in_the_block_aborts_and_travels_on(
@@ -650,7 +650,7 @@ def test_summary_counts_what_the_user_did(metastore: InMemoryMetastore, clock: F
         transaction.add_manifests("default.split", WRITER, manifests)
     summary = transaction.summary
     (counts,) = summary.tables
-    assert (counts.inserted, counts.updated, counts.deleted, counts.files) == (5, 3, 2, 2)
+    assert (counts.inserted, counts.updated, counts.deleted, counts.file_count) == (5, 3, 2, 2)
     assert summary.to_dict()["txn_id"] == 1
     assert "default.split" in str(summary)
     assert "committed" in str(summary)

@@ -31,9 +31,9 @@ def test_g4_a_table_far_larger_than_the_memory_is_copied(make_shop: MakeShop) ->
     shop.enable()
     report = shop.extract(local=LITTLE)
     (table,) = report.ingested.tables
-    assert (table.merge.total.inserted, table.operations, table.keys) == (MANY, MANY, MANY)
+    assert (table.merge.total.inserted, table.operation_count, table.key_count) == (MANY, MANY, MANY)
     assert table.merge.written is not None
-    assert table.merge.written.buckets == 2
+    assert table.merge.written.bucket_count == 2
     rows = shop.rows()
     assert [row["id"] for row in rows] == sorted(range(1, MANY + 1), key=lambda n: f"{{'id': {n},")
     assert all(int(row["item"]) == row["id"] for row in rows)
@@ -52,7 +52,7 @@ def test_partitions_are_counted_and_made(make_shop: MakeShop) -> None:
     inserted = {name: counts.inserted for name, counts in done.partitions.items()}
     assert inserted == {"price=1": 1, "price=2": 2}
     assert planned.new_partitions == done.new_partitions == ("price=1", "price=2")
-    assert planned.files == done.files == 2
+    assert planned.file_count == done.file_count == 2
     assert [row["item"] for row in shop.rows()] == ["tea", "wine", "beer"]
 
 

@@ -136,7 +136,7 @@ def test_a_dry_run_writes_nothing(client: MutatorClient) -> None:
         )
         report = upsert(transaction, source).dry_run()
     assert report.total == MergeCounts(inserted=1, updated=1)
-    assert (report.files, report.is_dry_run, report.written) == (3, True, None)
+    assert (report.file_count, report.is_dry_run, report.written) == (3, True, None)
     assert [str(each) for each in report.samples] == [
         'inserted in day=2024-05-03 {"id":8}: id 8, name "y", price 1.00, day 2024-05-03',
         'updated in day=2024-05-01 {"id":1}: name "tea" → "x", price 3.00 → 1.00',
