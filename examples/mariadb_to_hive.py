@@ -80,7 +80,15 @@ def run(server: MariaDbJudge, statements: Sequence[str]) -> None:
 def follow(uri: str, spark: SparkSession, source: MySqlSource) -> None:
     """Apply the log to Hive's table up to its end, and print the result."""
     with connect(uri) as metastore:
-        print(ingest(metastore, [TableMapping("orders", TABLE)], source, listener=PrintLoss(), spark=spark))
+        print(
+            ingest(
+                metastore,
+                [TableMapping("orders", TABLE)],
+                source,
+                lock_failure_listener=PrintLoss(),
+                spark=spark,
+            )
+        )
 
 
 def show(server: MariaDbJudge, uri: str, spark: SparkSession) -> int:

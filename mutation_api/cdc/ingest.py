@@ -89,7 +89,7 @@ class IngestOptions:
     create_partitions: bool = False
     user: str | None = None
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
-    listener: LockFailureListener | None = None
+    lock_failure_listener: LockFailureListener | None = None
     progress: Callable[[str], None] = lambda line: None
 
 
@@ -106,7 +106,7 @@ def ingest(
     create_partitions: bool = False,
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
-    listener: LockFailureListener | None = None,
+    lock_failure_listener: LockFailureListener | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> IngestReport:
     """Bring tables up to the end of a change source.
@@ -135,7 +135,7 @@ def ingest(
         create_partitions: create missing partitions. If False, they are refused.
         user: the user name for the metastore. If None, the default user.
         lock_timeout_seconds: how long to wait for another run, or for another writer of the tables.
-        listener: called if the transaction is lost while it runs.
+        lock_failure_listener: called if the transaction is lost while it runs.
         progress: called with one line for each step.
 
     Raises:
@@ -158,7 +158,7 @@ def ingest(
         create_partitions=create_partitions,
         user=user,
         lock_timeout_seconds=lock_timeout_seconds,
-        listener=listener,
+        lock_failure_listener=lock_failure_listener,
         progress=progress,
     )
     return ingest_by(engine_for(source, spark, local), metastore, mappings, source, options)
@@ -184,7 +184,7 @@ def ingest_by(
         builder.add_sink_table(run.watermark_table)
     if options.user is not None:
         builder.user(options.user)
-    builder.lock_failure_listener(options.listener or SaidByTheNextStep())
+    builder.lock_failure_listener(options.lock_failure_listener or SaidByTheNextStep())
     with builder.build() as client:
         report = _in_transaction(run, client, has_watermarks=has_watermarks)
     report.check_stop()

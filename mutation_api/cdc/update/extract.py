@@ -50,7 +50,7 @@ class ExtractOptions:
     dry_run: bool = False
     user: str | None = None
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
-    listener: LockFailureListener | None = None
+    lock_failure_listener: LockFailureListener | None = None
     progress: Callable[[str], None] = lambda line: None
     binlog: BinlogOptions = NO_OPTIONS
 
@@ -125,7 +125,7 @@ def extract_update(
     dry_run: bool = False,
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
-    listener: LockFailureListener | None = None,
+    lock_failure_listener: LockFailureListener | None = None,
     progress: Callable[[str], None] = lambda line: None,
     seen_to: Collection[str] = (),
     recopy: bool = False,
@@ -149,7 +149,7 @@ def extract_update(
         dry_run: True to report what would be done and write nothing.
         user: user name for the metastore.
         lock_timeout_seconds: maximum time to wait for another extraction or another writer.
-        listener: called if the transaction is lost while it runs.
+        lock_failure_listener: called if the transaction is lost while it runs.
         progress: called with a message for each step.
         seen_to: method binlog: positions (``file:offset``) of statements that have been carried out in Hive
             by hand.
@@ -178,7 +178,7 @@ def extract_update(
         dry_run=dry_run,
         user=user,
         lock_timeout_seconds=lock_timeout_seconds,
-        listener=listener,
+        lock_failure_listener=lock_failure_listener,
         progress=progress,
         binlog=BinlogOptions(
             seen_to=tuple(seen_to),
@@ -251,7 +251,7 @@ def _ingest_options(
         create_partitions=settings.create_partitions,
         user=options.user,
         lock_timeout_seconds=options.lock_timeout_seconds,
-        listener=options.listener or SaidByTheNextStep(),
+        lock_failure_listener=options.lock_failure_listener or SaidByTheNextStep(),
         progress=options.progress,
     )
 

@@ -180,7 +180,7 @@ def _options(arguments: argparse.Namespace) -> IngestOptions:
         create_partitions=arguments.create_partitions,
         user=arguments.user,
         lock_timeout_seconds=arguments.lock_timeout,
-        listener=ReportLoss(),
+        lock_failure_listener=ReportLoss(),
         progress=progress(arguments),
     )
 
