@@ -42,7 +42,7 @@ from benchmarks.measuring.measure import (
 )
 from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.merging.merge_stage import OURS_KINDS, Content, Stage, checksums
-from metastore_client import connect
+from metastore_client import open_client
 from mutation_api import read_table
 from mutation_api.cdc import SourceTable, TableMapping, TungstenSource, ingest, read_source
 
@@ -169,7 +169,7 @@ class Follower:
 
     def ingest(self, number: int) -> None:
         """Bring the table up to them."""
-        with connect(self._stage.metastore.uri) as metastore:
+        with open_client(self._stage.metastore.uri) as metastore:
             followed = [TableMapping(SOURCE_TABLE, self._name, ("id",))]
             report = ingest(metastore, followed, self._source, spark=self._stage.spark)
         if report.position is None:

@@ -37,7 +37,7 @@ from examples.local import create_table
 from examples.stream_query import COLUMNS, ORDERS, changes, started
 from judges.hive.hive_judges import Hive23
 from judges.kafka import Kafka, spark_jars
-from metastore_client import CompactionType, connect
+from metastore_client import CompactionType, open_client
 from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session
 from mutation_api.cdc import HiveSink, ReduceLog, hive_sink
 
@@ -198,7 +198,7 @@ def _compactions(hive: Hive23, timed: Timed) -> Iterator[None]:
 
     def work() -> None:
         asked = 0
-        with connect(hive.uri) as metastore:
+        with open_client(hive.uri) as metastore:
             while not stopped.wait(1.0):
                 if len(timed.seconds) // COMPACTION_BATCHES > asked:
                     asked += 1

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 
 from examples.local import PrintLoss, create_table, metastore_address
 from judges.mysql import MariaDbJudge
-from metastore_client import connect
+from metastore_client import open_client
 from mutation_api import MutatorClientBuilder, local_spark_session, read_table
 from mutation_api.cdc import MySqlAddress, MySqlSource, TableMapping, ingest
 
@@ -79,16 +79,9 @@ def run(server: MariaDbJudge, statements: Sequence[str]) -> None:
 
 def follow(uri: str, spark: SparkSession, source: MySqlSource) -> None:
     """Apply the log to Hive's table up to its end, and print the result."""
-    with connect(uri) as metastore:
-        print(
-            ingest(
-                metastore,
-                [TableMapping("orders", TABLE)],
-                source,
-                lock_failure_listener=PrintLoss(),
-                spark=spark,
-            )
-        )
+    with open_client(uri) as metastore:
+        mappings = [TableMapping("orders", TABLE)]
+        print(ingest(metastore, mappings, source, lock_failure_listener=PrintLoss(), spark=spark))
 
 
 def show(server: MariaDbJudge, uri: str, spark: SparkSession) -> int:

@@ -81,7 +81,7 @@ PAGES = (
         {
             "mutation_api": "connect Hive- TableHandle- configure_storage HadoopSettings Location",
             "metastore_client": (
-                "connect MetastoreConfig Address UriSelection= KerberosLogin PlainLogin TokenLogin "
+                "open_client MetastoreConfig Address UriSelection= KerberosLogin PlainLogin TokenLogin "
                 "DelegationToken Protection= TlsConfig HttpConfig MetastoreClient ThriftMetastoreClient- "
                 "Capabilities"
             ),

@@ -101,7 +101,7 @@ def _opened(metastore: MetastoreTarget, options: _Options) -> Hive:
         return Hive(metastore, options, owns_metastore=False)
     log_in_as_spark()
     try:
-        return Hive(thrift_client.connect(metastore, user=options.user), options, owns_metastore=True)
+        return Hive(thrift_client.open_client(metastore, user=options.user), options, owns_metastore=True)
     except InvalidConfigurationError as error:
         raise ConfigurationError(str(error)) from error
     except MetastoreError as error:

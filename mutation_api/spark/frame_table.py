@@ -80,7 +80,7 @@ def create_table(
 
     Args:
         metastore: the metastore in which the table is created, as returned by
-            ``metastore_client.connect(...)``.
+            ``metastore_client.open_client(...)``.
         table_name: ``database.table``.
         schema: the rows' schema including the partition columns: ``df.schema``.
         partitioned_by: names of the partition columns, in order. They are no longer data columns.

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from judges.mysql import MySqlJudge
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
 from mutation_api.cdc import IngestReport, MySqlAddress, MySqlSource, TableMapping, ingest
 from mutation_api.cdc.mysql.server import MySqlServer
@@ -74,7 +74,7 @@ def main(uri: str, user: str, port: str, database: str, hive_database: str, last
         for name in ("position", "tables", "check_settings"):
             setattr(MySqlServer, name, steps.wrap(name, getattr(MySqlServer, name)))
         with source_of(int(port), database) as source:
-            ingest_all(SteppedMetastore(connect(uri), steps), spark, source, hive_database, user)
+            ingest_all(SteppedMetastore(open_client(uri), steps), spark, source, hive_database, user)
         print(len(steps.names), flush=True)
 
 

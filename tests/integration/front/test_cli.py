@@ -15,7 +15,7 @@ import pytest
 from judges.hive.hive_judges import Hive23, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import LockInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import new_database
@@ -131,7 +131,7 @@ def test_a_value_that_does_not_fit_is_named(filled: FilledTable, tmp_path: Path)
 def test_show_and_abort(filled: FilledTable) -> None:
     """A forgotten transaction is seen with show, in JSON too, and ended with abort."""
     where = ("--metastore", filled.hive.uri)
-    with connect(filled.hive.uri) as metastore:
+    with open_client(filled.hive.uri) as metastore:
         txn_id = metastore.open_txn("somebody", "somewhere", "a test")
     shown = run("show", "txns", "--json", *where)
     assert shown.returncode == EXIT_OK, shown.stderr

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, LockState
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
 from mutation_api.cdc import IngestReport, LocalBatch, TableMapping, ingest
 from mutation_api.cdc.watermark import Watermarks
@@ -178,7 +178,7 @@ class Slow(ListSource):
 @pytest.fixture
 def second(hive: Hive23) -> Iterator[MetastoreClient]:
     """A connection of the second run's own."""
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         yield metastore
 
 
@@ -222,7 +222,7 @@ def test_tables_and_watermarks_on_every_line(
     def rows(what: str, table: str) -> list[list[Any]]:
         return sorted(hive_line.sql(f"SELECT {what} FROM {table}"))
 
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         create_acid_table(metastore, name, columns, clustered_by=["id"], num_buckets=2)
         engines: Sequence[Engine] = ({"spark": spark}, LOCAL)
         for end, engine in zip((2, 4), engines, strict=True):

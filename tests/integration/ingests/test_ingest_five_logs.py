@@ -31,7 +31,7 @@ from judges.kafka import Kafka
 from judges.mysql import MySqlJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
 from mutation_api.cdc import (
     CanalSource,
@@ -249,7 +249,7 @@ def followers(
     hive_line: HiveJudge, line_database: str, mysql: MySqlJudge, mysql_database: str
 ) -> Iterator[Followers]:
     """No tables yet."""
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         yield Followers(hive_line, metastore, line_database, mysql, mysql_database)
 
 

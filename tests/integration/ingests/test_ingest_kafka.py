@@ -20,7 +20,7 @@ from judges.hive.hive_judges import HiveJudge
 from judges.kafka import Kafka
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
 from mutation_api.cdc import DebeziumSource, IngestReport, KafkaTopics, TableMapping, ingest, list_watermarks
 from mutation_api.cdc.kafka.offsets import KafkaMark
@@ -138,7 +138,7 @@ def shop(
     kafka: Kafka, topic: str, hive_line: HiveJudge, line_database: str, tmp_path: Path
 ) -> Iterator[Shop]:
     """Two empty tables on the line that the test names."""
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         yield Shop(kafka, topic, hive_line, metastore, line_database, tmp_path)
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from judges.hive.hive_judges import Hive31, Hive41
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import BucketIdError, RowIdNotFoundError, TableNotMutableError
 from mutation_api.spark.frame_table import create_table
 from mutation_api.spark.job import apply_changes
@@ -155,7 +155,7 @@ def lines(hive_line: Hive31 | Hive41, spark: SparkSession) -> Iterator[Lines]:
     """The tables, made from a Spark schema; 60 rows of ours in each, ten of Hive's in some."""
     with new_database(hive_line) as database:
         builder = MutatorClientBuilder().metastore(hive_line.uri)
-        with connect(hive_line.uri) as metastore:
+        with open_client(hive_line.uri) as metastore:
             for name, how in TABLES.items():
                 create_table(metastore, f"{database}.{name}", SCHEMA, **how)
                 builder.add_sink_table(database, name, create_partitions=True)

@@ -21,7 +21,7 @@ from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.java import hive_class_path
 from metastore_client.model import TxnState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import (
     CommitOutcomeUnknownError,
     ConnectionFailedError,
@@ -128,7 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetasto
 @pytest.fixture
 def line(server: EmbeddedMetastore) -> Iterator[ThriftMetastoreClient]:
     """A client of it that gives up at once when nobody answers."""
-    with connect(_impatient(server.uri)) as client:
+    with open_client(_impatient(server.uri)) as client:
         yield client
 
 
@@ -269,7 +269,7 @@ def test_beats_that_are_lost_for_a_while_do_no_harm(
     """The transaction survives a cut shorter than 0.8 of the server's timeout, and nobody is alarmed."""
     table, listener = filled_table, Listener()
     with (
-        connect(_impatient(proxy.uri)) as line,
+        open_client(_impatient(proxy.uri)) as line,
         _client(table, line, clock, listener) as client,
         client.new_transaction() as transaction,
     ):
@@ -291,7 +291,7 @@ def test_beats_that_are_lost_for_too_long_lose_the_transaction(
 ) -> None:
     """Listener and job are told once, before the reaper can have struck; the commit is refused."""
     table, listener, lost = filled_table, Listener(), list[Exception]()
-    with connect(_impatient(proxy.uri)) as line, _client(table, line, clock, listener) as client:
+    with open_client(_impatient(proxy.uri)) as line, _client(table, line, clock, listener) as client:
         transaction = client.new_transaction()
         transaction.begin()
         transaction.on_lost(lost.append)
@@ -510,7 +510,7 @@ def test_the_metastore_is_killed_during_the_commit_elsewhere(
     """After it was done, which is the worse: the rows are there once."""
     assert isinstance(hive_elsewhere, Hive23)
     place = hive_elsewhere.sql(f"DESCRIBE DATABASE {database_elsewhere}")[0][2]
-    with connect(_impatient(server_elsewhere.uri)) as line:
+    with open_client(_impatient(server_elsewhere.uri)) as line:
         made = LiveTable.create(hive_elsewhere, line, "default", location=f"{place}/killed")
         _check_killed_during_the_commit(server_elsewhere, with_a_row(made), after=True)
         check_nothing_is_left(line, "default")

@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.hive.judge import SPEED_OPTIONS
 from judges.storages.s3_server import S3Server
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import LockLostError, TransactionAbortedError, WorkerError
 from mutation_api.spark import job
 from mutation_api.spark.job import apply_changes
@@ -282,7 +282,7 @@ def test_keys_that_expire_during_a_job(
             apply_changes(transaction, table_elsewhere, inserts(spark), num_partitions=2)
         assert transaction.state is TransactionState.ABORTED
     configure_storage(HadoopSettings(s3.settings))
-    with connect(hive_elsewhere.uri) as metastore:
+    with open_client(hive_elsewhere.uri) as metastore:
         check_nothing_is_left(metastore, table_elsewhere.partition(".")[0])
     with builder(hive_elsewhere, table_elsewhere).build() as client, client.new_transaction() as transaction:
         apply_changes(transaction, table_elsewhere, inserts(spark), num_partitions=2)
@@ -407,7 +407,7 @@ def _check_a_twin(hive: HiveJudge, table: str, folder: Path, **environment: str)
     assert len(losers) == 1, found
     tasks = [name.split("-")[0] for name in found["attempts"]]
     assert tasks.count(losers.pop().split("-")[0]) == 2
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         assert hidden(Location.parse(metastore.get_table(*table.split(".")).location)) == []
     check_all_rows(hive, table)
 

@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import DuplicateKeyError, MergeReport, MutationError
 from mutation_api.spark.job import FEW_BYTES_DEFAULT
 from tests.fixtures.fix_judge import new_database
@@ -70,7 +70,7 @@ class Answer:
 @pytest.fixture(scope="module")
 def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
     """A database for the tables of all cases."""
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         yield Place(hive_line, metastore, database)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from judges.hive.hive_judges import Hive23
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import MergeCounts, MergeInto, merge_into
 from mutation_api.errors import BucketIdError, CorruptFileError, DirectoryStateError
 from mutation_api.transaction.transaction import Transaction
@@ -69,7 +69,7 @@ def test_rows_in_other_buckets_than_their_key_tells_are_not_overlooked(
     table: LiveTable, spark: SparkSession, hive: Hive23, collected_keys: int
 ) -> None:
     """Another program altered the table, and nothing tells of it: what is read is checked, and refused."""
-    with connect_metastore(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         raw: Any = metastore.get_table(*table.full_name.split(".")).sent
         raw.sd.numBuckets = 8
         metastore._alter_raw_table(raw, {})

@@ -25,7 +25,7 @@ from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TxnState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api import merge_into
 from mutation_api.errors import TransactionAbortedError
@@ -165,7 +165,7 @@ def test_the_sum_is_the_same_in_every_snapshot(make_table: MakeTable, spark: Spa
         valid = ValidTxnList.from_open_txns(first.metastore.get_open_txns(), None)
         return sum(_balance(table, valid) for table in tables)
 
-    with connect(first.hive.uri) as metastore:
+    with open_client(first.hive.uri) as metastore:
         bank = Bank(first.hive.uri, [table.full_name for table in tables], total, metastore)
         check(bank, spark, deaths=6, at_least=6, seed=1)
 
@@ -177,7 +177,7 @@ def _balance(table: LiveTable, valid: ValidTxnList) -> int:
 @pytest.fixture
 def bank_of_line(hive_line: HiveJudge) -> Iterator[Bank]:
     """Where tables have write ids: one bucketed, one not; where there is the choice nobody waits."""
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         tables = [f"{database}.bucketed", f"{database}.plain"]
         columns = (ColumnInfo("id", "bigint"), ColumnInfo("balance", "bigint"))
         create_acid_table(metastore, tables[0], columns, clustered_by=["id"], num_buckets=2)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import MergeInto, MergeReport, first_by, merge_into
 from mutation_api.errors import DuplicateKeyError, RecordValueError
 from mutation_api.merge.clauses import COLLECTED_KEYS_DEFAULT
@@ -59,7 +59,7 @@ ONE_MERGE_SHARE = 0.8
 @pytest.fixture(scope="module")
 def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
     """A database for the tables of all cases."""
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         yield Place(hive_line, metastore, database)
 
 

@@ -66,7 +66,7 @@ from pyspark.sql import functions as sf
 from judges.errors import HiveError
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.model import ColumnInfo, LockState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api import MergeCounts, MergeReport, merge_into
 from mutation_api.errors import (
     ConfigurationError,
@@ -545,7 +545,7 @@ each_line = pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True, 
 
 @contextmanager
 def line_of(judge: Hive31 | Hive41) -> Iterator[Line]:
-    with new_database(judge) as database, connect(judge.uri) as metastore:
+    with new_database(judge) as database, open_client(judge.uri) as metastore:
         yield Line(judge, database, metastore)
 
 

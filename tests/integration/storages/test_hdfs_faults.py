@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DeltaWriteError, MutationError
 from mutation_api.storage.connect import storage_at
 from mutation_api.write.coordinator import MutatorCoordinator
@@ -165,5 +165,5 @@ def test_a_worker_is_killed_with_open_files(faulty_table: FaultyTable, aborts: b
             transaction.abort()
             assert hidden(faulty_table.location) == []
         else:
-            with connect(hive.uri) as metastore:
+            with open_client(hive.uri) as metastore:
                 metastore.abort_txn(transaction.txn_id)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.transaction.staging import list_staged
@@ -51,7 +51,7 @@ def test_an_abort_leaves_nothing(hive_on_hdfs: HiveJudge, database_on_hdfs: str)
         dead = client.new_transaction()
         dead.begin()
         insert(dead, name, {"a": [1, 2]})
-        with connect(hive.uri) as metastore:
+        with open_client(hive.uri) as metastore:
             metastore.abort_txn(dead.txn_id)
             (swept,) = sweep(metastore, *name.split("."))
         assert [each.txn_id for each in swept.removed] == [dead.txn_id]
@@ -73,7 +73,7 @@ def test_a_local_directory_of_that_name_is_left_alone(hive_on_hdfs: HiveJudge, d
         local = Path(staging.path)
         (local / "w").mkdir(parents=True)
         try:
-            with connect(hive.uri) as metastore:
+            with open_client(hive.uri) as metastore:
                 metastore.abort_txn(dead.txn_id)
             with client.new_transaction():
                 pass
@@ -107,7 +107,7 @@ def test_the_doctor_says_who_may_not_write(
     """Before a transaction begins: which directory, its owner and its mode."""
     hive, name = hive_on_hdfs, f"{database_on_hdfs}.t"
     create(hive, name)
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         info = metastore.get_table(*name.split("."))
         place = Location.parse(info.location)
         hdfs.make_directory(place.path, mode="755", user="hive")
@@ -116,7 +116,7 @@ def test_the_doctor_says_who_may_not_write(
             os.environ["HADOOP_USER_NAME"] = "etl"
             status = 1
             try:
-                with connect(hive.uri) as own:
+                with open_client(hive.uri) as own:
                     (report,) = doctor(own, database_on_hdfs).tables
                 assert "cannot be written" in str(report.reason), report
                 assert "hive:hive:drwxr-xr-x" in str(report.reason), report

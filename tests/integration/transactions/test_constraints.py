@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions, MutatorClientBuilder, Transaction, apply_changes, connect, merge_into
 from mutation_api.cdc import LogOptions, MaxwellSource, TableMapping, ingest
 from mutation_api.errors import (
@@ -251,7 +251,7 @@ def test_an_ingest_stops_at_a_row_that_breaks_a_constraint(
     )
 
     def run(*log: Entry) -> None:
-        with connect_metastore(hive_line.uri) as metastore:
+        with open_client(hive_line.uri) as metastore:
             ingest(
                 metastore,
                 [TableMapping("orders", table.name, ("id",))],
@@ -293,7 +293,7 @@ def test_messages_that_lack_columns_have_their_default(
             default_if_missing=[f"shop.orders.{name}" for name in chosen if name != "n"],
             null_if_missing=["shop.orders.n"],  # its DEFAULT is disabled
         )
-        with connect_metastore(hive_line.uri) as metastore:
+        with open_client(hive_line.uri) as metastore:
             ingest(
                 metastore,
                 [TableMapping("shop.orders", table.name, ("id",))],

@@ -11,7 +11,7 @@ import pytest
 
 from judges.hive.hive_judges import Hive23
 from metastore_client.model import DataOperationType, LockState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import (
     LockNotAcquiredError,
     PartitionCreationError,
@@ -44,7 +44,7 @@ class Listener:
 
 @pytest.fixture
 def metastore(hive: Hive23) -> Iterator[ThriftMetastoreClient]:
-    with connect(hive.uri) as client:
+    with open_client(hive.uri) as client:
         yield client
 
 
@@ -253,7 +253,7 @@ def test_files_survive_a_race_for_their_partitions(hive: Hive23, hive_database: 
         root = Path(table.location.path)
 
         def work(number: int, table: AcidTable = table, root: Path = root) -> None:
-            with connect(hive.uri) as metastore:
+            with open_client(hive.uri) as metastore:
                 together.wait(60)
                 PartitionCreator(metastore).ensure(table, names)
             for name in names:

@@ -29,7 +29,7 @@ from metastore_client.model import (
     LockState,
     LockType,
 )
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import (
     LockNotAcquiredError,
     ManifestError,
@@ -159,7 +159,7 @@ class Line:
 
 @pytest.fixture(scope="module")
 def line(hive_line: HiveJudge) -> Iterator[Line]:
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         yield Line(hive_line, database, metastore)
 
 
@@ -271,7 +271,7 @@ def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch
     def die(txn_id: int) -> None:
         raise Killed
 
-    with connect(line.judge.uri) as driver:
+    with open_client(line.judge.uri) as driver:
         client = line.builder(parts, flat).metastore(driver).clock(FakeClock()).build().connect()
         aborted = client.new_transaction()
         with pytest.raises(ZeroDivisionError), aborted:
@@ -616,7 +616,7 @@ def _golden_rows(name: str) -> list[tuple[Any, ...]]:
 )
 def test_replication_hears_of_the_transaction_on_hive_3(hive31_notifying: Hive31) -> None:
     """What Hive's own listener logs of a commit and of an aborted job: our calls make it complete."""
-    with new_database(hive31_notifying) as database, connect(hive31_notifying.uri) as metastore:
+    with new_database(hive31_notifying) as database, open_client(hive31_notifying.uri) as metastore:
         line = Line(hive31_notifying, database, metastore)
         parts = line.create("ds")
         line.commit(parts, [(1, "a"), (2, "a")], "p")
@@ -641,7 +641,7 @@ def test_replication_hears_of_every_file(hive_notifying: Hive4) -> None:
     """Of a commit each file with its directory, delete deltas too; of an aborted job nothing. The log is the
     server's own, written by Hive's listener.
     """
-    with new_database(hive_notifying) as database, connect(hive_notifying.uri) as metastore:
+    with new_database(hive_notifying) as database, open_client(hive_notifying.uri) as metastore:
         line = Line(hive_notifying, database, metastore)
         parts, flat = line.create("ds"), line.create()
         old = line.commit(parts, [(1, "a"), (2, "a")], "p")

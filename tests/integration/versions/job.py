@@ -71,7 +71,7 @@ class Job:
         self.uri = metastore
         self.database = database
         self.folder = folder
-        self.metastore = metastore_client.connect(metastore)
+        self.metastore = metastore_client.open_client(metastore)
 
     def rows(self, count: int = ROWS) -> DataFrame:
         """Rows of a table, of every kind of type that travels in its own way."""
