@@ -168,7 +168,7 @@ A string is always a column's name. For a constant string write ``pc.scalar("tex
 
 def local_merge(
     transaction: LookingTransaction,
-    table_name: str,
+    table: str,
     *,
     source: object,
     on: Sequence[str],
@@ -189,7 +189,7 @@ def local_merge(
 
     Args:
         transaction: an open transaction; the table is one of its sinks.
-        table_name: ``database.table``.
+        table: ``database.table``.
         source: the rows to merge: any object with the Arrow C stream interface. It is read once and held in
             memory, together with the table rows that it matches.
         on: key columns that both sides have; a string is a single column. They are compared as in Spark.
@@ -211,7 +211,7 @@ def local_merge(
         UnsupportedLocallyError: If the source needs more memory than allowed.
         RecordLayoutError: If the source is not Arrow data or has duplicate columns.
     """
-    keys = tuple(checked_names(on, f"table {table_name}: on"))
+    keys = tuple(checked_names(on, f"table {table}: on"))
     options = checked_options(
         keys=keys,
         null_safe=null_safe,
@@ -223,7 +223,7 @@ def local_merge(
         count_by=count_by,
     )
     given = local or LocalOptions()
-    full_name = transaction.table(table_name).full_name
+    full_name = transaction.table(table).full_name
     rows = source_rows(full_name, source, given)
     return LocalMerge(transaction, full_name, rows, keys, options, given)
 
@@ -238,7 +238,7 @@ class LocalMerge:
     """
 
     transaction: LookingTransaction
-    table_name: str
+    table: str
     source: pa.Table
     keys: tuple[str, ...]
     options: MergeOptions
@@ -326,8 +326,8 @@ class LocalMerge:
         self.is_described_only = False
         self.transaction.check()
         inserts = any(clause.action is Action.INSERT for clause in self.clauses)
-        self.transaction.merging(self.table_name, self.keys, inserts=inserts)
-        table, source = self.transaction.table(self.table_name), plain_batch(self.source)
+        self.transaction.merging(self.table, self.keys, inserts=inserts)
+        table, source = self.transaction.table(self.table), plain_batch(self.source)
         types = {field.name: field.type for field in source.schema}
         chars = char_paths({column.name: column.type for column in table.all_columns}, TARGET)
         analyser = ArrowAnalyser(
@@ -350,14 +350,14 @@ class LocalMerge:
         side = TARGET if match is Match.NOT_MATCHED_BY_SOURCE else SOURCE
         columns = {
             SOURCE: [name.lower() for name in self.source.column_names],
-            TARGET: [column.name for column in self.transaction.table(self.table_name).all_columns],
+            TARGET: [column.name for column in self.transaction.table(self.table).all_columns],
         }
         condition = None if when is None else self._condition(when, match, columns, side)
         assignments = None
         if values is not None:
             assignments = {
-                name: as_value(value, columns, side, f"table {self.table_name}: the value of {name}")
-                for name, value in checked_assignments(values, f"table {self.table_name}").items()
+                name: as_value(value, columns, side, f"table {self.table}: the value of {name}")
+                for name, value in checked_assignments(values, f"table {self.table}").items()
             }
         self.clauses.append(Clause(match, condition, action, assignments))
         return self
@@ -371,11 +371,11 @@ class LocalMerge:
             UnsupportedLocallyError: If only Spark can interpret the SQL.
             RecordLayoutError: If it is something else, or if a column does not exist.
         """
-        what = f"table {self.table_name}: the condition"
+        what = f"table {self.table}: the condition"
         if not isinstance(when, str) or when.lower() in columns[side]:
             return as_expression(when, columns, side, what)
         source = {field.name: field.type for field in plain_batch(self.source.slice(0, 0)).schema}
-        target = target_types(self.transaction.table(self.table_name))
+        target = target_types(self.transaction.table(self.table))
         try:
             return resolved_condition(when, source, target, match.sides, what)[0]
         except UnsupportedLocallyError as error:

@@ -61,7 +61,7 @@ class TableView:
     check: Callable[[], None] = field(default=_nothing, compare=False)
 
 
-def open_table(view: SnapshotView, table_name: str) -> TableView:
+def open_table(view: SnapshotView, table: str) -> TableView:
     """Return the view that a transaction or an open snapshot has of one of its tables.
 
     Read it while the snapshot or transaction is open, because its lock protects the files only until then.
@@ -69,18 +69,18 @@ def open_table(view: SnapshotView, table_name: str) -> TableView:
     Args:
         view: the result of ``client.open_snapshot("db.table")``, or a begun transaction that declared the
             table.
-        table_name: ``database.table``.
+        table: ``database.table``.
 
     Raises:
         ConfigurationError: If the table was not declared.
         TransactionStateError: If the snapshot or transaction is not open.
     """
-    table = view.table(table_name)
-    names = [p.name for p in view.partitions(table_name)] if table.partition_keys else [""]
+    acid_table = view.table(table)
+    names = [p.name for p in view.partitions(table)] if acid_table.partition_keys else [""]
     return TableView(
-        table,
-        {name: table.partition_location(name) for name in names},
-        view.valid_ids(table.full_name),
+        acid_table,
+        {name: acid_table.partition_location(name) for name in names},
+        view.valid_ids(acid_table.full_name),
         view.valid_txn_list,
         view.check,
     )

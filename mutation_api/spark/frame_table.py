@@ -63,7 +63,7 @@ _PLAIN_TYPES: dict[type[DataType], str] = {
 
 def create_table(
     metastore: MetastoreClient,
-    table_name: str,
+    table: str,
     schema: StructType,
     *,
     partitioned_by: Sequence[str] = (),
@@ -81,7 +81,7 @@ def create_table(
     Args:
         metastore: the metastore in which the table is created, as returned by
             ``metastore_client.open_client(...)``.
-        table_name: ``database.table``.
+        table: ``database.table``.
         schema: the rows' schema including the partition columns: ``df.schema``.
         partitioned_by: names of the partition columns, in order. They are no longer data columns.
         clustered_by: names of the bucket columns, in any case. Hive 2 requires at least one.
@@ -99,10 +99,10 @@ def create_table(
         Other errors: See create_acid_table.
     """
     columns = hive_columns(schema)
-    keys = [_named(table_name, columns, name) for name in partitioned_by]
+    keys = [_named(table, columns, name) for name in partitioned_by]
     return create_acid_table(
         metastore,
-        table_name,
+        table,
         [column for column in columns if column not in keys],
         keys,
         clustered_by=clustered_by,

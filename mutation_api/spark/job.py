@@ -184,7 +184,7 @@ logger = logging.getLogger(__name__)
 
 def apply_changes(
     transaction: OpenTransaction,
-    table_name: str,
+    table: str,
     changes: DataFrame,
     *,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
@@ -217,7 +217,7 @@ def apply_changes(
 
     Args:
         transaction: an open transaction. The table must be one of its sinks.
-        table_name: ``database.table``. A transaction takes one change set for each of its tables.
+        table: ``database.table``. A transaction takes one change set for each of its tables.
         changes: any DataFrame, which this call evaluates.
         operation_column: name of the operation column.
         num_partitions: number of writing tasks. By default the session's shuffle partitions, but at most four
@@ -243,44 +243,44 @@ def apply_changes(
         LockLostError, TransactionAbortedError: If the transaction was lost. The Spark job has been cancelled.
         WorkerError: If the Spark job failed for another reason.
     """
-    table = transaction.table(table_name)
-    check_sink(table)
-    with transaction.changing(table.full_name):
+    acid_table = transaction.table(table)
+    check_sink(acid_table)
+    with transaction.changing(acid_table.full_name):
         transaction.check()
         context = spark_context(changes.sparkSession)
         plan_for = functools.partial(
             plan_changes,
-            table,
+            acid_table,
             changes,
-            transaction.valid_ids(table.full_name),
+            transaction.valid_ids(acid_table.full_name),
             insert_files=insert_files,
             operation_column=operation_column,
         )
         by_driver = num_partitions is None and is_few(changes)
         plan = plan_for(num_partitions=1 if by_driver else num_partitions)
         writer_id = uuid.uuid4().hex
-        text = AcidTableSerializer.encode(table)
-        storage = worker_settings(context, table_roots(table))
+        text = AcidTableSerializer.encode(acid_table)
+        storage = worker_settings(context, table_roots(acid_table))
         writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
         started = time.monotonic()
         try:
             with _cancelled_when_lost(transaction, context, writer_id):
                 if verify_row_ids:
-                    _verify(transaction, table, plan.addresses())
+                    _verify(transaction, acid_table, plan.addresses())
                 verified = time.monotonic()
-                manifests = _written_by_driver(table, plan, writer) if by_driver else None
+                manifests = _written_by_driver(acid_table, plan, writer) if by_driver else None
                 if manifests is None:
                     plan = plan_for(num_partitions=num_partitions) if by_driver else plan
-                    manifests = _run(table, plan, writer)
-            remove_losing_attempts(table, writer_id, manifests)
-            check_partitions_exist(transaction, table, manifests)
-            transaction.add_manifests(table.full_name, writer_id, manifests)
+                    manifests = _run(acid_table, plan, writer)
+            remove_losing_attempts(acid_table, writer_id, manifests)
+            check_partitions_exist(transaction, acid_table, manifests)
+            transaction.add_manifests(acid_table.full_name, writer_id, manifests)
         except BaseException:
-            remove_writer(table, writer_id)
+            remove_writer(acid_table, writer_id)
             raise
     return ApplySummary.from_manifests(
-        table.full_name,
-        table.required_txn_id(),
+        acid_table.full_name,
+        acid_table.required_txn_id(),
         manifests,
         verify_seconds=verified - started if verify_row_ids else 0.0,
         write_seconds=time.monotonic() - verified,

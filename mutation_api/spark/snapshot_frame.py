@@ -196,7 +196,7 @@ BATCH_ROWS_DEFAULT = 16_384
 
 def read_table(
     view: SnapshotView,
-    table_name: str,
+    table: str,
     *,
     spark: SparkSession | None = None,
     columns: Sequence[str] | None = None,
@@ -217,7 +217,7 @@ def read_table(
         view: an open transaction with the table as source or sink, or the result of
             ``client.open_snapshot("db.table")``. Use the latter in a ``with`` block, whose end releases its
             lock.
-        table_name: ``database.table``.
+        table: ``database.table``.
         spark: the session. If None, this thread's active session.
         columns: names of data and partition columns, in any case, in the order of the result. If None, all
             columns. ``[]`` returns only ROW__ID and reads no other column; it is refused for an insert-only
@@ -255,17 +255,17 @@ def read_table(
             pyspark exception whose message ends with the library error. Within
             :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it is the library error itself.
     """
-    _check_view(view, table_name)
+    _check_view(view, table)
     session = given_or_active(spark)
-    table = view.table(table_name)
-    wanted = _select(table, columns)
-    valid_ids = view.valid_ids(table.full_name)
-    locations = known = _locations(table, view, partitions)
+    acid_table = view.table(table)
+    wanted = _select(acid_table, columns)
+    valid_ids = view.valid_ids(acid_table.full_name)
+    locations = known = _locations(acid_table, view, partitions)
     groups = None
     if keys is not None:
         names = list(locations)
         groups = group_keys(
-            table,
+            acid_table,
             keys,
             names,
             null_safe=null_safe_keys,
@@ -274,7 +274,7 @@ def read_table(
         )
         locations = {name: each for name, each in locations.items() if groups.has_partition(name)}
     splits = plan_partitions(
-        table,
+        acid_table,
         locations,
         valid_ids,
         view.valid_txn_list,
@@ -286,14 +286,14 @@ def read_table(
         valid_ids,
         wanted,
         ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
-        worker_settings(spark_context(session), (table.location, *locations.values())),
+        worker_settings(spark_context(session), (acid_table.location, *locations.values())),
     )
-    return read_splits(session, table, splits, reader, groups)
+    return read_splits(session, acid_table, splits, reader, groups)
 
 
 def read_table_by_bucket(
     transaction: SnapshotView,
-    table_name: str,
+    table: str,
     keys: DataFrame,
     *,
     columns: Sequence[str] | None = None,
@@ -308,7 +308,7 @@ def read_table_by_bucket(
 
     Args:
         transaction: see the view of :func:`read_table`.
-        table_name: a table whose buckets the keys determine
+        table: a table whose buckets the keys determine
             (:func:`mutation_api.table.bucket_resolver.tells_bucket`).
         keys: key columns of the table under its names and in its Spark types. Not distinct.
         columns: see :func:`read_table`.
@@ -323,19 +323,19 @@ def read_table_by_bucket(
             hold one of its keys.
     """
     transaction.check()
-    table = transaction.table(table_name)
-    valid_ids = transaction.valid_ids(table.full_name)
-    locations = _locations(table, transaction, partitions)
+    acid_table = transaction.table(table)
+    valid_ids = transaction.valid_ids(acid_table.full_name)
+    locations = _locations(acid_table, transaction, partitions)
     splits = plan_partitions(
-        table, locations, valid_ids, transaction.valid_txn_list, is_whole_table=partitions is None
+        acid_table, locations, valid_ids, transaction.valid_txn_list, is_whole_table=partitions is None
     )
-    placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
-    others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
+    placed = [split for split in splits if split.is_of_bucket(acid_table.num_buckets)]
+    others = [split for split in splits if not split.is_of_bucket(acid_table.num_buckets)]
     options = ReadOptions(TimestampForm.MICROSECONDS)
-    storage = worker_settings(spark_context(keys.sparkSession), (table.location, *locations.values()))
-    reader = SplitReader(valid_ids, _select(table, columns), options, storage)
-    found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
-    return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
+    storage = worker_settings(spark_context(keys.sparkSession), (acid_table.location, *locations.values()))
+    reader = SplitReader(valid_ids, _select(acid_table, columns), options, storage)
+    found = search_buckets(acid_table, placed, reader, keys, null_safe=null_safe_keys)
+    return found.unionAll(read_splits(keys.sparkSession, acid_table, others, reader)) if others else found
 
 
 def _check_view(view: SnapshotView, table_name: str) -> None:

@@ -95,7 +95,7 @@ class VerifyReport:
 
 def verify_table(
     metastore: MetastoreClient,
-    table_name: str,
+    table: str,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -106,7 +106,7 @@ def verify_table(
 
     Args:
         metastore: describes the table and its transactions.
-        table_name: ``database.table``.
+        table: ``database.table``.
         threads: the number of files to examine at a time. If None, one per processor. Each needs a stripe
             of memory.
         progress: called now and then, from any thread.
@@ -118,7 +118,7 @@ def verify_table(
         ConfigurationError: If ``threads`` is below 1.
         ReadError, OSError: If a directory cannot be listed, or this machine cannot read a file.
     """
-    database, name = split_full_name(table_name)
+    database, name = split_full_name(table)
     full_name = f"{database}.{name}"
     builder = MutatorClientBuilder().metastore(metastore)
     with builder.build() as client, client.open_snapshot(full_name) as snapshot:
