@@ -106,7 +106,7 @@ class Transaction(OfOneProcess):
             roll_overs=0 if lease is None else lease.roll_overs,
         )
 
-    def table(self, table_name: str) -> AcidTable:
+    def table(self, table: str) -> AcidTable:
         """Return the descriptor of ``database.table`` for the workers; a sink's is bound to this transaction.
 
         Use it only while the transaction is open: :meth:`begin` may change its id.
@@ -116,23 +116,23 @@ class Transaction(OfOneProcess):
             ConfigurationError: If the table was not added to the client.
             ConnectionFailedError, TransactionError: If the metastore failed.
         """
-        return self._bound(self._with_partitions(table_name))
+        return self._bound(self._with_partitions(table))
 
-    def valid_ids(self, table_name: str) -> ValidIdList:
+    def valid_ids(self, table: str) -> ValidIdList:
         """Return the write ids (v1: transaction ids) that the snapshot sees. Raises as :meth:`table`."""
-        return self._begun_lease().valid_ids(self._opened(table_name).table.full_name)
+        return self._begun_lease().valid_ids(self._opened(table).table.full_name)
 
-    def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
+    def partitions(self, table: str) -> tuple[PartitionInfo, ...]:
         """Return a table's partitions as they were at the beginning; empty without partition keys."""
-        return self._with_partitions(table_name).partitions or ()
+        return self._with_partitions(table).partitions or ()
 
-    def other_locks(self, table_name: str) -> tuple[LockInfo, ...]:
+    def other_locks(self, table: str) -> tuple[LockInfo, ...]:
         """Return write locks that others hold or wait for on a table; see :func:`.lock.locks_of_others`.
 
         Raises ConnectionFailedError, TransactionError if the metastore failed; see also :meth:`table`.
         """
-        table = self._opened(table_name).table
-        return locks_of_others(self._session.metastore, table, self._begun_lease().txn_ids)
+        acid_table = self._opened(table).table
+        return locks_of_others(self._session.metastore, acid_table, self._begun_lease().txn_ids)
 
     def begin(self, *, just_connected: bool = False) -> None:
         """Open the transaction, lock its tables, take the snapshot and read the tables again.
@@ -158,16 +158,16 @@ class Transaction(OfOneProcess):
         self.check()
         self._remove_abandoned(self._sinks())
 
-    def changing(self, table_name: str) -> AbstractContextManager[None]:
+    def changing(self, table: str) -> AbstractContextManager[None]:
         """Return the block in which a table receives its one change set; a block that raises does not count.
 
         Raises:
             TransactionStateError: If the transaction is not open, or the table already has its changes.
             ConfigurationError: If the table was not added to the client.
         """
-        return self._written.changing(self._opened(table_name).table.full_name)
+        return self._written.changing(self._opened(table).table.full_name)
 
-    def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    def add_manifests(self, table: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Add the manifests of what one writer (a Spark job, or a coordinator) has written to a table.
 
         Raises:
@@ -176,7 +176,7 @@ class Transaction(OfOneProcess):
             ManifestError: If manifests of this writer were added before. :meth:`commit` makes all other
                 checks.
         """
-        opened = self._opened(table_name)
+        opened = self._opened(table)
         name = opened.table.full_name
         if opened.table.role is not TableRole.SINK:
             raise ConfigurationError(
@@ -184,12 +184,12 @@ class Transaction(OfOneProcess):
             )
         self._written.add(name, self.txn_id, writer_id, manifests)
 
-    def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
+    def merging(self, table: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Announce a merge by these columns (if None, by a condition), before the table is read.
 
         Raises ConfigurationError if the transaction has ``insert_only``; see also :meth:`table`.
         """
-        self._written.merge(self._opened(table_name), keys, inserts=inserts)
+        self._written.merge(self._opened(table), keys, inserts=inserts)
 
     def commit(self) -> None:
         """Publish everything that was written, and commit. If this raises, nothing is visible.
@@ -322,9 +322,9 @@ class Transaction(OfOneProcess):
         with metastore_errors_as_ours("could not read the tables of a transaction"):
             self._tables = {spec.full_name: read(spec, may_know=may_know) for spec in specs}
 
-    def _with_partitions(self, table_name: str) -> OpenTable:
+    def _with_partitions(self, table: str) -> OpenTable:
         """Return a table with its partitions, which are read at the first use."""
-        opened = self._opened(table_name)
+        opened = self._opened(table)
         if opened.partitions is None:
             name = opened.table.full_name
             with metastore_errors_as_ours(f"could not read the partitions of table {name}"):
@@ -423,13 +423,13 @@ class Transaction(OfOneProcess):
     def _sinks(self) -> list[str]:
         return [name for name, opened in self._tables.items() if opened.table.role is TableRole.SINK]
 
-    def _opened(self, table_name: str) -> OpenTable:
+    def _opened(self, table: str) -> OpenTable:
         self.check_process()
-        require(self._state, TransactionState.OPEN, f"use table {table_name}", self._known_txn_id())
-        opened = self._tables.get(table_name.strip().lower())
+        require(self._state, TransactionState.OPEN, f"use table {table}", self._known_txn_id())
+        opened = self._tables.get(table.strip().lower())
         if opened is None:
             raise ConfigurationError(
-                f"table {table_name} is not part of the transaction, which has {', '.join(self._tables)}: "
+                f"table {table} is not part of the transaction, which has {', '.join(self._tables)}: "
                 "name it where the transaction is created, in Hive.transaction(…) or "
                 "MutatorClientBuilder.add_sink_table(…)"
             )
