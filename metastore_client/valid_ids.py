@@ -107,6 +107,15 @@ class ValidIdList:
         """Return this list with ``ids`` as additional exceptions."""
         return dataclasses.replace(self, exceptions=tuple(sorted({*self.exceptions, *ids})))
 
+    def including(self, id: int) -> Self:
+        """Return this list with one more visible id, for a transaction that reads its own rows."""
+        unknown = listed_ids(self.high_watermark + 1, id - 1)
+        return dataclasses.replace(
+            self,
+            high_watermark=max(id, self.high_watermark),
+            exceptions=tuple(each for each in (*self.exceptions, *unknown) if each != id),
+        )
+
     def to_write_id_text(self) -> str:
         """Return the 3.x form: ``hwm:minOpen:open,open:aborted,aborted``."""
         is_open = [str(i) for i in self.exceptions if i not in self.aborted]

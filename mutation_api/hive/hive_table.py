@@ -123,8 +123,9 @@ class SnapshotTable:
     ) -> TableScan:
         """Describe a read; ``to_arrow()``, ``to_pandas()``, ``to_polars()``, … of the result read the rows.
 
-        It reads the table as it was when the transaction began or the snapshot was opened, without later
-        changes of the transaction. It can read only while the transaction or snapshot is open.
+        It reads the table as it was when the transaction began or the snapshot was opened, with the changes
+        that the transaction has made before this call. It can read only while the transaction or snapshot is
+        open.
 
         Args:
             columns: names of data and partition columns, in any case, in the desired order. If None, all.
@@ -138,8 +139,12 @@ class SnapshotTable:
                 error, if ``timestamps`` is ``MICROSECONDS``.
 
         Raises:
-            TransactionStateError: If the transaction or snapshot is not open.
+            TransactionStateError: If the transaction or snapshot is not open, or if the transaction has
+                changed the table and cannot read these changes: on Hive 2, and on storages that show files
+                only after the commit (object stores).
+            MutationError: If earlier changes of the transaction are wrong; see ``HiveTransaction.commit``.
         """
+        self._before_reading()
         return TableScan(
             open_table(self._view, self._name),
             columns=columns,
@@ -152,13 +157,18 @@ class SnapshotTable:
             waiting_bytes=min(WAITING_BYTES_DEFAULT, self._local.memory_bytes // _WAITING_PART),
         )
 
+    def _before_reading(self) -> None:
+        """Do nothing: a snapshot has no changes of its own."""
+
 
 class HiveTable(SnapshotTable):
     """A table of a transaction. Created by ``HiveTransaction.table``.
 
     Data is any object with Arrow's C stream or C array interface: tables, batches and readers of pyarrow,
-    DataFrames of pandas (2.2 and later) and Polars, relations of DuckDB, scans. Data is read at once but
-    written at commit, which finds values that do not fit. Columns are found by name, in any case and order.
+    DataFrames of pandas (2.2 and later) and Polars, relations of DuckDB, scans. Data is read and checked at
+    once. Columns are found by name, in any case and order.
+
+    Calls work like a sequence of statements: each sees the changes of the calls before it.
 
     Args:
         transaction: a transaction that has begun.
@@ -254,8 +264,8 @@ class HiveTable(SnapshotTable):
 
             orders.merge(rows, on=["id"]).when_matched_update_all().when_not_matched_insert_all().execute()
 
-        The merge compares with the table as it was when the transaction began. So a table takes one merge per
-        transaction, before its other changes.
+        The merge compares with the table as it was when the transaction began, with the changes that the
+        transaction has made before ``execute()``. On Hive 2 it must come before other changes of the table.
 
         Args:
             source: the rows to merge; held in memory together with the table's rows that they match.
@@ -270,11 +280,12 @@ class HiveTable(SnapshotTable):
             count_by: a column of the source; the report also counts rows by its values.
 
         Raises:
-            TransactionStateError: If the transaction is not open, or the table already has changes.
+            TransactionStateError: If the transaction is not open, or only reads the table. On Hive 2 also if
+                the table already has changes.
             ConfigurationError: If an option is invalid, or the source needs more memory than allowed.
             RecordLayoutError: If the source is not Arrow data or has a duplicate column.
         """
-        self._changes.check_first()
+        self._changes.checked_sink()
         begun = local_merge(
             self._transaction,
             self.name,
@@ -288,6 +299,12 @@ class HiveTable(SnapshotTable):
             count_by=count_by,
             local=self._local,
         )
-        merge = dataclasses.replace(begun, write=self._changes.add_merged)
+        merge = dataclasses.replace(
+            begun, before_reading=self._changes.before_reading, write=self._changes.add_merged
+        )
         self._changes.expect(merge)
         return merge
+
+    def _before_reading(self) -> None:
+        """Write the changes that were collected, so that the read sees them."""
+        self._changes.before_reading()

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from mutation_api.errors import TransactionStateError
-from mutation_api.hive.change_part import MemoryShare
 from mutation_api.hive.hive_table import HiveTable, SnapshotTable
 from mutation_api.hive.table_changes import TableChanges
 from mutation_api.table.acid_table import WriterOptions
@@ -20,6 +19,7 @@ from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
 from mutation_api.transaction.snapshot import NotPickled, OfOneProcess, Snapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
+from mutation_api.write.change_set import MemoryShare
 from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["HiveSnapshot", "HiveTransaction"]
@@ -100,7 +100,9 @@ class HiveTransaction(OfOneProcess):
         transaction = self._begun()
         full_name = transaction.table(name).full_name
         if full_name not in self._changes:
-            self._changes[full_name] = TableChanges(transaction, full_name, self._share)
+            self._changes[full_name] = TableChanges(
+                transaction, full_name, self._share, self._local, self._options
+            )
         return HiveTable(transaction, full_name, self._changes[full_name], self._local)
 
     def check(self) -> None:
@@ -134,7 +136,7 @@ class HiveTransaction(OfOneProcess):
             for changes in self._changes.values():
                 changes.check_merges()
             for changes in self._changes.values():
-                changes.write(self._local, self._options)
+                changes.write()
             transaction.commit()
         finally:
             self.close()

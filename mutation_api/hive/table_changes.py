@@ -1,8 +1,9 @@
-"""TableChanges: the changes of one table in a transaction, collected and then written as one change set.
+"""TableChanges: the changes of one table in a transaction, written step by step.
 
-A table takes one change set per transaction: two could change the same row, and their files would have the
-same names. So the calls are collected. The result is the same as for a sequence of statements: an append,
-update or delete does not depend on earlier changes, and a merge, which would, must come first.
+Appends, updates and deletes are collected and written together: their result is the same as for a sequence
+of statements. Whatever reads the table within the transaction (a scan, a merge) first writes what was
+collected, as a step of its own, and so sees it. Files of Hive 2 cannot express a second step, so there a
+read after a change is refused, and everything is written as one change set at the end.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import pyarrow as pa
 
 from mutation_api.errors import TransactionStateError
 from mutation_api.format.event import ADDED_OPERATION
-from mutation_api.format.timestamps import exact_unit
-from mutation_api.hive.change_part import ChangePart, MemoryShare, PartLayout, SpooledBatches, joined
 from mutation_api.merge.local_merge import LocalMerge
 from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
 from mutation_api.transaction.transaction import Transaction
-from mutation_api.write.apply import apply_arrow
-from mutation_api.write.arrow_input import changes_reader
+from mutation_api.write.apply import apply_arrow, write_change_set
+from mutation_api.write.change_set import ChangeSet, MemoryShare
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
@@ -31,18 +30,26 @@ class TableChanges:
         transaction: a transaction that has begun.
         table_name: ``database.table``, one of the transaction's sinks.
         share: memory for waiting changes, shared by all tables of the transaction.
+        local: memory and threads.
+        options: options of the files. If None, the defaults.
     """
 
-    def __init__(self, transaction: Transaction, table_name: str, share: MemoryShare) -> None:
+    def __init__(
+        self,
+        transaction: Transaction,
+        table_name: str,
+        share: MemoryShare,
+        local: LocalOptions,
+        options: WriterOptions | None,
+    ) -> None:
         self._transaction = transaction
         self._name = table_name
         self._share = share
-        self._parts: list[ChangePart] = []
-        self._spools: list[SpooledBatches] = []
-        self._merges: list[LocalMerge] = []
-        self._verify_row_ids = False
+        self._local = local
+        self._options = options
         self._insert_files: int | None = None
-        self._options: WriterOptions | None = None
+        self._merges: list[LocalMerge] = []
+        self._begin_step()
 
     def add(
         self,
@@ -58,28 +65,16 @@ class TableChanges:
             data: any object with an Arrow interface. It is read now.
             operation: the operation of all rows. If None, ``operation_column`` holds it.
             operation_column: the column with each row's operation.
-            verify_row_ids: True to look up the ROW__IDs of all changes of the table before they are written.
+            verify_row_ids: True to look up the ROW__IDs of all changes of the step before they are written.
 
         Raises:
             TransactionStateError, LockLostError, TransactionAbortedError: See :meth:`checked_sink`.
-            RecordLayoutError: If columns are missing, extra or duplicate, or have incompatible types.
-            DeltaWriteError: If the changes fit neither into memory nor into a temporary file.
+            Other errors: See :meth:`mutation_api.write.change_set.ChangeSet.add`.
         """
-        table = self.checked_sink()
-        reader = changes_reader(data, table, operation_column, "the rows")
-        layout = PartLayout.of(table, reader.schema, operation, operation_column)
-        spool = SpooledBatches(layout.plain_schema(reader.schema), self._share)
-        self._spools.append(spool)
-        fine: set[str] = set()
-        for batch in reader:
-            if batch.num_rows:
-                plain = layout.plain(batch)
-                fine |= {name for name in layout.layout.columns if exact_unit(plain.column(name)) == "ns"}
-                spool.add(plain)
-        if spool.row_count:
-            self._parts.append(ChangePart(operation, spool.schema, spool, frozenset(fine)))
-            self._verify_row_ids |= verify_row_ids
-        return spool.row_count
+        self.checked_sink()
+        added = self._changes.add(data, operation, operation_column=operation_column)
+        self._verify_row_ids |= verify_row_ids and added > 0
+        return added
 
     def add_merged(
         self,
@@ -91,20 +86,45 @@ class TableChanges:
         insert_files: int | None,
         options: WriterOptions | None,
         local: LocalOptions,
-    ) -> None:
-        """Collect the change set of a merge; for the arguments see
-        :func:`~mutation_api.write.apply.apply_arrow`.
+    ) -> ApplySummary | None:
+        """Write the change set of a merge, or collect it on Hive 2.
+
+        For the arguments and errors see :func:`~mutation_api.write.apply.apply_arrow`.
+        """
+        options = options or self._options
+        if not self._takes_steps:
+            self._changes.add(changes, None, operation_column=operation_column)
+            self._insert_files, self._options = insert_files, options
+            return None
+        written = apply_arrow(
+            self._transaction,
+            self._name,
+            changes,
+            operation_column=operation_column,
+            insert_files=insert_files,
+            read_now=True,
+            options=options,
+            local=local,
+        )
+        self._begin_step()
+        return written
+
+    def before_reading(self) -> None:
+        """Write what was collected, so that a read sees it.
 
         Raises:
-            TransactionStateError: See :meth:`check_first`.
+            TransactionStateError: If there are changes that a read cannot see on Hive 2.
+            Other errors: See :meth:`write`.
         """
-        self.check_first()
-        layout = PartLayout.of(self._table, changes.schema, None, operation_column)
-        batches = map(layout.plain, changes)
-        # A merge returns nanoseconds only if values need them.
-        fine = frozenset(field.name for field in changes.schema if "[ns" in str(field.type))
-        self._parts.append(ChangePart(None, layout.plain_schema(changes.schema), batches, fine))
-        self._insert_files, self._options = insert_files, options
+        self._transaction.check()
+        if self._takes_steps:
+            self.write()
+        elif len(self._changes):
+            raise TransactionStateError(
+                f"table {self._name} already has changes in this transaction. On Hive 2, whose files cannot "
+                "express several steps, a scan or merge would not see them: scan or merge first, or do it in "
+                "another transaction"
+            )
 
     def checked_sink(self) -> AcidTable:
         """Return the table's descriptor.
@@ -122,15 +142,6 @@ class TableChanges:
             )
         return table
 
-    def check_first(self) -> None:
-        """Raise TransactionStateError if the table already has changes, which a merge would not see."""
-        self.checked_sink()
-        if self._parts:
-            raise TransactionStateError(
-                f"table {self._name} already has changes in this transaction. A merge would not see them, "
-                "since it compares with the snapshot: merge first, or merge in another transaction"
-            )
-
     def expect(self, merge: LocalMerge) -> None:
         """Refuse to write until the merge has been executed or tried."""
         self._merges.append(merge)
@@ -143,30 +154,37 @@ class TableChanges:
                 "with .dry_run() to see what it would do. Nothing was committed"
             )
 
-    def write(self, local: LocalOptions, options: WriterOptions | None) -> ApplySummary | None:
-        """Write everything as one change set; return None if there is nothing to write.
+    def write(self) -> None:
+        """Write what was collected as one change set.
 
         Raises:
             MutationError: See :func:`~mutation_api.write.apply.apply_arrow`.
         """
-        if not self._parts:
-            return None
-        return apply_arrow(
+        if not len(self._changes):
+            return
+        write_change_set(
             self._transaction,
-            self._name,
-            joined(self._table, self._parts),
-            operation_column=ADDED_OPERATION,
+            self._changes,
             insert_files=self._insert_files,
             verify_row_ids=self._verify_row_ids,
-            options=self._options or options,
-            local=local,
+            options=self._options,
+            local=self._local,
         )
+        self._changes.close()
+        self._begin_step()
 
     def close(self) -> None:
         """Discard the changes, and remove temporary files."""
-        for spool in self._spools:
-            spool.close()
-        self._parts, self._spools, self._merges = [], [], []
+        self._changes.close()
+        self._merges = []
+
+    def _begin_step(self) -> None:
+        self._changes = ChangeSet(self._transaction, self._name, self._share, self._local)
+        self._verify_row_ids = False
+
+    @property
+    def _takes_steps(self) -> bool:
+        return self._table.version.uses_write_ids
 
     @property
     def _table(self) -> AcidTable:

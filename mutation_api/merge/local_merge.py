@@ -233,8 +233,9 @@ class LocalMerge:
     """A merge under construction, made by :func:`local_merge`.
 
     ``write`` is called with the change set, like :func:`~mutation_api.write.apply.apply_arrow`. It may keep
-    the change set, to write it together with other changes, and return None. ``read_bytes_max`` is the
-    maximum size of the table's files to read. If None, there is no limit.
+    the change set, to write it together with other changes, and return None. ``before_reading`` is called
+    before the table is read. ``read_bytes_max`` is the maximum size of the table's files to read. If None,
+    there is no limit.
     """
 
     transaction: LookingTransaction
@@ -245,6 +246,7 @@ class LocalMerge:
     local: LocalOptions
     clauses: list[Clause[pc.Expression]] = field(default_factory=list)
     write: Callable[..., ApplySummary | None] = apply_arrow
+    before_reading: Callable[[], None] = lambda: None
     read_bytes_max: int | None = None
     is_described_only: bool = field(default=True, init=False)
     """True until :meth:`execute` or :meth:`dry_run` is called, so the merge has had no effect."""
@@ -325,6 +327,7 @@ class LocalMerge:
         """Check names, types and conditions, without reading the table."""
         self.is_described_only = False
         self.transaction.check()
+        self.before_reading()
         inserts = any(clause.action is Action.INSERT for clause in self.clauses)
         self.transaction.merging(self.table, self.keys, inserts=inserts)
         table, source = self.transaction.table(self.table), plain_batch(self.source)

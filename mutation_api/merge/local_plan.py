@@ -38,6 +38,7 @@ from mutation_api.merge.source_rows import duplicated, first_of_each
 from mutation_api.merge.table_side import TableSide, settled
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.read.snapshot_reader import full_row_id_type
+from mutation_api.read.table_view import partition_names
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import check_may_create
 from mutation_api.write.local_plan import LocalOptions
@@ -119,7 +120,7 @@ class LocalMergePlan:
         Raises:
             PartitionCreationError: If rows belong to missing partitions that must not be created.
         """
-        known = {p.name for p in self.transaction.partitions(self.table.full_name)}
+        known = {*partition_names(self.transaction, self.table.full_name)}
         groups, values, new = [], [], set()
         for each in self.acting:
             kinds = pa.array([KINDS[code] for code in range(len(KINDS))]).take(pa.array(each.kinds))

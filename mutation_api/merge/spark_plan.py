@@ -53,6 +53,7 @@ from mutation_api.merge.spark_outcome import (
     with_new_row,
 )
 from mutation_api.read.key_groups import key_type
+from mutation_api.read.table_view import partition_names
 from mutation_api.spark.job import is_read_alone
 from mutation_api.spark.plan import default_num_partitions
 from mutation_api.spark.snapshot_frame import read_table, read_table_by_bucket
@@ -194,7 +195,7 @@ class MergePlan:
         """
         by = [_COUNTED] if self.options.count_by else []
         groups = self.cached.groupBy(_PARTITION, _NEW_PARTITION, _KIND, *by).count().collect()
-        known = {p.name for p in self.transaction.partitions(self.table.full_name)}
+        known = {*partition_names(self.transaction, self.table.full_name)}
         new = {row[_NEW_PARTITION] for row in groups} - known - {None, ""}
         check_may_create(self.table, new)
         report = MergeReport.of(
@@ -366,7 +367,7 @@ class _Reader:
         wanted = [] if matches <= {Match.NOT_MATCHED_BY_SOURCE} else [*resolved.matched_where]
         if Match.NOT_MATCHED_BY_SOURCE in matches:
             wanted += resolved.by_source_where
-        names = [p.name for p in self.transaction.partitions(self.table.full_name)]
+        names = partition_names(self.transaction, self.table.full_name)
         return partitions_where(self.sides.source.sparkSession, self.table, names, wanted)
 
     def _in_types_of_table(self, keys: pa.Table) -> pa.Table:

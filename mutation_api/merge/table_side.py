@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import DirectoryStateError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.acting import UNCHANGED, UPDATED, Acting, AnyMerge
@@ -32,9 +33,10 @@ from mutation_api.merge.source_rows import check_memory
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.read.key_groups import KeyGroups, group_keys
-from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
 from mutation_api.read.snapshot_reader import split_rows
+from mutation_api.read.table_view import open_table, partition_names
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.local_plan import LocalOptions
 from mutation_api.write.staged_writer import LookingTransaction, OpenTransaction
@@ -47,11 +49,15 @@ BATCH_ROWS = 1 << 16
 
 @dataclass(frozen=True)
 class KeyedSplits:
-    """Splits that may hold rows to read, the keys that select the rows, and the names of the key columns."""
+    """Splits that may hold rows to read, the keys that select the rows, and the names of the key columns.
+
+    ``valid_ids`` are the ids whose rows are visible.
+    """
 
     splits: Sequence[SnapshotSplit]
     groups: KeyGroups
     key_names: Sequence[str]
+    valid_ids: ValidIdList
 
     @property
     def byte_count(self) -> int:
@@ -109,20 +115,10 @@ class TargetRows:
         return self._planned(partitions, groups, ())
 
     def _planned(self, partitions: Sequence[str], groups: KeyGroups, key_names: Sequence[str]) -> KeyedSplits:
-        table = self.table
-        locations = {
-            name: table.partition_location(name) for name in partitions if groups.has_partition(name)
-        }
-        known = self.transaction.partitions(table.full_name) if table.partition_keys else ()
-        splits = plan_partitions(
-            table,
-            locations,
-            self.transaction.valid_ids(table.full_name),
-            self.transaction.valid_txn_list,
-            is_whole_table=2 * len(locations) >= len(known),
-        )
+        view = open_table(self.transaction, self.table.full_name)
+        splits = view.plan([name for name in partitions if groups.has_partition(name)])
         wanted = tuple(split for split in splits if groups.has_split(split))
-        return KeyedSplits(wanted, groups, key_names)
+        return KeyedSplits(wanted, groups, key_names, view.valid_ids)
 
     def read(self, keyed: KeyedSplits) -> Iterator[pa.RecordBatch]:
         """Yield the selected rows split by split. For the columns, including ROW__ID, see :func:`split_rows`.
@@ -130,7 +126,6 @@ class TargetRows:
         A timestamp column has nanoseconds in batches whose values need them.
         """
         table, groups = self.table, keyed.groups
-        valid_ids = self.transaction.valid_ids(table.full_name)
         wanted = set(self.columns)
         columns = [column for column in table.all_columns if column.name in wanted]
         keys_have_clocks = any("timestamp" in c.type for c in columns if c.name in keyed.key_names)
@@ -141,7 +136,7 @@ class TargetRows:
             def rows(form: TimestampForm) -> Iterator[pa.RecordBatch]:
                 options = ReadOptions(form, batch_rows=BATCH_ROWS)
                 return split_rows(
-                    table, split, valid_ids, columns, options, groups, checks_placement=is_checked
+                    table, split, keyed.valid_ids, columns, options, groups, checks_placement=is_checked
                 )
 
             return exact_rows(rows, table, keys_have_clocks)
@@ -427,8 +422,7 @@ class TableSide:
             return [""]
         if not alternatives:
             return []
-        names = [partition.name for partition in self.transaction.partitions(table.full_name)]
-        return self.evaluator.partitions(names, alternatives)
+        return self.evaluator.partitions(partition_names(self.transaction, table.full_name), alternatives)
 
 
 @dataclass(frozen=True)

@@ -85,11 +85,16 @@ class SnapshotSplit:
 
 
 def _file_to_json(file: EventFile, root: Location) -> dict[str, object]:
-    """Return a file as JSON, with its path relative to the partition, which keeps the string short."""
-    name = file.location.relative_to(root)
+    """Return a file as JSON, with its path relative to the partition, which keeps the string short.
+
+    A staged file need not lie below the partition.
+    """
+    is_below = file.location.is_within(root)
+    name = file.location.relative_to(root) if is_below else str(file.location)
     ids = [file.first, file.last, file.statement_id]
     return {
         "name": name,
+        "is_below": is_below,
         "kind": file.kind.value,
         "bucket_id": file.bucket_id,
         "ids": ids,
@@ -102,7 +107,7 @@ def _file_from_json(value: Mapping[str, Any], root: Location) -> EventFile:
     first, last, statement_id = value["ids"]
     kind = EventFileKind(value["kind"])
     return EventFile(
-        root / value["name"],
+        root / value["name"] if value["is_below"] else Location.parse(value["name"]),
         kind,
         value["bucket_id"],
         first,
@@ -125,6 +130,7 @@ def plan_splits(
     valid: ValidIdList,
     valid_txns: ValidTxnList | None = None,
     directories: Directories | None = None,
+    own_files: Sequence[EventFile] = (),
 ) -> list[SnapshotSplit]:
     """Return what a snapshot reads of one partition: one split for each bucket with files, by bucket id.
 
@@ -138,12 +144,13 @@ def plan_splits(
         valid_txns: the transactions that it sees. Required with Hive 4, whose compacted directories name
             theirs.
         directories: lists directories. If None, the storage itself does.
+        own_files: staged files of the reader's own transaction.
 
     Raises:
         DirectoryStateError: If Hive would fail on the directory, or would lose or duplicate rows.
     """
     directories = directories or storage_at(location)
-    files = list_partition_files(directories, table, location, valid, valid_txns)
+    files = [*list_partition_files(directories, table, location, valid, valid_txns), *own_files]
     if not table.version.has_row_ids:
         return [SnapshotSplit(partition_name, location, f.bucket_id, (f,)) for f in files]
     buckets: dict[int, list[EventFile]] = defaultdict(list)
@@ -169,6 +176,7 @@ def plan_partitions(
     valid_txns: ValidTxnList | None,
     *,
     is_whole_table: bool,
+    own_files: Mapping[str, Sequence[EventFile]] | None = None,
 ) -> list[SnapshotSplit]:
     """Return what a snapshot reads of several partitions.
 
@@ -179,6 +187,7 @@ def plan_partitions(
         valid_txns: the transactions that it sees. See :func:`plan_splits`.
         is_whole_table: True if these are all partitions, so that everything below the table's location may be
             listed.
+        own_files: staged files of the reader's own transaction, by partition.
 
     Returns:
         Splits by partition, in the given order.
@@ -193,7 +202,8 @@ def plan_partitions(
 
     def plan(partition: tuple[str, Location]) -> list[SnapshotSplit]:
         name, location = partition
-        return plan_splits(table, name, location, valid, valid_txns, directories)
+        own = (own_files or {}).get(name, ())
+        return plan_splits(table, name, location, valid, valid_txns, directories, own)
 
     threads = storage_at(table.location).threads
     return [split for splits in side_by_side(plan, locations.items(), threads) for split in splits]

@@ -23,7 +23,7 @@ from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.plain_array import has_union
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
-from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import WAITING_BYTES_DEFAULT, read_in_turn
 from mutation_api.read.row_filter import RowFilter
 from mutation_api.read.snapshot_reader import full_row_id_type, split_rows
@@ -294,13 +294,7 @@ class TableScan:
         view = self.view
         names = matching_partitions(view.table, sorted(view.locations), self.where_partition)
         names = names if where is None else where.partitions(names)
-        return plan_partitions(
-            view.table,
-            {name: view.locations[name] for name in names},
-            view.valid_ids,
-            view.valid_txns,
-            is_whole_table=len(names) == len(view.locations),
-        )
+        return view.plan(names)
 
     def _read(
         self, splits: Sequence[SnapshotSplit], reader: _SplitReader, waiting_bytes: int | None

@@ -12,9 +12,10 @@ form is requested.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
+from typing import Protocol, runtime_checkable
 
 from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
 from mutation_api.errors import ConfigurationError
@@ -29,16 +30,27 @@ from mutation_api.table.partition_value import partition_value, stored_partition
 __all__ = [
     "PartitionCondition",
     "PlannedFiles",
+    "SeesOwnFiles",
     "TableView",
     "matching_partitions",
     "open_table",
     "optional_package",
+    "partition_names",
     "table_bytes",
 ]
 
 
 def _nothing() -> None:
     """Check nothing: the files are not protected."""
+
+
+@runtime_checkable
+class SeesOwnFiles(Protocol):
+    """A transaction, which sees what it has written."""
+
+    def own_files(self, table: str) -> Mapping[str, Sequence[EventFile]]:
+        """Return the staged files of one of its tables, by (escaped) partition."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,7 @@ class TableView:
             only name is ''.
         valid_ids: the visible ids in its files: write ids, in version 1 transaction ids.
         valid_txns: the visible transactions. They determine which compactions have committed.
+        own_files: staged files of the reader's own transaction, by partition; ``valid_ids`` has their id.
         check: raises if the files are no longer protected. See ``SnapshotView.check``.
     """
 
@@ -58,7 +71,34 @@ class TableView:
     locations: Mapping[str, Location]
     valid_ids: ValidIdList
     valid_txns: ValidTxnList
+    own_files: Mapping[str, Sequence[EventFile]] = field(default_factory=dict)
     check: Callable[[], None] = field(default=_nothing, compare=False)
+
+    def plan(self, names: Collection[str] | None = None) -> list[SnapshotSplit]:
+        """Return what the reader reads of some partitions, in their order. If None, of all partitions.
+
+        Raises:
+            DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`.
+        """
+        chosen = self.locations if names is None else {name: self.locations[name] for name in names}
+        return plan_partitions(
+            self.table,
+            chosen,
+            self.valid_ids,
+            self.valid_txns,
+            # One listing of the whole table is faster than many of its partitions.
+            is_whole_table=2 * len(chosen) >= len(self.locations),
+            own_files=self.own_files,
+        )
+
+
+def partition_names(view: SnapshotView, table: str) -> list[str]:
+    """Return the (escaped) names of a table's partitions that a view sees; none if it has no partition keys.
+
+    A transaction sees the partitions into which it has written, too.
+    """
+    own = view.own_files(table) if isinstance(view, SeesOwnFiles) else {}
+    return [*dict.fromkeys((*(p.name for p in view.partitions(table)), *filter(None, own)))]
 
 
 def open_table(view: SnapshotView, table: str) -> TableView:
@@ -76,12 +116,15 @@ def open_table(view: SnapshotView, table: str) -> TableView:
         TransactionStateError: If the snapshot or transaction is not open.
     """
     acid_table = view.table(table)
-    names = [p.name for p in view.partitions(table)] if acid_table.partition_keys else [""]
+    names = partition_names(view, table) if acid_table.partition_keys else [""]
+    own_files = view.own_files(acid_table.full_name) if isinstance(view, SeesOwnFiles) else {}
+    valid_ids = view.valid_ids(acid_table.full_name)
     return TableView(
         acid_table,
         {name: acid_table.partition_location(name) for name in names},
-        view.valid_ids(acid_table.full_name),
+        valid_ids.including(acid_table.required_write_id()) if own_files else valid_ids,
         view.valid_txn_list,
+        own_files,
         view.check,
     )
 
@@ -91,8 +134,7 @@ def table_bytes(view: TableView) -> int:
 
     It lists directories, and raises like a scan of the view.
     """
-    splits = plan_partitions(view.table, view.locations, view.valid_ids, view.valid_txns, is_whole_table=True)
-    return sum(split.byte_count for split in splits)
+    return sum(split.byte_count for split in view.plan())
 
 
 PartitionCondition = tuple[str, object]

@@ -191,6 +191,7 @@ def apply_changes(
     num_partitions: int | None = None,
     insert_files: int | None = None,
     verify_row_ids: bool = False,
+    read_now: bool = False,
     options: WriterOptions | None = None,
 ) -> ApplySummary:
     """Write inserts, updates and deletes of one table. They become visible when the transaction commits.
@@ -217,7 +218,8 @@ def apply_changes(
 
     Args:
         transaction: an open transaction. The table must be one of its sinks.
-        table: ``database.table``. A transaction takes one change set for each of its tables.
+        table: ``database.table``. A transaction takes any number of change sets of a table, each of
+            which sees the rows that earlier ones have written. On Hive 2 it takes one.
         changes: any DataFrame, which this call evaluates.
         operation_column: name of the operation column.
         num_partitions: number of writing tasks. By default the session's shuffle partitions, but at most four
@@ -227,7 +229,8 @@ def apply_changes(
             spread, by a hash of their content. By default one per writing task, and in a partitioned table at
             most INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
         verify_row_ids: True to look up every ROW__ID of updates and deletes in the snapshot before anything
-            is written.
+            is written. In later change sets of a table this is always done, unless ``read_now``.
+        read_now: True if the ROW__IDs were read after the transaction's last change of the table.
         options: stripe size and compression of the files, and memory for sorting.
 
     Returns:
@@ -235,7 +238,7 @@ def apply_changes(
 
     Raises:
         TransactionStateError: If the transaction is not open, if the table is a source, or if it already has
-            its changes in this transaction.
+            its change set on Hive 2.
         RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: If the
             change set is invalid. The message shows rows.
         TableNotMutableError: If an insert-only table is updated or rows are deleted from it.
@@ -247,6 +250,7 @@ def apply_changes(
     check_sink(acid_table)
     with transaction.changing(acid_table.full_name):
         transaction.check()
+        verify_row_ids = verify_row_ids or (acid_table.statement_id > 0 and not read_now)
         context = spark_context(changes.sparkSession)
         plan_for = functools.partial(
             plan_changes,

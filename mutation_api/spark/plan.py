@@ -157,14 +157,7 @@ def plan_changes(
     tasks = num_partitions or default_num_partitions(changes.sparkSession, table.location)
     writers = writer_count(table, tasks, insert_files)
     defaults = DefaultColumns.of(table, layout.columns)
-    classifier = ChangeClassifier(
-        table,
-        valid_ids,
-        missing_columns=layout.missing(table),
-        defaulted_columns=layout.defaulted(table),
-        unknown_defaults=tuple(defaults.unknown.values()),
-        has_partition_columns=all(k in layout.columns for k in table.partition_key_names),
-    )
+    assert layout.operation is not None  # Spark's change sets hold it in a column
     partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
     data_columns = tuple(c for c in table.column_names if c in layout.columns or c in defaults.values)
     values = {name: _wall_clock(schema, given) for name, given in layout.columns.items()}
@@ -180,7 +173,9 @@ def plan_changes(
     # pyspark treats a dot in a column's name as access to a struct's field, so columns get plain names.
     plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))
     fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writers), data_columns)
-    return ChangePlan(plain, ChangeAddresser(classifier, fields), tasks)
+    return ChangePlan(
+        plain, ChangeAddresser(ChangeClassifier.of(table, valid_ids, layout, defaults), fields), tasks
+    )
 
 
 def default_num_partitions(spark: SparkSession, written: Location | None = None) -> int:

@@ -26,12 +26,12 @@ from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.plain_array import struct_fields
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.read.key_groups import group_keys, key_type
-from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.read.partition_plan import SnapshotSplit
+from mutation_api.read.table_view import TableView, open_table
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import given_or_active, spark_context
 from mutation_api.spark.tasks import TASKS_PER_CORE, SplitReader, read_splits, snapshot_ddl, to_tasks
 from mutation_api.spark.versions import ArrowColumn, computed
-from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerializer, SnapshotView
 from mutation_api.table.bucket_resolver import BucketIdResolver
 from mutation_api.table.row_type import named_columns, quoted
@@ -257,13 +257,12 @@ def read_table(
     """
     _check_view(view, table)
     session = given_or_active(spark)
-    acid_table = view.table(table)
+    seen = open_table(view, table)
+    acid_table = seen.table
     wanted = _select(acid_table, columns)
-    valid_ids = view.valid_ids(acid_table.full_name)
-    locations = known = _locations(acid_table, view, partitions)
+    names = _names(seen, partitions)
     groups = None
     if keys is not None:
-        names = list(locations)
         groups = group_keys(
             acid_table,
             keys,
@@ -272,21 +271,16 @@ def read_table(
             excludes=without_keys,
             prunes_buckets=prune_buckets,
         )
-        locations = {name: each for name, each in locations.items() if groups.has_partition(name)}
-    splits = plan_partitions(
-        acid_table,
-        locations,
-        valid_ids,
-        view.valid_txn_list,
-        is_whole_table=partitions is None and 2 * len(locations) >= len(known),
-    )
+        names = [name for name in names if groups.has_partition(name)]
+    splits = seen.plan(names)
     if groups is not None:
         splits = [split for split in splits if groups.has_split(split)]
+    locations = (acid_table.location, *(seen.locations[name] for name in names))
     reader = SplitReader(
-        valid_ids,
+        seen.valid_ids,
         wanted,
         ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
-        worker_settings(spark_context(session), (acid_table.location, *locations.values())),
+        worker_settings(spark_context(session), locations),
     )
     return read_splits(session, acid_table, splits, reader, groups)
 
@@ -323,17 +317,15 @@ def read_table_by_bucket(
             hold one of its keys.
     """
     transaction.check()
-    acid_table = transaction.table(table)
-    valid_ids = transaction.valid_ids(acid_table.full_name)
-    locations = _locations(acid_table, transaction, partitions)
-    splits = plan_partitions(
-        acid_table, locations, valid_ids, transaction.valid_txn_list, is_whole_table=partitions is None
-    )
+    seen = open_table(transaction, table)
+    acid_table, names = seen.table, _names(seen, partitions)
+    splits = seen.plan(names)
     placed = [split for split in splits if split.is_of_bucket(acid_table.num_buckets)]
     others = [split for split in splits if not split.is_of_bucket(acid_table.num_buckets)]
     options = ReadOptions(TimestampForm.MICROSECONDS)
-    storage = worker_settings(spark_context(keys.sparkSession), (acid_table.location, *locations.values()))
-    reader = SplitReader(valid_ids, _select(acid_table, columns), options, storage)
+    locations = (acid_table.location, *(seen.locations[name] for name in names))
+    storage = worker_settings(spark_context(keys.sparkSession), locations)
+    reader = SplitReader(seen.valid_ids, _select(acid_table, columns), options, storage)
     found = search_buckets(acid_table, placed, reader, keys, null_safe=null_safe_keys)
     return found.unionAll(read_splits(keys.sparkSession, acid_table, others, reader)) if others else found
 
@@ -357,21 +349,17 @@ def _select(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, 
     return columns
 
 
-def _locations(
-    table: AcidTable, view: SnapshotView, partitions: Sequence[str] | None
-) -> Mapping[str, Location]:
-    """Return the locations by partition name."""
-    if not table.partition_keys:
-        if partitions is not None:
-            raise RecordLayoutError(f"table {table.full_name} is not partitioned. Omit partitions")
-        return {"": table.location}
-    known = {p.name: table.partition_location(p.name) for p in view.partitions(table.full_name)}
+def _names(seen: TableView, partitions: Sequence[str] | None) -> list[str]:
+    """Return the names of the partitions to read; '' if the table is not partitioned."""
+    table = seen.table
     if partitions is None:
-        return known
-    unknown = sorted(set(partitions) - set(known))
+        return [*seen.locations]
+    if not table.partition_keys:
+        raise RecordLayoutError(f"table {table.full_name} is not partitioned. Omit partitions")
+    unknown = sorted(set(partitions) - seen.locations.keys())
     if unknown:
         raise RecordLayoutError(
             f"table {table.full_name}: this snapshot does not have the partition {listed(unknown)}. It has "
-            f"{len(known)} partitions, such as {', '.join(sorted(known)[:3]) or 'none'}"
+            f"{len(seen.locations)} partitions, such as {', '.join(sorted(seen.locations)[:3]) or 'none'}"
         )
-    return {name: known[name] for name in dict.fromkeys(partitions)}
+    return [*dict.fromkeys(partitions)]

@@ -112,6 +112,7 @@ class AcidTable:
     create_partitions: bool = False
     txn_id: int | None = None
     write_id: int | None = None
+    statement_id: int = 0
     compression: str = "zlib"
     partition_spellings: Mapping[str, str] = field(default_factory=dict)
     partition_locations: Mapping[str, Location] = field(default_factory=dict)
@@ -175,9 +176,12 @@ class AcidTable:
         """True if rows may lie in a bucket other than their hash gives. An update leaves them there."""
         return self.was_altered or self.version.keeps_misplaced_rows
 
-    def bind(self, txn_id: int, write_id: int | None = None) -> AcidTable:
-        """Return a copy that can be written to by transaction ``txn_id``, in v2 with this write id."""
-        return dataclasses.replace(self, txn_id=txn_id, write_id=write_id)
+    def bind(self, txn_id: int, write_id: int | None = None, statement_id: int = 0) -> AcidTable:
+        """Return a copy that can be written to by a statement of transaction ``txn_id``.
+
+        In v2 it writes under ``write_id``. Statements number the change sets of a table, from 0.
+        """
+        return dataclasses.replace(self, txn_id=txn_id, write_id=write_id, statement_id=statement_id)
 
     def required_txn_id(self) -> int:
         """Return the transaction's id. Raises TransactionStateError if the descriptor is not bound."""

@@ -28,20 +28,17 @@ from mutation_api.table.acid_table import AcidTable
 
 __all__ = [
     "STAGING_PREFIX",
-    "STATEMENT_ID",
     "DeltaManifest",
     "FileKind",
     "TableOutput",
     "attempt_mark",
     "delta_names",
+    "delta_names_pattern",
     "parse_attempt_mark",
     "relative_path",
     "staging_directory",
 ]
 
-
-STATEMENT_ID = 0
-"""Statement id in the names of directories. A change set is one statement; Hive's SQL numbers from 0."""
 
 STAGING_PREFIX = "_mutation_"
 """Prefix of staging directories; the underscore hides them from every Hive reader."""
@@ -81,19 +78,32 @@ def parse_attempt_mark(name: str) -> int | None:
     return int(number) if number != name and number.isdecimal() else None
 
 
-def delta_names(write_id: int, version: AcidVersion) -> frozenset[str]:
-    """Return the names of the directories for files of this id."""
-    return frozenset(relative_path(kind, write_id, 0, version).partition("/")[0] for kind in FileKind)
+def delta_names(write_id: int, statement_id: int) -> frozenset[str]:
+    """Return the names of the directories for files of a statement."""
+    return frozenset(
+        {
+            delta_directory_name(write_id, write_id, statement_id),
+            delete_delta_directory_name(write_id, write_id, statement_id),
+        }
+    )
 
 
-def relative_path(kind: FileKind, write_id: int, bucket_id: int, version: AcidVersion) -> str:
+def delta_names_pattern(write_id: int) -> str:
+    """Return a regular expression for the names of the directories of all statements of this id."""
+    number = f"{write_id:07d}"
+    return f"(delete_)?delta_{number}_{number}_[0-9]{{4,}}"
+
+
+def relative_path(
+    kind: FileKind, write_id: int, bucket_id: int, version: AcidVersion, statement_id: int
+) -> str:
     """Return the path of a file below its partition: ``delta_0000005_0000005_0000/bucket_00001``.
 
     In insert-only tables it is ``delta_0000005_0000005_0000/000001_0``.
     """
     directory_name = delta_directory_name if kind is FileKind.DELTA else delete_delta_directory_name
     file_name = bucket_file_name if version.has_row_ids else plain_file_name
-    return f"{directory_name(write_id, write_id, STATEMENT_ID)}/{file_name(bucket_id)}"
+    return f"{directory_name(write_id, write_id, statement_id)}/{file_name(bucket_id)}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +115,7 @@ class DeltaManifest:
     ``bucket_00000``; ``staged`` is published under this name. Counts are events by operation as the user
     issued them. In a split table an update counts as one update in the ``delta`` manifest and as one in the
     ``delete_delta`` manifest, so sum updates over DELTA manifests only. ``write_id`` is the id in directory
-    names: the transaction id in v1.
+    names: the transaction id in v1. ``statement_id`` numbers the change sets of the transaction in the table.
     """
 
     database: str
@@ -127,6 +137,7 @@ class DeltaManifest:
     byte_count: int
     stripe_count: int
     tail_crc32: int
+    statement_id: int = 0
 
     @property
     def full_table_name(self) -> str:
@@ -134,9 +145,9 @@ class DeltaManifest:
         return f"{self.database}.{self.table}"
 
     @property
-    def group(self) -> tuple[str, str, str, int, FileKind]:
+    def group(self) -> tuple[str, int, str, int, FileKind]:
         """The key of the file's group; each group may have only one manifest."""
-        return (self.database, self.table, self.partition_name, self.bucket_id, self.kind)
+        return (self.full_table_name, self.statement_id, self.partition_name, self.bucket_id, self.kind)
 
     def to_json(self) -> str:
         """Return the manifest as one line of JSON."""
@@ -169,7 +180,8 @@ _JSON_TYPES: dict[str, type] = {
     **dict.fromkeys(
         ("database", "table", "partition_name", "kind", "writer_id", "attempt_id", "target"), str
     ),
-    **dict.fromkeys(("txn_id", "write_id", "bucket_id", "byte_count", "stripe_count", "tail_crc32"), int),
+    **dict.fromkeys(("txn_id", "write_id", "statement_id", "bucket_id", "byte_count"), int),
+    **dict.fromkeys(("stripe_count", "tail_crc32"), int),
     **dict.fromkeys(("insert_count", "update_count", "delete_count", "row_count"), int),
     **dict.fromkeys(("partition_values", "staged"), list),
 }
@@ -211,8 +223,20 @@ class TableOutput:
 
     @property
     def partitions_without_rows(self) -> frozenset[str]:
-        """The names of partitions in which rows change although the snapshot has no rows there."""
-        changed = {m.partition_name for m in self.manifests if m.update_count + m.delete_count}
+        """The names of partitions in which rows change although no rows were visible there.
+
+        The snapshot had none, and no earlier statement of the transaction has written any.
+        """
+        first: dict[str, int] = {}
+        for m in self.manifests:
+            if m.insert_count:
+                first[m.partition_name] = min(m.statement_id, first.get(m.partition_name, m.statement_id))
+        changing = (m for m in self.manifests if m.update_count + m.delete_count)
+        changed = {
+            m.partition_name
+            for m in changing
+            if first.get(m.partition_name, m.statement_id) >= m.statement_id
+        }
         return frozenset(changed - {""} - self.partitions_at_begin)
 
     @property

@@ -51,7 +51,7 @@ class StagedOutput:
 
 def relative_final_path(manifest: DeltaManifest, version: AcidVersion) -> str:
     """Return the path of the file below its partition: ``delta_0000005_0000005_0000/bucket_00001``."""
-    return relative_path(manifest.kind, manifest.write_id, manifest.bucket_id, version)
+    return relative_path(manifest.kind, manifest.write_id, manifest.bucket_id, version, manifest.statement_id)
 
 
 def check_manifests(
@@ -221,18 +221,18 @@ def _check_unique(manifests: Iterable[DeltaManifest]) -> None:
         if count[manifest.group] > 1:
             writers = sorted({m.writer_id for m in manifests if m.group == manifest.group})
             raise ManifestError(
-                f"{_where(manifest)}: written {count[manifest.group]} times, by {listed(writers)}; a "
-                "transaction takes one change set per table: merge them, or use two transactions"
+                f"{_where(manifest)}: written {count[manifest.group]} times, by {listed(writers)}; each "
+                "writer of a change set writes other groups: combine the changes of a group in one writer"
             )
 
 
 def _check_pairs(manifests: Iterable[DeltaManifest]) -> None:
     """Check that each split update has both of its events; one without the other corrupts a row."""
-    updates: dict[tuple[str, int], dict[FileKind, int]] = defaultdict(dict)
+    updates: dict[tuple[object, ...], dict[FileKind, int]] = defaultdict(dict)
     for manifest in manifests:
-        updates[manifest.partition_name, manifest.bucket_id][manifest.kind] = manifest.update_count
+        updates[manifest.group[:-1]][manifest.kind] = manifest.update_count
     for manifest in manifests:
-        halves = updates[manifest.partition_name, manifest.bucket_id]
+        halves = updates[manifest.group[:-1]]
         inserted, deleted = halves.get(FileKind.DELTA, 0), halves.get(FileKind.DELETE_DELTA, 0)
         if inserted != deleted:
             raise ManifestError(
@@ -244,6 +244,6 @@ def _where(manifest: DeltaManifest) -> str:
     partition = f" partition {manifest.partition_name}" if manifest.partition_name else ""
     return (
         f"transaction {manifest.txn_id}, table {manifest.full_table_name}{partition} "
-        f"bucket {manifest.bucket_id} {manifest.kind.value}, "
+        f"bucket {manifest.bucket_id} {manifest.kind.value} of statement {manifest.statement_id}, "
         f"writer {manifest.writer_id!r} attempt {manifest.attempt_id!r}"
     )

@@ -23,7 +23,7 @@ from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.transaction.manifest import (
     STAGING_PREFIX,
-    delta_names,
+    delta_names_pattern,
     parse_attempt_mark,
     staging_directory,
 )
@@ -55,9 +55,7 @@ def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
     def below(root: Location) -> StagedOutput:
         storage = storage_at(root)
         files = _files_of(storage, staging_directory(root, txn_id))
-        return StagedOutput(
-            tuple(files), tuple(_uploads_of(storage, root, table, {table.required_write_id()}))
-        )
+        return StagedOutput(tuple(files), tuple(_uploads_of(storage, root, {table.required_write_id()})))
 
     found = _in_each_root(below, table)
     return StagedOutput(
@@ -72,7 +70,7 @@ def remove_staging(table: AcidTable, txn_id: int) -> None:
     A failure is only logged: what is left is hidden, and is removed later.
     """
     ids = {table.required_write_id()}
-    _in_each_root(lambda root: _remove(root, staging_directory(root, txn_id), table, ids), table)
+    _in_each_root(lambda root: _remove(root, staging_directory(root, txn_id), ids), table)
 
 
 @dataclass(frozen=True)
@@ -108,12 +106,12 @@ def remove_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
     Returns:
         The removed output. A failure is logged.
     """
-    return [each for each in find_abandoned(table, open_txns) if _remove_one(each, table)]
+    return [each for each in find_abandoned(table, open_txns) if _remove_one(each)]
 
 
-def _remove_one(each: Abandoned, table: AcidTable) -> bool:
+def _remove_one(each: Abandoned) -> bool:
     write_ids = set() if each.txn_id is None else _marked_ids(each.location)
-    return _remove(each.location.parent, each.location, table, write_ids)
+    return _remove(each.location.parent, each.location, write_ids)
 
 
 def _is_over(txn_id: int, open_txns: OpenTxns) -> bool:
@@ -144,13 +142,12 @@ def _files_of(storage: Storage, directory: Location) -> list[StagedFile]:
     return [file for files in side_by_side(of_attempt, attempts, storage.threads) for file in files]
 
 
-def _uploads_of(
-    storage: Storage, root: Location, table: AcidTable, write_ids: Collection[int]
-) -> Iterator[Staged]:
-    """Yield the unfinished uploads to the directories of these ids."""
-    names = {name for write_id in write_ids for name in delta_names(write_id, table.version)}
-    if not storage.publishes_by_rename and names:
-        yield from (u for u in storage.unfinished(root) if u.location.parent.name in names)
+def _uploads_of(storage: Storage, root: Location, write_ids: Collection[int]) -> Iterator[Staged]:
+    """Yield the unfinished uploads to the directories of these ids, of any statement."""
+    if storage.publishes_by_rename or not write_ids:
+        return
+    names = re.compile("|".join(delta_names_pattern(write_id) for write_id in write_ids))
+    yield from (u for u in storage.unfinished(root) if names.fullmatch(u.location.parent.name))
 
 
 def _marked_ids(directory: Location) -> set[int]:
@@ -187,19 +184,19 @@ def children_of(storage: Storage, directory: Location) -> list[FileEntry]:
         return []
 
 
-def _remove(root: Location, directory: Location, table: AcidTable, write_ids: Collection[int]) -> bool:
+def _remove(root: Location, directory: Location, write_ids: Collection[int]) -> bool:
     """Remove uploads before their marks, which are needed to find them.
 
     Then remove uploads again: an abandoned task continues to upload as long as it sees its mark.
     """
     try:
         storage = storage_at(root)
-        storage.abandon(_uploads_of(storage, root, table, write_ids))
+        storage.abandon(_uploads_of(storage, root, write_ids))
         if directory.name.startswith(PROBE_PREFIX):
             storage.delete_file(directory)
         else:
             storage.delete_directory(directory)
-            storage.abandon(_uploads_of(storage, root, table, write_ids))
+            storage.abandon(_uploads_of(storage, root, write_ids))
     except FileNotFoundError:
         return False  # another client that began removed it first
     except OSError as error:

@@ -22,6 +22,7 @@ from metastore_client.errors import MetastoreError
 from metastore_client.model import LockComponent, LockInfo, PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
+from mutation_api.orc.read.event_file import EventFile
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.transaction.catalog import OpenTable
 from mutation_api.transaction.commit_outcome import (
@@ -48,7 +49,7 @@ from mutation_api.transaction.transaction_state import (
     next_state,
     require,
 )
-from mutation_api.transaction.written_tables import PartitionCreator, WrittenTables
+from mutation_api.transaction.written_tables import PartitionCreator, WrittenTables, files_by_partition
 
 __all__ = ["Transaction"]
 
@@ -159,13 +160,26 @@ class Transaction(OfOneProcess):
         self._remove_abandoned(self._sinks())
 
     def changing(self, table: str) -> AbstractContextManager[None]:
-        """Return the block in which a table receives its one change set; a block that raises does not count.
+        """Return the block in which a table receives a change set; a block that raises does not count.
+
+        Later change sets of the table, and reads within the transaction, see its rows. On Hive 2 a table
+        takes one change set.
 
         Raises:
-            TransactionStateError: If the transaction is not open, or the table already has its changes.
+            TransactionStateError: If the transaction is not open, or the table cannot take a change set now.
             ConfigurationError: If the table was not added to the client.
         """
-        return self._written.changing(self._opened(table).table.full_name)
+        return self._written.changing(self._opened(table).table)
+
+    def own_files(self, table: str) -> dict[str, list[EventFile]]:
+        """Return what the transaction has written to a table so far, by (escaped) partition.
+
+        Raises:
+            TransactionStateError: If the transaction is not open, or the storage shows files only after the
+                commit.
+        """
+        name = self._opened(table).table.full_name
+        return files_by_partition(self._written.manifests(name))
 
     def add_manifests(self, table: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Add the manifests of what one writer (a Spark job, or a coordinator) has written to a table.
@@ -338,7 +352,8 @@ class Transaction(OfOneProcess):
         table = opened.table
         if table.role is not TableRole.SINK:
             return table
-        return table.bind(self.txn_id, self._begun_lease().write_id(table.full_name))
+        name = table.full_name
+        return table.bind(self.txn_id, self._begun_lease().write_id(name), self._written.statement_id(name))
 
     def _remove_abandoned(self, names: Iterable[str]) -> None:
         for name in names:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from metastore_client.client import MetastoreClient
@@ -20,6 +21,9 @@ from mutation_api.errors import (
     TransactionStateError,
     listed,
 )
+from mutation_api.format.event import MAX_STATEMENT_ID
+from mutation_api.format.layout import BUCKET_PREFIX
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidTable
@@ -27,7 +31,7 @@ from mutation_api.table.partition import canonical_partition_name, check_may_cre
 from mutation_api.transaction.catalog import OpenTable
 from mutation_api.transaction.manifest import DeltaManifest, TableOutput
 
-__all__ = ["PartitionCreator", "WrittenTables"]
+__all__ = ["PartitionCreator", "WrittenTables", "files_by_partition"]
 
 
 class WrittenTables:
@@ -35,30 +39,50 @@ class WrittenTables:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._changed: set[str] = set()
+        self._being_changed: set[str] = set()
+        self._statements: Counter[str] = Counter()
         self._writers: dict[str, set[str]] = {}
         self._manifests: dict[str, list[DeltaManifest]] = {}
         self._inserted_by_key: set[str] = set()
 
+    def statement_id(self, name: str) -> int:
+        """Return the number of a table's next change set, from 0."""
+        return self._statements[name]
+
     @contextlib.contextmanager
-    def changing(self, name: str) -> Iterator[None]:
-        """Return the block in which a table receives its one change set; a block that raises does not count.
+    def changing(self, table: AcidTable) -> Iterator[None]:
+        """Return the block in which a table receives a change set; a block that raises does not count.
 
         Raises:
-            TransactionStateError: If the table already has its changes.
+            TransactionStateError: If the table is receiving another change set, or cannot receive one more:
+                files of Hive 2 have no number of the statement.
         """
+        name = table.full_name
         with self._mutex:
-            if name in self._changed:
+            if name in self._being_changed:
                 raise TransactionStateError(
-                    f"table {name} already has its changes in this transaction; "
-                    "combine all of them in one DataFrame (unionByName) and apply it once"
+                    f"table {name} is receiving another change set in this transaction; wait for its end"
                 )
-            self._changed.add(name)
+            self._check_one_more(table)
+            self._being_changed.add(name)
         try:
             yield
-        except BaseException:
-            self._changed.discard(name)
-            raise
+            self._statements[name] += 1
+        finally:
+            self._being_changed.discard(name)
+
+    def _check_one_more(self, table: AcidTable) -> None:
+        count = self._statements[table.full_name]
+        if count and not table.version.uses_write_ids:
+            raise TransactionStateError(
+                f"table {table.full_name} already has its changes in this transaction, and Hive 2 allows one "
+                "change set per table: combine all of them in one DataFrame (unionByName) and apply it once"
+            )
+        if count > MAX_STATEMENT_ID:
+            raise TransactionStateError(
+                f"table {table.full_name} has {count} change sets in this transaction; a ROW__ID cannot "
+                "number more: combine changes, or use several transactions"
+            )
 
     def merge(self, opened: OpenTable, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Record that rows are merged into a table by key.
@@ -139,6 +163,40 @@ class WrittenTables:
     def has_manifests(self) -> bool:
         """True if anything was written to any table."""
         return any(self._manifests.values())
+
+
+def files_by_partition(manifests: Sequence[DeltaManifest]) -> dict[str, list[EventFile]]:
+    """Return staged files as a reader of the same transaction needs them, by (escaped) partition.
+
+    Raises:
+        TransactionStateError: If a file is an upload that nobody can read before it is completed.
+    """
+    found: dict[str, list[EventFile]] = {}
+    for manifest in manifests:
+        if manifest.staged.upload_id:
+            raise TransactionStateError(
+                f"table {manifest.full_table_name} has changes of this transaction at {manifest.target}, "
+                "and this storage shows files only after the commit: read the table before you change it, "
+                "or read it in another transaction"
+            )
+        found.setdefault(manifest.partition_name, []).append(_as_event_file(manifest))
+    return found
+
+
+def _as_event_file(manifest: DeltaManifest) -> EventFile:
+    kind = EventFileKind(manifest.kind.value)
+    if not manifest.target.name.startswith(BUCKET_PREFIX):
+        kind = EventFileKind.ORIGINAL  # the table is insert-only
+    return EventFile(
+        manifest.staged.location,
+        kind,
+        manifest.bucket_id,
+        manifest.write_id,
+        manifest.write_id,
+        manifest.statement_id,
+        None,
+        manifest.byte_count,
+    )
 
 
 class PartitionCreator:

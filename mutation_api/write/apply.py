@@ -12,7 +12,7 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,10 +23,11 @@ from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.address import with_names_once
 from mutation_api.write.arrow_input import BATCH_PART, changes_reader, looked_ahead, sized
 from mutation_api.write.batch_sorter import BatchSorter, give_back
+from mutation_api.write.change_set import SMALL_ROWS, ChangeSet
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
-from mutation_api.write.local_plan import InsertFiles, LocalOptions, LocalPlan, plan_changes
+from mutation_api.write.local_plan import InsertFiles, LocalOptions, plan_changes
 from mutation_api.write.row_id_check import WantedRows
 from mutation_api.write.staged_writer import (
     OpenTransaction,
@@ -42,9 +43,10 @@ from mutation_api.write.writing_order import (
     run_all,
     split_by_writer,
     write_batch,
+    writing,
 )
 
-__all__ = ["SMALL_ROWS", "SortedChanges", "apply_arrow"]
+__all__ = ["SortedChanges", "apply_arrow", "write_change_set"]
 
 
 class SortedChanges:
@@ -93,8 +95,6 @@ class SortedChanges:
         return self._sorters[share].in_order()
 
 
-SMALL_ROWS = 50_000
-"""Change sets with fewer rows are written by the caller's thread."""
 SORTING_PART = 2
 """One part in SORTING_PART of the memory is for sorting."""
 VERIFYING_PART = 4
@@ -109,6 +109,7 @@ def apply_arrow(
     operation_column: str = OPERATION_COLUMN_DEFAULT,
     insert_files: int | None = None,
     verify_row_ids: bool = False,
+    read_now: bool = False,
     options: WriterOptions | None = None,
     local: LocalOptions | None = None,
 ) -> ApplySummary:
@@ -124,6 +125,9 @@ def apply_arrow(
       ROW__ID, and the partition columns if ROW__ID does not have the partition; a change set of deletes may
       lack the other columns.
 
+    A table takes any number of change sets in a transaction, except on Hive 2, where it takes one. Each sees
+    the rows that earlier ones have written, and may change them.
+
     An update stays in its partition and bucket; to move a row, delete and insert it. A row may be changed
     only once. Insert-only tables take only inserts. Timestamps with a time zone are refused, since Hive's
     have none; ``pyarrow.compute.local_timestamp`` converts them to local timestamps of their zone.
@@ -133,14 +137,15 @@ def apply_arrow(
 
     Args:
         transaction: a transaction that has begun; the table must be one of its sinks.
-        table: ``database.table``. A transaction takes one change set for each of its tables.
+        table: ``database.table``.
         changes: any object that :func:`~mutation_api.write.arrow_input.arrow_reader` reads; it is read once.
         operation_column: name of the operation column.
         insert_files: for unbucketed tables, the number of files for the inserts of a partition. By default
             one per ROWS_PER_INSERT_FILE inserts, at most one per thread, and in a partitioned table at most
             INSERT_FILES_PER_PARTITION; only one if ``wants_one_writer_if_unbucketed``.
         verify_row_ids: True to look up every ROW__ID of updates and deletes in the snapshot before anything
-            is written.
+            is written. In later change sets of a table this is always done, unless ``read_now``.
+        read_now: True if the ROW__IDs were read after the transaction's last change of the table.
         options: stripe size and compression of the files. A thread sorts in at most ``sort_memory_bytes``.
         local: memory and threads.
 
@@ -149,7 +154,7 @@ def apply_arrow(
 
     Raises:
         TransactionStateError: If the transaction has not begun, the table is a source, or the table already
-            has its changes in this transaction.
+            has its change set on Hive 2.
         RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, RecordSequenceError: If the
             change set is wrong; the message names rows.
         TableNotMutableError: If an insert-only table would get an update or delete.
@@ -164,8 +169,32 @@ def apply_arrow(
         reader = changes_reader(changes, acid_table, operation_column)
         valid_ids = transaction.valid_ids(acid_table.full_name)
         plan = plan_changes(acid_table, reader.schema, valid_ids, operation_column)
-        job = _Job(transaction, plan, insert_files, options, local or LocalOptions())
-        return job.run(reader, verify_row_ids=verify_row_ids)
+        local = local or LocalOptions()
+        batches, is_small = looked_ahead(reader, SMALL_ROWS)
+        threads = 1 if is_small else local.thread_count
+        parts = sized(batches, local.memory_bytes // BATCH_PART // threads)
+        job = _Job(transaction, acid_table, insert_files, options, local, threads)
+        verify = verify_row_ids or (acid_table.statement_id > 0 and not read_now)
+        return job.run(parts, plan.addressed, verify_row_ids=verify)
+
+
+def write_change_set(
+    transaction: OpenTransaction,
+    changes: ChangeSet,
+    *,
+    insert_files: int | None = None,
+    verify_row_ids: bool = False,
+    options: WriterOptions | None = None,
+    local: LocalOptions,
+) -> ApplySummary:
+    """Write collected changes; see :func:`apply_arrow` for arguments, result and errors."""
+    table = changes.table
+    with transaction.changing(table.full_name):
+        transaction.check()
+        threads = 1 if len(changes) < SMALL_ROWS else local.thread_count
+        job = _Job(transaction, table, insert_files, options, local, threads)
+        verify = verify_row_ids or table.statement_id > 0
+        return job.run(changes.addressed(), lambda batch: batch, verify_row_ids=verify)
 
 
 @dataclass(frozen=True)
@@ -173,36 +202,49 @@ class _Job:
     """The job that writes one change set as staged files."""
 
     transaction: OpenTransaction
-    plan: LocalPlan
+    table: AcidTable
     insert_files: int | None
     options: WriterOptions | None
     local: LocalOptions
+    threads: int
 
-    @property
-    def table(self) -> AcidTable:
-        return self.plan.table
+    def run(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        addressed: Callable[[pa.RecordBatch], pa.RecordBatch],
+        *,
+        verify_row_ids: bool,
+    ) -> ApplySummary:
+        """Stage the changes and add their manifests to the transaction.
 
-    def run(self, reader: pa.RecordBatchReader, *, verify_row_ids: bool) -> ApplySummary:
-        """Stage the changes and add their manifests to the transaction."""
-        table, transaction = self.table, self.transaction
+        Args:
+            batches: the changes.
+            addressed: checks and addresses a batch; called by several threads.
+            verify_row_ids: True to look up every ROW__ID first.
+        """
+        table, transaction, threads = self.table, self.transaction, self.threads
         writer_id = uuid.uuid4().hex
-        watch = Watch(
-            transaction, f"table {table.full_name}, transaction {table.txn_id}: writing the changes"
-        )
+        watch = Watch(transaction, writing(table))
         files = InsertFiles.of_table(table, self.insert_files, self.local.thread_count)
         started = time.monotonic()
         verify_seconds = 0.0
-        batches, is_small = looked_ahead(reader, SMALL_ROWS)
-        threads = 1 if is_small else self.local.thread_count
         try:
-            with SortedChanges(table.full_name, threads, self._sort_memory(threads)) as changes:
+            with SortedChanges(table.full_name, threads, self._sort_memory()) as changes:
                 wanted = self._wanted() if verify_row_ids else None
-                self._take(batches, files, changes, wanted, threads, watch)
+
+                def take(batch: pa.RecordBatch) -> None:
+                    rows = files.spread(addressed(batch))
+                    if wanted is not None:
+                        wanted.add(rows)
+                    changes.add(rows)
+
+                for _ in in_turn(take, batches, threads, watch):
+                    pass
                 if wanted is not None:
                     verifying = time.monotonic()
                     wanted.check(transaction, threads, watch)
                     verify_seconds = time.monotonic() - verifying
-                manifests = self._write(changes, writer_id, threads, watch)
+                manifests = self._write(changes, writer_id, watch)
             check_partitions_exist(transaction, table, manifests)
             transaction.add_manifests(table.full_name, writer_id, manifests)
         except MutationError as error:
@@ -213,7 +255,7 @@ class _Job:
             remove_writer(table, writer_id)
             raise
         finally:
-            if not is_small:
+            if threads > 1:
                 give_back()
         return ApplySummary.from_manifests(
             table.full_name,
@@ -226,34 +268,11 @@ class _Job:
     def _wanted(self) -> WantedRows:
         return WantedRows(self.table, self.local.memory_bytes // VERIFYING_PART)
 
-    def _sort_memory(self, threads: int) -> int:
-        share = min(self.local.memory_bytes // SORTING_PART // threads, SORT_MEMORY_BYTES_MAX)
+    def _sort_memory(self) -> int:
+        share = min(self.local.memory_bytes // SORTING_PART // self.threads, SORT_MEMORY_BYTES_MAX)
         return share if self.options is None else min(share, self.options.sort_memory_bytes)
 
-    def _take(
-        self,
-        batches: Iterable[pa.RecordBatch],
-        files: InsertFiles,
-        changes: SortedChanges,
-        wanted: WantedRows | None,
-        threads: int,
-        watch: Watch,
-    ) -> None:
-        """Read, check and address all changes."""
-
-        def take(batch: pa.RecordBatch) -> None:
-            addressed = files.spread(self.plan.addressed(batch))
-            if wanted is not None:
-                wanted.add(addressed)
-            changes.add(addressed)
-
-        bytes_max = self.local.memory_bytes // BATCH_PART // threads
-        for _ in in_turn(take, sized(batches, bytes_max), threads, watch):
-            pass
-
-    def _write(
-        self, changes: SortedChanges, writer_id: str, threads: int, watch: Watch
-    ) -> tuple[DeltaManifest, ...]:
+    def _write(self, changes: SortedChanges, writer_id: str, watch: Watch) -> tuple[DeltaManifest, ...]:
         def write(share: int) -> tuple[DeltaManifest, ...]:
             with MutatorCoordinator(
                 self.table, writer_id=writer_id, attempt_id=str(share), options=self.options
@@ -263,5 +282,5 @@ class _Job:
                     write_batch(coordinator, batch)
                 return coordinator.close()
 
-        written = run_all(write, changes.shares, threads, watch)
+        written = run_all(write, changes.shares, self.threads, watch)
         return tuple(itertools.chain.from_iterable(written))

@@ -52,6 +52,7 @@ from mutation_api.format.event import (
     Operation,
     RowIds,
     bucket_ids,
+    statement_ids,
     unreadable_properties,
 )
 from mutation_api.table.acid_table import AcidTable
@@ -347,6 +348,9 @@ def _check_visible(changes: Changes, judged: Mask, valid_ids: ValidIdList | None
     is_possible = (numbers.original_txns >= 0) & (numbers.original_txns < own) & (numbers.row_ids >= 0)
     if valid_ids is not None:
         is_possible &= _are_valid(np.where(judged & is_possible, numbers.original_txns, 0), valid_ids)
+    if table.statement_id:
+        is_earlier = statement_ids(numbers.buckets) < table.statement_id
+        is_possible |= (numbers.original_txns == own) & is_earlier & (numbers.row_ids >= 0)
     changes.refuse(
         judged & ~is_possible,
         RowIdNotFoundError,

@@ -28,6 +28,7 @@ from mutation_api.write.change_rules import (
     check_partitions_kept,
     check_row_ids,
 )
+from mutation_api.write.layout import ChangeLayout, DefaultColumns
 
 __all__ = ["ADDRESS_TYPE", "ChangeClassifier"]
 
@@ -68,6 +69,20 @@ class ChangeClassifier:
     unknown_defaults: tuple[str, ...] = ()
     has_partition_columns: bool = True
 
+    @classmethod
+    def of(
+        cls, table: AcidTable, valid_ids: ValidIdList, layout: ChangeLayout, defaults: DefaultColumns
+    ) -> ChangeClassifier:
+        """Return the classifier of a change set with this layout."""
+        return cls(
+            table,
+            valid_ids,
+            missing_columns=layout.missing(table),
+            defaulted_columns=layout.defaulted(table),
+            unknown_defaults=tuple(defaults.unknown.values()),
+            has_partition_columns=all(name in layout.columns for name in table.partition_key_names),
+        )
+
     def classify(
         self,
         operations: pa.Array,
@@ -78,7 +93,7 @@ class ChangeClassifier:
         """Address every change.
 
         Args:
-            operations: n strings, 'insert', 'update' or 'delete' in any case.
+            operations: n strings, 'insert', 'update' or 'delete' in any case; may be a dictionary of them.
             row_ids: n ROW__IDs with fields txn, bucket, row_id and, if known, partition. If None, the change
                 set has no such column. Those of inserts are ignored.
             columns: n rows of the partition and bucket columns, with field names in lower case. If None, the
@@ -189,7 +204,9 @@ class ChangeClassifier:
 
 def _codes(operations: pa.Array) -> NDArray[np.int8]:
     """Return the codes of operation names in any case; each distinct name is parsed once."""
-    encoded = operations.cast(pa.string()).dictionary_encode()
+    encoded = operations
+    if not pa.types.is_dictionary(operations.type):
+        encoded = operations.cast(pa.string()).dictionary_encode()
     distinct = [_CODES.get(name.lower(), _UNKNOWN) for name in encoded.dictionary.to_pylist()]
     indices = encoded.indices.fill_null(len(distinct)).to_numpy(zero_copy_only=False)
     codes: NDArray[np.int8] = np.array([*distinct, _UNKNOWN], np.int8)[indices]

@@ -130,9 +130,10 @@ class ChangeLayout:
 
     ``columns`` maps the table's column names (data and partition columns) to those of the change set.
     ``row_id_fields`` maps txn, bucket, row_id and, if present, partition to the field names of its ROW__ID.
+    ``operation`` is None if all rows have the same operation.
     """
 
-    operation: str
+    operation: str | None
     row_id: str | None
     row_id_fields: dict[str, str]
     columns: dict[str, str]
@@ -147,9 +148,11 @@ class ChangeLayout:
 
 
 def match_columns(
-    table: AcidTable, given: Sequence[GivenColumn], operation_column: str = OPERATION_COLUMN_DEFAULT
+    table: AcidTable, given: Sequence[GivenColumn], operation_column: str | None = OPERATION_COLUMN_DEFAULT
 ) -> ChangeLayout:
     """Find the table's columns among the change set's, in any order and case, and check their types.
+
+    If ``operation_column`` is None, no column holds the operation.
 
     Data columns may be missing. If a missing column has a default, updates are not allowed; if it has none,
     only deletes are. The classifier checks this. All partition columns may be missing together if ROW__ID has
@@ -159,19 +162,11 @@ def match_columns(
         RecordLayoutError: If columns do not match; the message lists each of them.
     """
     actual = _by_lower_name(table, given)
-    operation = operation_column.lower()
     expected = (*table.column_names, *table.partition_key_names)
-    if operation in expected:
-        raise RecordLayoutError(
-            f"table {table.full_name} itself has a column {operation_column!r}; "
-            "rename the operation column of the change set, and pass it as operation_column"
-        )
-    if operation not in actual:
-        raise RecordLayoutError(
-            f"table {table.full_name}: the change set has no column {operation_column!r} with the operations "
-            f"insert, update and delete; its columns are {', '.join(each.name for each in given)}"
-        )
-    special = {operation, ROW_ID_COLUMN.lower()}
+    special = {ROW_ID_COLUMN.lower()}
+    if operation_column is not None:
+        _check_operation(table, actual, operation_column)
+        special.add(operation_column.lower())
     extra = [actual[c].name for c in actual if c not in special and c not in expected]
     if extra:
         raise RecordLayoutError(
@@ -180,7 +175,7 @@ def match_columns(
         )
     row_id = actual.get(ROW_ID_COLUMN.lower())
     layout = ChangeLayout(
-        operation=actual[operation].name,
+        operation=None if operation_column is None else actual[operation_column.lower()].name,
         row_id=None if row_id is None else row_id.name,
         row_id_fields={} if row_id is None else _row_id_fields(table, row_id),
         columns={c: actual[c].name for c in expected if c in actual},
@@ -188,6 +183,24 @@ def match_columns(
     _check_missing(table, layout)
     _check_types(table, actual, layout)
     return layout
+
+
+def _check_operation(table: AcidTable, actual: Mapping[str, GivenColumn], operation_column: str) -> None:
+    if operation_column.lower() in (*table.column_names, *table.partition_key_names):
+        raise RecordLayoutError(
+            f"table {table.full_name} itself has a column {operation_column!r}; "
+            "rename the operation column of the change set, and pass it as operation_column"
+        )
+    operation = actual.get(operation_column.lower())
+    if operation is None:
+        raise RecordLayoutError(
+            f"table {table.full_name}: the change set has no column {operation_column!r} with the operations "
+            f"insert, update and delete; its columns are {', '.join(each.name for each in actual.values())}"
+        )
+    if operation.arrow is None or not is_text(operation.arrow):
+        raise RecordLayoutError(
+            f"table {table.full_name}: column {operation.name!r} must be a string, found {operation.shown}"
+        )
 
 
 def _by_lower_name(table: AcidTable, given: Sequence[GivenColumn]) -> dict[str, GivenColumn]:
@@ -246,11 +259,6 @@ def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
 
 def _check_types(table: AcidTable, actual: dict[str, GivenColumn], layout: ChangeLayout) -> None:
     """Convert columns without rows: a type that fails here can never be converted."""
-    operation = actual[layout.operation.lower()]
-    if operation.arrow is None or not is_text(operation.arrow):
-        raise RecordLayoutError(
-            f"table {table.full_name}: column {layout.operation!r} must be a string, found {operation.shown}"
-        )
     complaints = []
     for column in table.all_columns:
         if column.name not in layout.columns:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -18,8 +18,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.errors import ConfigurationError
-from mutation_api.format.event import ADDED_OPERATION, Operation
+from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.format.event import (
+    ADDED_OPERATION,
+    DELETE,
+    INSERT,
+    PARTITION_FIELD,
+    ROW_ID_COLUMN,
+    UPDATE,
+    Operation,
+)
 from mutation_api.format.plain_array import plain_array
 from mutation_api.orc.format.stored_values import hollow, nulled
 from mutation_api.table.acid_table import AcidTable
@@ -32,10 +40,11 @@ from mutation_api.write.address import (
     numbers_of_partitions,
 )
 from mutation_api.write.arrow_input import BATCH_PART, changes_reader, sized
-from mutation_api.write.classify import ChangeClassifier
+from mutation_api.write.classify import ADDRESS_TYPE, ChangeClassifier
 from mutation_api.write.forecast import SAMPLE_ROWS, Forecast, GroupCount, forecast, write_trial
 from mutation_api.write.layout import (
     OPERATION_COLUMN_DEFAULT,
+    ROW_ID_FIELDS,
     ChangeLayout,
     DefaultColumns,
     GivenColumn,
@@ -68,6 +77,8 @@ class LocalPlan:
         inspector: converts rows to the table's types.
         row_type: the type of converted rows. If None, the change set lacks columns and can only delete.
         defaults: values of the columns that the change set lacks and that have a default.
+        operation: the operation of all rows. If None, a column holds it.
+        is_bare: True if the columns are the fields of ROW__ID.
     """
 
     table: AcidTable
@@ -76,6 +87,16 @@ class LocalPlan:
     inspector: RecordInspector
     row_type: pa.StructType | None
     defaults: Mapping[str, pa.Scalar]
+    operation: str | None = None
+    is_bare: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of :meth:`addressed`."""
+        address = [
+            pa.field(name, each.type) for name, each in zip(ADDRESS_COLUMNS, ADDRESS_TYPE, strict=True)
+        ]
+        return pa.schema([*address, *(self.row_type or ())])
 
     def addressed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the addresses and rows of a batch: ADDRESS_COLUMNS, and data columns of the table's types.
@@ -90,8 +111,7 @@ class LocalPlan:
         count = batch.num_rows
         columns = {name: plain_array(batch.column(given)) for name, given in self.layout.columns.items()}
         columns |= {name: pa.repeat(value, count) for name, value in self.defaults.items()}
-        operations = plain_array(batch.column(self.layout.operation)).cast(pa.string())
-        given_deletes = _mask(pc.equal(pc.utf8_lower(operations), Operation.DELETE.name.lower()))
+        operations, given_deletes = self._operations(batch)
         fields = self.addresser.fields
         parts = [
             operations,
@@ -110,11 +130,21 @@ class LocalPlan:
         rows = self._rows([columns[name] for name in self.table.column_names], deletes)
         return pa.record_batch([*address, *rows], names=[*ADDRESS_COLUMNS, *self.table.column_names])
 
+    def _operations(self, batch: pa.RecordBatch) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """Return the operations of the rows, and which of them are deletes."""
+        delete = Operation.DELETE.name.lower()
+        if self.layout.operation is None:
+            codes = pa.array(np.zeros(batch.num_rows, np.int8))
+            operations = pa.DictionaryArray.from_arrays(codes, pa.array([self.operation], pa.string()))
+            return operations, np.full(batch.num_rows, self.operation == delete)
+        operations = plain_array(batch.column(self.layout.operation)).cast(pa.string())
+        return operations, _mask(pc.equal(pc.utf8_lower(operations), delete))
+
     def _row_id_parts(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """Return the parts of ROW__ID, in the order of ``row_id_fields``; all null if it is null."""
         if self.layout.row_id is None:
             return []
-        row_ids = plain_array(batch.column(self.layout.row_id))
+        row_ids = plain_array(batch.to_struct_array() if self.is_bare else batch.column(self.layout.row_id))
         return [plain_array(pc.struct_field(row_ids, name)) for name in self.layout.row_id_fields.values()]
 
     def _rows(self, columns: list[pa.Array], deletes: NDArray[np.bool_]) -> list[pa.Array]:
@@ -127,7 +157,11 @@ class LocalPlan:
 
 
 def plan_changes(
-    table: AcidTable, schema: pa.Schema, valid_ids: ValidIdList, operation_column: str
+    table: AcidTable,
+    schema: pa.Schema,
+    valid_ids: ValidIdList,
+    operation_column: str = OPERATION_COLUMN_DEFAULT,
+    operation: str | None = None,
 ) -> LocalPlan:
     """Match the columns of a change set with the table's.
 
@@ -136,26 +170,31 @@ def plan_changes(
         schema: columns as described by :func:`mutation_api.write.apply.apply_arrow`.
         valid_ids: the snapshot from which ROW__IDs may come; see ChangeClassifier.
         operation_column: name of the operation column.
+        operation: the operation of all rows, INSERT, UPDATE or DELETE. If None, the operation column holds
+            it. Inserts ignore ROW__ID; deletes ignore all other columns, and their columns may be the fields
+            of ROW__ID.
 
     Raises:
         RecordLayoutError: If columns are missing, extra or duplicate, or have incompatible types.
     """
-    layout = match_columns(table, [GivenColumn.of_field(field) for field in schema], operation_column)
+    is_bare = operation == DELETE and _is_bare(schema)
+    fields = [pa.field(ROW_ID_COLUMN, pa.struct(list(schema)))] if is_bare else list(schema)
+    if operation is not None:
+        fields = _used(table, operation, fields)
+    given = [GivenColumn.of_field(field) for field in fields]
+    layout = match_columns(table, given, operation_column if operation is None else None)
     missing = layout.missing(table)
+    keys_missing = [name for name in table.partition_key_names if name not in layout.columns]
+    if operation == UPDATE and (lacking := (*missing, *layout.defaulted(table), *keys_missing)):
+        raise RecordLayoutError(
+            f"table {table.full_name}: an update needs the whole new row; it lacks {', '.join(lacking)}"
+        )
     partition_columns = tuple(name for name in table.partition_key_names if name in layout.columns)
     defaults = DefaultColumns.of(table, layout.columns)
-    classifier = ChangeClassifier(
-        table,
-        valid_ids,
-        missing_columns=missing,
-        defaulted_columns=layout.defaulted(table),
-        unknown_defaults=tuple(defaults.unknown.values()),
-        has_partition_columns=len(partition_columns) == len(table.partition_keys),
-    )
     types = {name: schema.field(given).type for name, given in layout.columns.items()}
     types |= {name: value.type for name, value in defaults.values.items()}
     bucket_columns = [name.lower() for name in table.bucket_columns]
-    fields = ChangeFields(
+    addressing = ChangeFields(
         tuple(layout.row_id_fields),
         partition_columns,
         has_writers=not table.is_bucketed,
@@ -165,7 +204,34 @@ def plan_changes(
     row_type = None
     if not missing and not defaults.unknown:
         row_type = inspector.rows([plain_array(pa.nulls(0, types[name])) for name in table.column_names]).type
-    return LocalPlan(table, layout, ChangeAddresser(classifier, fields), inspector, row_type, defaults.values)
+    addresser = ChangeAddresser(ChangeClassifier.of(table, valid_ids, layout, defaults), addressing)
+    return LocalPlan(table, layout, addresser, inspector, row_type, defaults.values, operation, is_bare)
+
+
+def _is_bare(given: pa.Schema) -> bool:
+    """Return True if the columns are the fields of ROW__ID, as in a struct array that is not a column."""
+    names = {name.lower() for name in given.names}
+    fields = {*ROW_ID_FIELDS, PARTITION_FIELD}
+    return ROW_ID_COLUMN.lower() not in names and {"bucketid", "rowid"} <= names <= fields
+
+
+def _used(table: AcidTable, operation: str, fields: Sequence[pa.Field]) -> list[pa.Field]:
+    """Return the columns that rows of this operation need, and unknown ones.
+
+    Raises:
+        RecordLayoutError: If there is no ROW__ID, and the operation needs it.
+    """
+    row_id = ROW_ID_COLUMN.lower()
+    if operation == INSERT:
+        return [field for field in fields if field.name.lower() != row_id]
+    if row_id not in {field.name.lower() for field in fields}:
+        raise RecordLayoutError(
+            f"table {table.full_name}: {operation}s need {ROW_ID_COLUMN}, which scan(row_ids=True) "
+            f"reads; got the columns {', '.join(field.name for field in fields)}"
+        )
+    if operation == UPDATE:
+        return list(fields)
+    return [field for field in fields if field.name.lower() in {row_id, *table.partition_key_names}]
 
 
 def _hidden(array: pa.Array, mask: NDArray[np.bool_]) -> pa.Array:

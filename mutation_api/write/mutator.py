@@ -10,9 +10,9 @@ delete     delta: op 2, its ROW__ID, no row        delete_delta: op 2, its ROW__
 =========  ======================================  ===================================================
 
 The own id is the transaction's id, in v2 the write id. The bucket of new rows is the plain id, in v2 the
-bucket property of statement 0. The bucket of existing rows is copied unchanged. The counter starts at 0 and
-counts inserts and the new versions of updates in the order of writing. Files of insert-only tables hold only
-the rows.
+bucket property with the number of the statement. The bucket of existing rows is copied unchanged. The counter
+starts at 0 and counts inserts and the new versions of updates in the order of writing. Files of insert-only
+tables hold only the rows.
 
 Source: Hive's OrcRecordUpdater (2.3, 3.1, 4.1).
 """
@@ -34,7 +34,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
 from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.table.partition import parse_partition_name
-from mutation_api.transaction.manifest import STATEMENT_ID, DeltaManifest, FileKind, relative_path
+from mutation_api.transaction.manifest import DeltaManifest, FileKind, relative_path
 
 __all__ = ["FinishedFile", "Mutator", "MutatorGroup"]
 
@@ -63,7 +63,9 @@ class MutatorGroup:
 
     def target(self, kind: FileKind) -> Location:
         """Return the location at which the committer publishes the file."""
-        path = relative_path(kind, self.table.required_write_id(), self.bucket_id, self.table.version)
+        table = self.table
+        own_id, statement_id = table.required_write_id(), table.statement_id
+        path = relative_path(kind, own_id, self.bucket_id, table.version, statement_id)
         return self.partition_location / path
 
 
@@ -81,8 +83,8 @@ class Mutator:
         self._row_type = row_type
         self._options = options
         self._own_id = group.table.required_write_id()
-        encodes = group.table.version.encodes_buckets
-        self._bucket = bucket_property(group.bucket_id, STATEMENT_ID) if encodes else group.bucket_id
+        encodes, statement_id = group.table.version.encodes_buckets, group.table.statement_id
+        self._bucket = bucket_property(group.bucket_id, statement_id) if encodes else group.bucket_id
         self._next_row_id = 0
         self._files: dict[FileKind, _StagedFile] = {}
 
@@ -242,6 +244,7 @@ class FinishedFile:
             table=group.table.name,
             txn_id=group.table.required_txn_id(),
             write_id=group.table.required_write_id(),
+            statement_id=group.table.statement_id,
             partition_name=group.partition_name,
             partition_values=parse_partition_name(group.partition_name),
             bucket_id=group.bucket_id,

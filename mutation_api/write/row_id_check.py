@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import ADDED_OPERATION, Operation
-from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.snapshot_reader import read_split
+from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.address import (
     BUCKET,
@@ -104,14 +105,8 @@ class WantedRows:
             return
         names = sorted({name for name, _ in groups})
         check_known_partitions(transaction, self._table, names)
-        valid_ids = transaction.valid_ids(self._table.full_name)
-        splits = plan_partitions(
-            self._table,
-            {name: self._table.partition_location(name) for name in names},
-            valid_ids,
-            transaction.valid_txn_list,
-            is_whole_table=not self._table.partition_keys,
-        )
+        view = open_table(transaction, self._table.full_name)
+        splits = view.plan(names)
         by_group: dict[_Group, list[SnapshotSplit]] = defaultdict(list)
         for split in splits:
             by_group[split.partition_name, split.bucket_id].append(split)
@@ -119,7 +114,7 @@ class WantedRows:
         def not_there(group: _Group) -> list[UnknownRow]:
             look_up = _LookUp(groups[group])
             for split in by_group[group]:
-                for batch in read_split(self._table, split, valid_ids, columns=(), row_ids=True):
+                for batch in read_split(self._table, split, view.valid_ids, columns=(), row_ids=True):
                     watch.check()
                     look_up.see(*(np.asarray(part).astype(np.int64) for part in batch.column(0).flatten()))
             return [UnknownRow(group[0], *row) for row in look_up.unseen()]

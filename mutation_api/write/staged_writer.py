@@ -24,6 +24,7 @@ from mutation_api.errors import (
     TransactionStateError,
     listed,
 )
+from mutation_api.read.table_view import partition_names
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
@@ -107,7 +108,7 @@ def check_known_partitions(transaction: OpenTransaction, table: AcidTable, names
     """Raise RowIdNotFoundError if the table does not have a partition of the list."""
     if not table.partition_keys:
         return
-    existing = {p.name for p in transaction.partitions(table.full_name)}
+    existing = {*partition_names(transaction, table.full_name)}
     unknown = [name for name in names if name not in existing]
     if unknown:
         raise RowIdNotFoundError(
@@ -145,10 +146,10 @@ def remove_losing_attempts(table: AcidTable, writer_id: str, manifests: Sequence
 def remove_writer(table: AcidTable, writer_id: str) -> None:
     """Remove everything that a writer wrote.
 
-    On an object store this also removes the uploads of other writers of the table. Manifests of those uploads
-    will be refused.
+    On an object store this also removes the uploads of other writers of the same statement. Manifests of
+    those uploads will be refused.
     """
-    names = delta_names(table.required_write_id(), table.version)
+    names = delta_names(table.required_write_id(), table.statement_id)
     for storage, directory in _writer_directories(table, writer_id):
         try:
             if not storage.publishes_by_rename:

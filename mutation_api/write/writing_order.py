@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, WorkerError
 from mutation_api.format.event import ADDED_OPERATION, RowIdArrays, ranks_in_bucket
+from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.address import (
     ADDRESS_COLUMNS,
     BUCKET,
@@ -176,11 +177,16 @@ _AHEAD = 2
 """Number of items per thread that are taken before their results are needed."""
 
 
+def writing(table: AcidTable) -> str:
+    """Return what is done when a table's changes are written, for messages."""
+    return f"table {table.full_name}, transaction {table.required_txn_id()}: writing the changes"
+
+
 class Watch:
     """Decides whether to go on; asked between batches, from any thread.
 
     Args:
-        transaction: if it is lost, all threads stop.
+        transaction: if it is lost, all threads stop at their next batch.
         what: the work, for messages.
     """
 
@@ -188,7 +194,6 @@ class Watch:
         self._transaction = transaction
         self._what = what
         self._is_stopped = threading.Event()
-        transaction.on_lost(lambda _: self.stop())
 
     def stop(self) -> None:
         """Make :meth:`check` raise."""

@@ -350,9 +350,8 @@ def test_an_array_that_is_not_sound_is_refused(tmp_path: Path) -> None:
     metastore = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
     create_acid_table(metastore, "default.lists", [ColumnInfo("id", "bigint"), ColumnInfo("v", "array<int>")])
     with connect(metastore) as hive, hive.transaction("default.lists") as tx:
-        tx.table("default.lists").append(frame)
         try:
-            tx.commit()
+            tx.table("default.lists").append(frame)
         except RecordLayoutError as error:
             assert "malformed" in str(error)
             return

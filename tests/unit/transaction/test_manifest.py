@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
 from mutation_api.errors import ManifestError
-from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
 from mutation_api.transaction.manifest import (
@@ -16,6 +16,7 @@ from mutation_api.transaction.manifest import (
     FileKind,
     attempt_mark,
     delta_names,
+    delta_names_pattern,
     parse_attempt_mark,
     staging_directory,
 )
@@ -80,5 +81,9 @@ def test_a_mark_tells_its_id_and_nothing_else_does():
 def test_directories_of_an_id():
     """Exactly those in which the committer names files; transaction 7 is not 70."""
     names = {"delta_0000007_0000007_0000", "delete_delta_0000007_0000007_0000"}
-    assert delta_names(7, AcidVersion.V2_HIVE4) == names
-    assert not delta_names(70, AcidVersion.V2_HIVE4) & names
+    assert delta_names(7, 0) == names
+    assert not delta_names(70, 0) & names
+    for write_id, statement_id in ((7, 0), (7, 12), (12_345_678, 3)):
+        for name in delta_names(write_id, statement_id):
+            assert re.fullmatch(delta_names_pattern(write_id), name)
+            assert not re.fullmatch(delta_names_pattern(70), name)

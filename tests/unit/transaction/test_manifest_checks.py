@@ -159,8 +159,8 @@ def test_the_message_says_where() -> None:
     with pytest.raises(ManifestError) as caught:
         check_manifests(table_of(), {"w"}, [manifest(bucket_id=5)], insert_only=False)
     assert str(caught.value) == (
-        "transaction 7, table default.t partition ds=a/hr=1 bucket 5 delta, writer 'w' attempt '0': "
-        "the table has only buckets 0 to 1"
+        "transaction 7, table default.t partition ds=a/hr=1 bucket 5 delta of statement 0, writer 'w' "
+        "attempt '0': the table has only buckets 0 to 1"
     )
 
 

@@ -105,18 +105,26 @@ def _nothing_visible(metastore: InMemoryMetastore, transaction: Transaction, tmp
     assert metastore.show_locks() == []
 
 
-def test_a_table_gets_its_changes_once(client: MutatorClient) -> None:
-    """By whatever name. A failed change set does not count, and another transaction may get its own."""
+def test_change_sets_of_a_table_are_numbered(client: MutatorClient) -> None:
+    """By whatever name; a failed one does not count, and Hive 2 takes only one."""
     with client.new_transaction() as transaction:
         with pytest.raises(ValueError, match="bad change"), transaction.changing(T):
             raise ValueError("bad change")
         with transaction.changing(T), transaction.changing("default.flat"):
-            pass
-        with (
-            pytest.raises(TransactionStateError, match=r"default\.t already has its changes"),
-            transaction.changing("DEFAULT.T"),
-        ):
-            pass
+            assert transaction.table(T).statement_id == 0
+            with pytest.raises(TransactionStateError, match="receiving another"), transaction.changing(T):
+                pass
+        if transaction.table(T).version.uses_write_ids:
+            assert transaction.table(T).statement_id == 1
+            with transaction.changing("DEFAULT.T"):
+                pass
+            assert transaction.table(T).statement_id == 2
+        else:
+            with (
+                pytest.raises(TransactionStateError, match=r"default\.t already has its changes"),
+                transaction.changing("DEFAULT.T"),
+            ):
+                pass
     with client.new_transaction() as transaction, transaction.changing(T):
         pass
     with pytest.raises(TransactionStateError), transaction.changing(T):

@@ -1,0 +1,243 @@
+"""ChangeSet: the changes of several calls on one table, which are written together.
+
+Each call's changes are read, checked and addressed at once, so its errors come from that call. Then they wait
+in memory up to a limit, and beyond it in a temporary file.
+
+Calls may give different columns and types. Timestamps are written with nanoseconds only if values need them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO
+
+import pyarrow as pa
+
+from mutation_api.errors import DeltaWriteError, RecordLayoutError, RecordValueError
+from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.format.timestamps import exact_unit
+from mutation_api.orc.format.stored_values import hollow
+from mutation_api.table.acid_table import AcidColumn
+from mutation_api.write.address import ADDRESS_COLUMNS
+from mutation_api.write.arrow_input import BATCH_PART, changes_reader, looked_ahead, sized
+from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
+from mutation_api.write.local_plan import LocalOptions, LocalPlan, plan_changes
+from mutation_api.write.staged_writer import OpenTransaction
+from mutation_api.write.writing_order import Watch, in_turn, writing
+
+__all__ = ["SMALL_ROWS", "ChangeSet", "MemoryShare", "SpooledBatches"]
+
+SMALL_ROWS = 50_000
+"""Changes with fewer rows are handled by the caller's thread."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The addressed changes of one call, and the columns whose timestamps have digits below microseconds."""
+
+    addressed: SpooledBatches
+    fine: frozenset[str]
+
+
+class ChangeSet:
+    """Addressed changes of one table, collected from any number of calls.
+
+    Args:
+        transaction: an open transaction.
+        table_name: one of its sinks.
+        share: memory for waiting changes, shared by the tables of a transaction.
+        local: memory and threads for checking them.
+    """
+
+    def __init__(
+        self, transaction: OpenTransaction, table_name: str, share: MemoryShare, local: LocalOptions
+    ) -> None:
+        self.table = transaction.table(table_name)
+        self._transaction = transaction
+        self._share = share
+        self._local = local
+        self._parts: list[_Part] = []
+
+    def __len__(self) -> int:
+        """Return the number of changes."""
+        return sum(part.addressed.row_count for part in self._parts)
+
+    def add(
+        self, data: object, operation: str | None, *, operation_column: str = OPERATION_COLUMN_DEFAULT
+    ) -> int:
+        """Add changes and return their number.
+
+        Args:
+            data: any object with an Arrow interface. It is read now.
+            operation: the operation of all rows. If None, ``operation_column`` holds it.
+            operation_column: the column with each row's operation.
+
+        Raises:
+            RecordLayoutError, RecordValueError, BucketIdError, RowIdNotFoundError, TableNotMutableError: If a
+                change is wrong; see :func:`mutation_api.write.apply.apply_arrow`.
+            DeltaWriteError: If the changes fit neither into memory nor into a temporary file.
+        """
+        what = "the rows" if operation else "the change set"
+        reader = changes_reader(data, self.table, operation_column, what)
+        valid_ids = self._transaction.valid_ids(self.table.full_name)
+        plan = plan_changes(self.table, reader.schema, valid_ids, operation_column, operation)
+        stamped = [c.name for c in self.table.columns if plan.row_type and _may_be_fine(plan.row_type, c)]
+        fine: set[str] = set()
+        spool = SpooledBatches(plan.schema, self._share)
+        try:
+            for addressed in self._in_turn(plan, reader):
+                fine |= {name for name in stamped if exact_unit(addressed.column(name)) == "ns"}
+                spool.add(addressed)
+        except BaseException:
+            spool.close()
+            raise
+        self._parts.append(_Part(spool, frozenset(fine)))
+        return spool.row_count
+
+    def _in_turn(self, plan: LocalPlan, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """Yield the addressed changes; many are addressed by several threads."""
+        batches, is_small = looked_ahead(reader, SMALL_ROWS)
+        threads = 1 if is_small else self._local.thread_count
+        parts = sized(batches, self._local.memory_bytes // BATCH_PART // threads)
+        yield from in_turn(plan.addressed, parts, threads, Watch(self._transaction, writing(self.table)))
+
+    def addressed(self) -> Iterator[pa.RecordBatch]:
+        """Yield all changes with the same columns, in the order of the calls.
+
+        Raises:
+            RecordValueError: If a timestamp is out of range for nanoseconds, which other rows need.
+            DeltaWriteError: If a temporary file cannot be read.
+        """
+        schema = self._schema()
+        for part in self._parts:
+            for batch in part.addressed:
+                yield self._fitted(batch, schema)
+
+    def close(self) -> None:
+        """Discard the changes, and remove temporary files."""
+        for part in self._parts:
+            part.addressed.close()
+        self._parts = []
+
+    def _schema(self) -> pa.Schema:
+        """Return the schema of all parts together."""
+        parts = [part for part in self._parts if part.addressed.row_count]
+        schemas = [part.addressed.schema for part in parts]
+        fields = [schemas[0].field(name) for name in ADDRESS_COLUMNS] if schemas else []
+        if any(len(schema) > len(ADDRESS_COLUMNS) for schema in schemas):
+            fine = {name for part in parts for name in part.fine}
+            fields += [pa.field(c.name, _stored_type(c, c.name in fine)) for c in self.table.columns]
+        return pa.schema(fields)
+
+    def _fitted(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        if batch.schema == schema:
+            return batch
+        address = batch.columns[: len(ADDRESS_COLUMNS)]
+        if len(batch.schema) == len(ADDRESS_COLUMNS):  # only deletes, without the table's columns
+            rows = [hollow(field.type, batch.num_rows) for field in list(schema)[len(ADDRESS_COLUMNS) :]]
+        else:
+            rows = [
+                self._with_unit(batch.column(c.name), c, schema.field(c.name)) for c in self.table.columns
+            ]
+        return pa.RecordBatch.from_arrays([*address, *rows], schema=schema)
+
+    def _with_unit(self, array: pa.Array, column: AcidColumn, field: pa.Field) -> pa.Array:
+        if array.type == field.type:
+            return array
+        kind = parse_hive_type(column.type)
+        unit = "us" if field.type == _stored_type(column, is_fine=False) else "ns"
+        try:
+            return convert_to_column(array, kind, column=column.name, timestamp_unit=unit)
+        except (RecordLayoutError, RecordValueError) as error:
+            raise type(error)(
+                f"table {self.table.full_name}: {error}; other rows of that column have digits below "
+                "microseconds. Write these in a transaction of their own"
+            ) from error
+
+
+def _may_be_fine(row_type: pa.StructType, column: AcidColumn) -> bool:
+    """Return True if a column of this type may hold nanoseconds."""
+    return bool(row_type.field(column.name).type != _stored_type(column, is_fine=False))
+
+
+def _stored_type(column: AcidColumn, is_fine: bool) -> pa.DataType:
+    return arrow_type(parse_hive_type(column.type), timestamp_unit="ns" if is_fine else "us")
+
+
+class MemoryShare:
+    """Memory that several collections share.
+
+    Args:
+        byte_count: the size of the memory.
+    """
+
+    def __init__(self, byte_count: int) -> None:
+        self._left = byte_count
+
+    def took(self, byte_count: int) -> bool:
+        """Take this many bytes; return False, and take none, if fewer are left."""
+        fits = byte_count <= self._left
+        self._left -= byte_count if fits else 0
+        return fits
+
+    def gave_back(self, byte_count: int) -> None:
+        """Return bytes that were taken."""
+        self._left += byte_count
+
+
+class SpooledBatches:
+    """Batches of one schema, in the order in which they were added; they can be read any number of times.
+
+    Args:
+        schema: the schema of the batches.
+        share: the memory for them. Further batches go to a file in the directory for temporary files. The
+            file has no name and disappears with the process.
+    """
+
+    def __init__(self, schema: pa.Schema, share: MemoryShare) -> None:
+        self.schema = schema
+        self._share = share
+        self._held: list[pa.RecordBatch] = []
+        self._file: IO[bytes] | None = None
+        self._writer: pa.RecordBatchWriter | None = None
+        self.row_count = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch. Raises DeltaWriteError if the temporary file could not be written."""
+        self.row_count += batch.num_rows
+        if self._file is None and self._share.took(batch.nbytes):
+            self._held.append(batch)
+            return
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="hive-changes-")  # noqa: SIM115
+                self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, mode="w"), self.schema)
+            assert self._writer is not None
+            self._writer.write_batch(batch)
+        except OSError as error:
+            raise DeltaWriteError(f"changes could not be written to a temporary file: {error}") from error
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Yield the batches. Raises DeltaWriteError if the temporary file cannot be completed or read."""
+        yield from self._held
+        if self._file is None:
+            return
+        try:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            self._file.seek(0)
+            yield from pa.ipc.open_stream(pa.PythonFile(self._file, mode="r"))
+        except OSError as error:
+            raise DeltaWriteError(f"changes could not be read from a temporary file: {error}") from error
+
+    def close(self) -> None:
+        """Discard the batches, and remove the file."""
+        self._share.gave_back(sum(batch.nbytes for batch in self._held))
+        self._held = []
+        self._writer = None
+        if self._file is not None:
+            self._file.close()
