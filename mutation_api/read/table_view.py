@@ -95,7 +95,7 @@ class TableView:
 def partition_names(view: SnapshotView, table: str) -> list[str]:
     """Return the (escaped) names of a table's partitions that a view sees; none if it has no partition keys.
 
-    A transaction sees the partitions into which it has written, too.
+    A transaction also sees the partitions into which it has written.
     """
     own = view.own_files(table) if isinstance(view, SeesOwnFiles) else {}
     return [*dict.fromkeys((*(p.name for p in view.partitions(table)), *filter(None, own)))]
