@@ -50,9 +50,9 @@ from .hive.connection import Hive as Hive
 from .hive.connection import connect as connect
 from .hive.hive_table import HiveTable as HiveTable
 from .hive.hive_table import SnapshotTable as SnapshotTable
-from .hive.hive_table import TableHandle as TableHandle
 from .hive.hive_transaction import HiveSnapshot as HiveSnapshot
 from .hive.hive_transaction import HiveTransaction as HiveTransaction
+from .hive.hive_transaction import TableHandle as TableHandle
 from .merge.clauses import FirstBy as FirstBy
 from .merge.clauses import first_by as first_by
 from .merge.local_merge import LocalMerge as LocalMerge

@@ -15,8 +15,7 @@ from metastore_client.hive_site import MetastoreConfig
 from metastore_client.model import ColumnInfo
 from metastore_client.remote import thrift_client
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
-from mutation_api.hive.hive_table import TableHandle
-from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction
+from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
 from mutation_api.storage.hadoop_settings import log_in_as_spark
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.builder import (
@@ -266,7 +265,9 @@ class Hive(NotPickled):
         return self.table(name)
 
     def table(self, name: str) -> TableHandle:
-        """Return a table (``database.table``): its schema, its history, and a check of its files.
+        """Return a table (``database.table``): schema, history, a check of its files, and single changes::
+
+            hive.table("sales.orders").delete(where="item = 'tea'")
 
         Raises:
             TableNotFoundError: If it does not exist.
@@ -278,7 +279,7 @@ class Hive(NotPickled):
         database, table = split_full_name(name)
         with metastore_errors_as_ours(f"could not look up table {database}.{table}"):
             opened = Catalog(self._metastore).read(TableSpec(database, table, TableRole.SOURCE))
-        return TableHandle(self._metastore, opened.table)
+        return TableHandle(self._metastore, opened.table, self.transaction)
 
     def tables(self, database: str, *, like: str = "*") -> list[str]:
         """Return the names ``database.table`` of a database's tables and views, sorted.

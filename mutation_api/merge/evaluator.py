@@ -112,10 +112,13 @@ class ArrowAnalyser:
         return pc.scalar(value)
 
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> pc.Expression:
-        """Return an expression that reads the keys of both sides; :meth:`conjuncts` interprets it."""
+        """Return an expression that reads the keys of both sides; :meth:`conjuncts` interprets it.
+
+        Without keys no rows match.
+        """
         del null_safe
         parts = [pc.is_valid(pc.field(side, key)) for key in keys for side in _SIDES]
-        return reduce(lambda a, b: a & b, parts)
+        return reduce(lambda a, b: a & b, parts) if parts else pc.scalar(False)
 
     def analyse(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:
         """Resolve an expression.

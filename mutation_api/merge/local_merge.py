@@ -64,7 +64,7 @@ from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions, forecast_arrow
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["LocalMerge", "local_merge", "preview_rows", "write_plan"]
+__all__ = ["LocalMerge", "changed_rows", "local_merge", "preview_rows", "write_plan"]
 
 
 def write_plan(
@@ -142,7 +142,8 @@ def _named(plan: LocalMergePlan, each: Acting, rows: NDArray[np.int64]) -> Itera
     chosen = each if len(rows) == len(each.kinds) else each.take(rows)
     old = chosen.rows.target or {}
     keys = {key: old[key] if key in old else chosen.new[key] for key in plan.keys}
-    yield from zip(chosen.partitions.to_pylist(), json_texts(struct_of(keys)), rows.tolist(), strict=True)
+    texts = json_texts(struct_of(keys)) if keys else [""] * len(rows)
+    yield from zip(chosen.partitions.to_pylist(), texts, rows.tolist(), strict=True)
 
 
 def _sample(kind: str, partition: str, key: str, row: Acting) -> SampleRow:
@@ -160,9 +161,10 @@ Condition: TypeAlias = pc.Expression | str | None
 """An Arrow expression, or SQL such as ``"source.qty > target.qty"``. If None, it always holds."""
 
 Values: TypeAlias = Mapping[str, Any]
-"""New values by column: an Arrow expression, a column's name (of the source, or ``target.x``), or a constant.
+"""New values by column: an Arrow expression, a column (of the source, or ``target.x``), SQL, or a constant.
 
-A string is always a column's name. For a constant string write ``pc.scalar("text")``.
+A string that does not name a column is SQL, such as ``"target.qty + 1"``. A constant string is
+``pc.scalar("text")``, or ``"'text'"`` in SQL.
 """
 
 
@@ -226,6 +228,17 @@ def local_merge(
     full_name = transaction.table(table).full_name
     rows = source_rows(full_name, source, given)
     return LocalMerge(transaction, full_name, rows, keys, options, given)
+
+
+def changed_rows(
+    transaction: LookingTransaction, table_name: str, local: LocalOptions | None = None
+) -> LocalMerge:
+    """Begin a change of rows by a condition: a merge without source rows.
+
+    Its clauses ``when_not_matched_by_source_…`` act on all rows that meet their condition.
+    """
+    full_name = transaction.table(table_name).full_name
+    return LocalMerge(transaction, full_name, pa.table({}), (), MergeOptions(), local or LocalOptions())
 
 
 @dataclass
@@ -356,11 +369,11 @@ class LocalMerge:
             TARGET: [column.name for column in self.transaction.table(self.table).all_columns],
         }
         condition = None if when is None else self._condition(when, match, columns, side)
-        assignments = None
+        what, assignments = f"table {self.table}", None
         if values is not None:
             assignments = {
-                name: as_value(value, columns, side, f"table {self.table}: the value of {name}")
-                for name, value in checked_assignments(values, f"table {self.table}").items()
+                name: self._value(value, match, columns, side, f"{what}: the value of {name}")
+                for name, value in checked_assignments(values, what).items()
             }
         self.clauses.append(Clause(match, condition, action, assignments))
         return self
@@ -377,12 +390,39 @@ class LocalMerge:
         what = f"table {self.table}: the condition"
         if not isinstance(when, str) or when.lower() in columns[side]:
             return as_expression(when, columns, side, what)
+        return self._translated(when, match, what, columns, side, is_condition=True)
+
+    def _value(
+        self, value: Any, match: Match, columns: Mapping[str, Sequence[str]], side: str, what: str
+    ) -> pc.Expression:
+        """Return an assigned value as an expression. A string is the name of a column, or SQL."""
+        if not isinstance(value, str) or _names_column(value, columns, side):
+            return as_value(value, columns, side, what)
+        return self._translated(value, match, what, columns, side, is_condition=False)
+
+    def _translated(
+        self,
+        sql: str,
+        match: Match,
+        what: str,
+        columns: Mapping[str, Sequence[str]],
+        side: str,
+        *,
+        is_condition: bool,
+    ) -> pc.Expression:
         source = {field.name: field.type for field in plain_batch(self.source.slice(0, 0)).schema}
         target = target_types(self.transaction.table(self.table))
         try:
-            return resolved_condition(when, source, target, match.sides, what)[0]
+            return resolved_condition(sql, source, target, match.sides, what, is_condition=is_condition)[0]
         except UnsupportedLocallyError as error:
             raise UnsupportedLocallyError(
                 f'{error}. Pass an Arrow expression, such as pc.field("{side}", "{columns[side][0]}") > 1, '
                 "or merge with Spark: merge_into, or hive-mutate merge with --engine spark"
             ) from error
+
+
+def _names_column(text: str, columns: Mapping[str, Sequence[str]], side: str) -> bool:
+    """Return True if a string is the name of a column, with or without its side."""
+    first, _, rest = text.lower().partition(".")
+    at, name = (first, rest) if rest and first in columns else (side, text.lower())
+    return name in columns[at]

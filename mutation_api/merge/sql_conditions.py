@@ -55,6 +55,7 @@ from mutation_api.table.sql_values import (
     is_exact,
     is_kept,
     null,
+    plain_value,
     refused,
     written_timestamp,
 )
@@ -140,6 +141,9 @@ def resolved_condition(
     target: Types,
     preferred: Sequence[str] = (SOURCE, TARGET),
     what: str = "the condition",
+    *,
+    is_condition: bool = True,
+    is_flat: bool = False,
 ) -> tuple[pc.Expression, frozenset[str]]:
     """Return the condition over the structs ``source`` and ``target``, and the sides that it reads.
 
@@ -149,6 +153,8 @@ def resolved_condition(
         target: types of the table's columns.
         preferred: the sides on which to look for a column without a side, in this order.
         what: name of the condition in messages.
+        is_condition: False for an expression of any type.
+        is_flat: True for an expression over the columns of one side, without a struct.
 
     Raises:
         UnsupportedLocallyError: If only Spark can interpret a part of it, or if a name may not be a column.
@@ -158,7 +164,7 @@ def resolved_condition(
     types, named = {SOURCE: source, TARGET: target}, f"{what} {text!r}"
     places = [_place(each) for each in tree.find_all(sqlglot.exp.Column)]
     sides = {place: _side(named, *place, types, preferred) for place in places}
-    translation = _Conditions(named, types, sides)
+    translation = _Conditions(named, types, sides, is_flat)
     try:
         found = translation.value(tree)
     except NotTranslatedError as error:
@@ -166,7 +172,7 @@ def resolved_condition(
         raise UnsupportedLocallyError(f"{named}: only Spark can interpret {error.part}{why}") from error
     except RecursionError:
         raise UnsupportedLocallyError(f"{named}: it is nested too deeply for the local engine") from None
-    if not pa.types.is_boolean(found.type):
+    if is_condition and not pa.types.is_boolean(found.type):
         raise RecordLayoutError(f"{named} must be boolean, got {found.type}")
     return found.expression, frozenset(sides.values())
 
@@ -282,9 +288,14 @@ class _Conditions(Translation):
     """The translation of a condition over both sides."""
 
     def __init__(
-        self, what: str, types: Mapping[str, Types], sides: Mapping[tuple[str | None, str], str]
+        self,
+        what: str,
+        types: Mapping[str, Types],
+        sides: Mapping[tuple[str | None, str], str],
+        is_flat: bool,
     ) -> None:
         super().__init__({}, ())
+        self._is_flat = is_flat
         self._what = what
         self._types = types
         self._sides = sides
@@ -298,7 +309,8 @@ class _Conditions(Translation):
     def column(self, tree: Tree) -> Value:
         given, name = _place(tree)
         side = self._sides[given, name]
-        return _plain_value(pc.field(side, name), self._types[side][name])
+        field = pc.field(name) if self._is_flat else pc.field(side, name)
+        return plain_value(field, self._types[side][name])
 
     def cast(self, tree: Tree) -> Value:
         inner, kind = tree.this, tree.args["to"].this.name
@@ -421,18 +433,6 @@ class _Conditions(Translation):
         if found.type.precision == _DIGITS and (first.is_integer or second.is_integer):
             raise refused(tree, f"its result may need more than {_DIGITS} digits, which Spark rounds")
         return found
-
-
-def _plain_value(column: pc.Expression, kind: pa.DataType) -> Value:
-    """Return a column as a value of the types that Spark has for it."""
-    if pa.types.is_large_string(kind):
-        return Value(column.cast(pa.string()), pa.string())
-    if pa.types.is_unsigned_integer(kind):
-        wide = pa.decimal128(20, 0) if kind.bit_width == pa.int64().bit_width else pa.int64()
-        return Value(column.cast(wide), wide)
-    if pa.types.is_timestamp(kind) and kind.tz is None and kind.unit in ("s", "ms"):
-        return Value(column.cast(_TIMES[0]), _TIMES[0])
-    return Value(column, kind)
 
 
 def _wanted_type(kind: str, digits: list[int]) -> pa.DataType | None:

@@ -353,6 +353,9 @@ class TableSide:
         """The splits that may hold other rows, if a clause acts on them."""
         if Match.NOT_MATCHED_BY_SOURCE not in self.plan.matches:
             return None
+        if not self.keys.distinct.num_rows:  # every row is without a source row
+            partitions = self._partitions(self.plan.by_source_where)
+            return self._reader.all_rows(partitions) if partitions else None
         return self._keyed(self._reader, self.keys.distinct, self.plan.by_source_where, excludes=True)
 
     @cached_property

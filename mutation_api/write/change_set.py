@@ -21,7 +21,7 @@ from mutation_api.format.hive_type import arrow_type, parse_hive_type
 from mutation_api.format.timestamps import exact_unit
 from mutation_api.orc.format.stored_values import hollow
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.write.address import ADDRESS_COLUMNS
+from mutation_api.write.address import ADDRESS_COLUMNS, PARTITION
 from mutation_api.write.arrow_input import BATCH_PART, changes_reader, looked_ahead, sized
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.write.local_plan import LocalOptions, LocalPlan, plan_changes
@@ -103,6 +103,14 @@ class ChangeSet:
         threads = 1 if is_small else self._local.thread_count
         parts = sized(batches, self._local.memory_bytes // BATCH_PART // threads)
         yield from in_turn(plan.addressed, parts, threads, Watch(self._transaction, writing(self.table)))
+
+    def partitions(self) -> list[str]:
+        """Return the (escaped) names of the partitions of all changes; '' if the table is not partitioned."""
+        names: dict[str, None] = {}
+        for part in self._parts:
+            for batch in part.addressed:
+                names.update(dict.fromkeys(batch.column(PARTITION).unique().to_pylist()))
+        return [*names]
 
     def addressed(self) -> Iterator[pa.RecordBatch]:
         """Yield all changes with the same columns, in the order of the calls.

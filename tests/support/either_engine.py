@@ -38,7 +38,7 @@ class Engine:
                 each = pc.field(column).isin(found)
                 condition = each if condition is None else condition & each
             with connect(self.target) as hive, hive.snapshot(name) as view:
-                return view.table(name).scan(wanted, filter=condition).to_arrow().sort_by("id")
+                return view.table(name).scan(wanted, where=condition).to_arrow().sort_by("id")
         builder = MutatorClientBuilder().metastore(self.target)
         with builder.build() as client, client.open_snapshot(name) as view:
             frame = read_table(view, name, spark=self.spark, columns=wanted).drop("ROW__ID")

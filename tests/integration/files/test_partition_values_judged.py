@@ -54,7 +54,7 @@ def _retype(judge: HiveJudge, name: str, data_type: str) -> None:
 
 def _ids(hive: Hive, name: str, condition: pc.Expression | None = None) -> list[int]:
     with hive.snapshot(name) as snapshot:
-        rows = snapshot.table(name).scan(["id"], filter=condition).to_arrow()
+        rows = snapshot.table(name).scan(["id"], where=condition).to_arrow()
     return sorted(rows["id"].to_pylist())
 
 
@@ -126,7 +126,7 @@ def test_one_value_in_two_spellings(
         assert engine.rows(name, values={"at": moment.to_pylist()})["id"].to_pylist() == [1, 2]
         with hive.transaction(name) as tx:
             table = tx.table(name)
-            table.delete(table.scan(row_ids=True, filter=pc.field("id") == 3))
+            table.delete(table.scan(row_ids=True, where=pc.field("id") == 3))
         engine.merge(name, pa.table({"id": pa.array([1], pa.int32()), "item": ["new"]}), ["id"])
         with hive.transaction(name) as tx:
             table = tx.table(name)

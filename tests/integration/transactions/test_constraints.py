@@ -74,7 +74,7 @@ class Table:
     def _apply(self, operation: str, row: pa.Table) -> None:
         with connect(self.judge.uri) as hive, hive.transaction(self.name) as tx:
             table = tx.table(self.name)
-            found = table.scan(["id"], filter=pc.field("id") == row["id"][0], row_ids=True).to_arrow()
+            found = table.scan(["id"], where=pc.field("id") == row["id"][0], row_ids=True).to_arrow()
             if operation != "insert":
                 row = row.append_column("ROW__ID", found["ROW__ID"])
             if self.spark is None:

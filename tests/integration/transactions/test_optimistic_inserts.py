@@ -46,7 +46,7 @@ def _upsert(tx: HiveTransaction, name: str, *rows: tuple[int, str, str]) -> None
 def _replace(tx: HiveTransaction, name: str, *rows: tuple[int, str, str]) -> None:
     """Of the rows of a partition, as users write it."""
     table = tx.table(name)
-    table.delete(table.scan(row_ids=True, filter=pc.field("day") == rows[0][2]))
+    table.delete(table.scan(row_ids=True, where=pc.field("day") == rows[0][2]))
     table.append(_rows(*rows))
 
 

@@ -86,7 +86,7 @@ class Counted:
             table = tx.table(self.name)
             is_gone = pc.field("id").isin(pa.array(gone, pa.int32())) & (pc.field("day") == day)
             if gone:
-                table.delete(table.scan(row_ids=True, filter=is_gone))
+                table.delete(table.scan(row_ids=True, where=is_gone))
             self._append(tx, day, self.new_ids(1))
         self.rows[day] -= {*gone}
 

@@ -58,7 +58,7 @@ def hive(request: pytest.FixtureRequest, make_hive: MakeHive) -> Hive:
 
 def addressed(table: HiveTable, id_: int) -> pa.Table:
     """The row with its ROW__ID."""
-    return table.scan(row_ids=True, filter=pc.field("id") == id_).to_arrow()
+    return table.scan(row_ids=True, where=pc.field("id") == id_).to_arrow()
 
 
 def priced(found: pa.Table, price: str) -> pa.Table:
@@ -198,7 +198,7 @@ def _delete(orders: HiveTable, model: Model, rng: random.Random) -> Model:
 
 def _update(orders: HiveTable, model: Model, rng: random.Random) -> Model:
     ids, price = _some(model, rng), f"{rng.randrange(100)}.50"
-    orders.update(priced(orders.scan(filter=pc.field("id").isin(ids), row_ids=True).to_arrow(), price))
+    orders.update(priced(orders.scan(where=pc.field("id").isin(ids), row_ids=True).to_arrow(), price))
     return model | {id_: (*model[id_][:2], Decimal(price), model[id_][3]) for id_ in ids}
 
 
