@@ -66,7 +66,7 @@ class OverwriteReport:
         deleted: number of rows that were replaced.
         inserted: number of new rows.
         partitions: the (escaped) names of the partitions whose rows were replaced, including those without
-        rows.
+            rows.
     """
 
     table: str
