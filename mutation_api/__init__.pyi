@@ -17,7 +17,6 @@ from .errors import GroupRevisitedError as GroupRevisitedError
 from .errors import HiveError as HiveError
 from .errors import InputError as InputError
 from .errors import InputFormatError as InputFormatError
-from .errors import LocalEngineError as LocalEngineError
 from .errors import LockError as LockError
 from .errors import LockLostError as LockLostError
 from .errors import LockNotAcquiredError as LockNotAcquiredError
@@ -37,6 +36,7 @@ from .errors import TableNotMutableError as TableNotMutableError
 from .errors import TransactionAbortedError as TransactionAbortedError
 from .errors import TransactionError as TransactionError
 from .errors import TransactionStateError as TransactionStateError
+from .errors import UnsupportedLocallyError as UnsupportedLocallyError
 from .errors import WorkerError as WorkerError
 from .errors import WriteConflictError as WriteConflictError
 from .format.event import ROW_ID_COLUMN as ROW_ID_COLUMN
@@ -45,7 +45,7 @@ from .format.event import RecordIdentifier as RecordIdentifier
 from .format.hive_type import arrow_type as arrow_type
 from .format.hive_type import parse_hive_type as parse_hive_type
 from .format.layout import AcidVersion as AcidVersion
-from .format.text_values import BinaryText as BinaryText
+from .format.text_values import BinaryEncoding as BinaryEncoding
 from .hive.connection import Hive as Hive
 from .hive.connection import connect as connect
 from .hive.hive_table import HiveTable as HiveTable
@@ -69,8 +69,8 @@ from .read.table_view import TableView as TableView
 from .read.table_view import open_table as open_table
 from .spark.frame_table import create_table as create_table
 from .spark.job import apply_changes as apply_changes
-from .spark.local_session import local_session as local_session
-from .spark.snapshot_frame import snapshot as snapshot
+from .spark.local_spark_session import local_spark_session as local_spark_session
+from .spark.snapshot_frame import read_table as read_table
 from .spark.worker_errors import translated_worker_errors as translated_worker_errors
 from .storage.connect import configure_storage as configure_storage
 from .storage.hadoop_settings import HadoopSettings as HadoopSettings

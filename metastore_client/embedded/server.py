@@ -3,7 +3,7 @@
 It is the real Hive metastore 2.3 that ships in pyspark's jars, and it is ready in seconds::
 
     with EmbeddedMetastore() as metastore:
-        client = metastore_client.connect(metastore.uri)
+        client = metastore_client.open_client(metastore.uri)
 
 ``python -m metastore_client.embedded --data-dir DIR --port 9083`` runs it until Ctrl-C.
 

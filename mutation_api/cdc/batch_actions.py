@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame
 
 from mutation_api.cdc.engine import operation_clauses
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
-from mutation_api.cdc.reduce import reduced_log
+from mutation_api.cdc.reduce import open_log_reduction
 from mutation_api.cdc.source import Position
 from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError, SourcePositionError
@@ -145,7 +145,7 @@ class MergeRows:
     def write(self, transaction: Transaction, batch: DataFrame) -> MergeReport:
         """Merge the rows of a batch. See :class:`BatchAction`."""
         merge = merge_into(transaction, self.table, source=self.rows(batch), on=self.on, **self.options)
-        return self.clauses(merge).merge()
+        return self.clauses(merge).execute()
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class ReduceLog:
         for copy, name in order_by.items():
             rows = rows.withColumn(copy, sf.col(quoted(name)))
         of_table = {column.name for column in transaction.table(self.table).all_columns}
-        log = reduced_log(
+        log = open_log_reduction(
             rows.drop(*(name for name in self.order_by if name.lower() not in of_table)),
             self.key,
             tuple(order_by),
@@ -200,7 +200,7 @@ class ReduceLog:
             )
             is_delete = f"{quoted('source', self.operation_column)} = '{DELETE}'"
             merge.clauses += operation_clauses(is_delete, f"NOT ({is_delete})", is_emptied=False)
-            return merge.merge()
+            return merge.execute()
 
 
 SOURCE_TABLE = "batch"

@@ -26,7 +26,7 @@ from mutation_api.cdc.engine import (
 )
 from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, LogCounts
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
-from mutation_api.cdc.reduce import ReducedLog, reduced_log
+from mutation_api.cdc.reduce import LogReduction, open_log_reduction
 from mutation_api.cdc.source import (
     OPERATION,
     POSITION,
@@ -48,7 +48,7 @@ from mutation_api.merge.spark_merge import MergeInto, merge_into
 from mutation_api.merge.spark_outcome import json_text, key_json
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -106,7 +106,7 @@ class _SparkLog:
     @contextmanager
     def reduced(self, *, what: str, strict: bool) -> Iterator[_SparkReduced]:
         check_operation_columns(self.table, self.operations.columns)
-        log = reduced_log(
+        log = open_log_reduction(
             self.operations,
             self.table.key,
             POSITION,
@@ -136,7 +136,7 @@ class _SparkReduced:
     """A :class:`~mutation_api.cdc.engine.ReducedTable`."""
 
     table: SourceTable
-    log: ReducedLog
+    log: LogReduction
     is_emptied: bool
 
     @property
@@ -144,7 +144,7 @@ class _SparkReduced:
         return LogCounts(self.log.operation_count, self.log.outcomes, self.log.contradictions)
 
     def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
-        return self._merge(transaction).merge(before_writing=before_writing)
+        return self._merge(transaction).execute(before_writing=before_writing)
 
     def dry_run(self, transaction: Transaction) -> MergeReport:
         return self._merge(transaction).dry_run(samples=0)
@@ -156,7 +156,7 @@ class _SparkReduced:
         """Return contradicting keys. They are looked up again, since a refusal may take longer."""
         key, name = self.table.key, self.table.target.full_name
         with translated_worker_errors(f"looking for contradictions with table {name}"):
-            present = snapshot(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
+            present = read_table(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
                 *[sf.col(quoted(k)).alias(f"__{k}") for k in key], sf.lit(True).alias("__is_present")
             )
             if self.is_emptied:

@@ -18,7 +18,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from mutation_api.errors import ConfigurationError, LocalEngineError
+from mutation_api.errors import ConfigurationError, UnsupportedLocallyError
 from mutation_api.merge.clauses import MergeRules
 from mutation_api.merge.file_rules import files_at
 from mutation_api.merge.merge_report import MergeReport
@@ -172,7 +172,7 @@ def by_engine(
     engine = chosen_engine(given, files, table_bytes=table_bytes)
     try:
         return engine, work(engine)
-    except LocalEngineError as error:
+    except UnsupportedLocallyError as error:
         if engine == SPARK:
             raise
         try:

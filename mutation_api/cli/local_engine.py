@@ -105,7 +105,7 @@ def open_merge(app_name: str, task: MergeTask) -> Iterator[MergeFiles]:
     """Yield the function that merges. The local engine needs no session.
 
     Raises:
-        LocalEngineError: If only Spark supports the rules.
+        UnsupportedLocallyError: If only Spark supports the rules.
     """
     del app_name
     check_rules(task.rules)

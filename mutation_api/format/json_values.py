@@ -59,7 +59,7 @@ from mutation_api.format.plain_array import (
     struct_fields,
     union_parts,
 )
-from mutation_api.format.text_values import BinaryText, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 
 __all__ = [
     "JsonMisfitError",
@@ -252,7 +252,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _of_texts(texts: pa.Array, hive_type: HiveType) -> pa.Array:
-    return values_of_texts(texts, hive_type, binary=BinaryText.BASE64)
+    return values_of_texts(texts, hive_type, binary=BinaryEncoding.BASE64)
 
 
 def from_json(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader = _of_texts) -> pa.Array:

@@ -15,7 +15,7 @@ date               ``2017-06-07``, or with midnight: ``2017-06-07 00:00:00.000``
 timestamp          ``2017-06-07 09:22:28`` with up to six digits of a second, or with ``T`` in the middle,
                    or only a date; further digits must be zeros, since Spark's timestamps cannot hold
                    them
-binary             see :class:`BinaryText`
+binary             see :class:`BinaryEncoding`
 =================  ====================================================================================
 
 Blanks around a value, empty strings (except in string columns), time zones and MySQL's zero dates are
@@ -36,7 +36,7 @@ from mutation_api.format.hive_type import HiveType, MisfitError, TypeFamily, Unf
 from mutation_api.format.number_text import decimals_of_texts
 from mutation_api.format.scalar_conversion import MAX_DAYS, MIN_DAYS
 
-__all__ = ["BinaryText", "check_text_type", "first_refused", "shown", "values_of_texts"]
+__all__ = ["BinaryEncoding", "check_text_type", "first_refused", "shown", "values_of_texts"]
 
 _SHOWN_LENGTH = 80
 """Maximum number of characters of a value that a message shows."""
@@ -44,7 +44,7 @@ _SHOWN_LENGTH = 80
 _ZERO_DATE = "0000-00-00"
 
 
-class BinaryText(enum.Enum):
+class BinaryEncoding(enum.Enum):
     """The encoding of a binary column as strings. Formats do not state it, so the user must."""
 
     UTF8 = "utf8"
@@ -54,16 +54,18 @@ class BinaryText(enum.Enum):
     BASE64 = "base64"
 
 
-def check_text_type(hive_type: HiveType, binary: BinaryText | None) -> None:
+def check_text_type(hive_type: HiveType, binary: BinaryEncoding | None) -> None:
     """Raise UnfitTypeError unless strings can be converted to values of this type."""
     if hive_type.family is TypeFamily.BINARY and binary is None:
-        forms = ", ".join(form.value for form in BinaryText)
+        forms = ", ".join(form.value for form in BinaryEncoding)
         raise UnfitTypeError(f"the encoding of binary values in strings is not set; choose one of {forms}")
     if hive_type.family not in _PARSERS:
         raise UnfitTypeError(f"a string cannot be converted to a value of type {hive_type.text}")
 
 
-def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText | None = None) -> pa.Array:
+def values_of_texts(
+    texts: pa.Array, hive_type: HiveType, *, binary: BinaryEncoding | None = None
+) -> pa.Array:
     """Convert strings to values. Nulls stay nulls.
 
     Args:
@@ -186,7 +188,7 @@ def _refuse_any(is_wrong: pa.Array) -> None:
         raise pa.ArrowInvalid("a string is not a value of the type")
 
 
-def _reason(value: str, hive_type: HiveType, binary: BinaryText | None) -> str:
+def _reason(value: str, hive_type: HiveType, binary: BinaryEncoding | None) -> str:
     family = hive_type.family
     if family in (TypeFamily.DATE, TypeFamily.TIMESTAMP) and value.startswith(_ZERO_DATE):
         return "is MySQL's zero date, which is not a date: make it NULL in the source, or the column a string"
@@ -222,8 +224,8 @@ _PARSERS: dict[TypeFamily, _Parser] = {
     TypeFamily.BINARY: lambda texts, _target: _utf8_bytes(texts),
 }
 
-_BINARY_PARSERS: dict[BinaryText, Callable[[pa.Array], pa.Array]] = {
-    BinaryText.UTF8: _utf8_bytes,
-    BinaryText.HEX: _hex_bytes,
-    BinaryText.BASE64: _base64_bytes,
+_BINARY_PARSERS: dict[BinaryEncoding, Callable[[pa.Array], pa.Array]] = {
+    BinaryEncoding.UTF8: _utf8_bytes,
+    BinaryEncoding.HEX: _hex_bytes,
+    BinaryEncoding.BASE64: _base64_bytes,
 }

@@ -100,7 +100,7 @@ def _opened(metastore: MetastoreTarget, options: _Options) -> Hive:
         return Hive(metastore, options, owns_metastore=False)
     log_in_as_spark()
     try:
-        return Hive(thrift_client.connect(metastore, user=options.user), options, owns_metastore=True)
+        return Hive(thrift_client.open_client(metastore, user=options.user), options, owns_metastore=True)
     except InvalidConfigurationError as error:
         raise ConfigurationError(str(error)) from error
     except MetastoreError as error:
@@ -323,7 +323,7 @@ class Hive(NotPickled):
         """
         self._check_open()
         name = normal_full_name(name)
-        if any(name in names and not user.is_over for names, user in self._users):
+        if any(name in names and not user.closed for names, user in self._users):
             raise TransactionStateError(
                 f"table {name} cannot be dropped: a transaction or snapshot of this connection uses it. End "
                 "it first"
@@ -366,7 +366,7 @@ class Hive(NotPickled):
 
     def _remember(self, user: HiveTransaction | HiveSnapshot, *tables: str) -> None:
         names = frozenset(normal_full_name(each) for each in tables)
-        self._users = [*(each for each in self._users if not each[1].is_over), (names, user)]
+        self._users = [*(each for each in self._users if not each[1].closed), (names, user)]
 
 
 def _columns(schema: Any, table_name: str) -> tuple[ColumnInfo, ...]:

@@ -183,7 +183,7 @@ class HiveTable(SnapshotTable):
 
         Raises:
             ConfigurationError: If both or neither of ``data`` and ``set`` are given.
-            LocalEngineError: If SQL means something that only Spark or Hive can interpret.
+            UnsupportedLocallyError: If SQL means something that only Spark or Hive can interpret.
             MutationError: See :meth:`append` and ``LocalMerge.execute``.
         """
         if set is None and data is not None:
@@ -228,7 +228,7 @@ class HiveTable(SnapshotTable):
 
         Raises:
             ConfigurationError: If both or neither of ``data`` and ``where`` are given.
-            LocalEngineError: If SQL means something that only Spark or Hive can interpret.
+            UnsupportedLocallyError: If SQL means something that only Spark or Hive can interpret.
             MutationError: See :meth:`append` and ``LocalMerge.execute``.
         """
         if where is None and data is not None:

@@ -59,18 +59,18 @@ class HiveTransaction(OfOneProcess):
         self._share = MemoryShare(local.memory_bytes // _COLLECTING_PART)
         self._transaction: Transaction | None = None
         self._changes: dict[str, TableChanges] = {}
-        self._is_over = False
+        self._closed = False
         self._was_ended = False
 
     @property
-    def is_over(self) -> bool:
+    def closed(self) -> bool:
         """True if the transaction was committed or aborted."""
-        return self._is_over
+        return self._closed
 
     @property
-    def id(self) -> int:
+    def txn_id(self) -> int:
         """The transaction's id. Raises TransactionStateError before it has begun."""
-        return self._begun().id
+        return self._begun().txn_id
 
     @property
     def summary(self) -> TransactionSummary:
@@ -90,7 +90,7 @@ class HiveTransaction(OfOneProcess):
             LockNotAcquiredError: If other transactions held the lock for too long.
             ConnectionFailedError, TransactionError: If the metastore failed.
         """
-        if self._transaction is not None or self._is_over:
+        if self._transaction is not None or self._closed:
             raise TransactionStateError("a transaction can be used only once: create another one")
         try:
             transaction = self._client.connect().new_transaction()
@@ -164,14 +164,14 @@ class HiveTransaction(OfOneProcess):
         """
         if self.is_of_another_process:
             return
-        self._is_over = True
+        self._closed = True
         for changes in self._changes.values():
             changes.close()
         self._client.close()
 
     def __enter__(self) -> HiveTransaction:
         """Begin, unless it has already begun."""
-        return self.begin() if self._transaction is None or self._is_over else self
+        return self.begin() if self._transaction is None or self._closed else self
 
     def __exit__(
         self,
@@ -187,10 +187,10 @@ class HiveTransaction(OfOneProcess):
         """
         if error is None:
             self.check_process()
-            if self._is_over and not self._was_ended:
-                txn_id = None if self._transaction is None else self._transaction.id
+            if self._closed and not self._was_ended:
+                txn_id = None if self._transaction is None else self._transaction.txn_id
                 raise ended_meanwhile(txn_id, "its connection was closed, or close() was called on it")
-            if not self._is_over:
+            if not self._closed:
                 self.commit()
         self.close()
 
@@ -229,12 +229,12 @@ class HiveSnapshot(NotPickled):
         self._local = local
         self._as_of = as_of
         self._snapshot: Snapshot | PastSnapshot | None = None
-        self._is_over = False
+        self._closed = False
 
     @property
-    def is_over(self) -> bool:
+    def closed(self) -> bool:
         """True if the snapshot was closed."""
-        return self._is_over
+        return self._closed
 
     def open(self) -> HiveSnapshot:
         """Open the snapshot, as the ``with`` statement does, and return it. Do nothing if it is open.
@@ -246,7 +246,7 @@ class HiveSnapshot(NotPickled):
             DirectoryStateError: If a compaction has removed the requested past state.
             LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
         """
-        if self._is_over:
+        if self._closed:
             raise TransactionStateError("the snapshot is closed: open another one")
         if self._snapshot is None:
             try:
@@ -276,7 +276,7 @@ class HiveSnapshot(NotPickled):
 
     def close(self) -> None:
         """Release the lock. May be called twice."""
-        self._is_over = True
+        self._closed = True
         self._client.close()
 
     def __enter__(self) -> HiveSnapshot:

@@ -47,7 +47,7 @@ def as_filter(where: pc.Expression | str, table: AcidTable) -> pc.Expression | s
     """Return a condition on a table's rows as a scan takes it: an expression, or the name of a column.
 
     Raises:
-        LocalEngineError: If only Spark or Hive can interpret the SQL.
+        UnsupportedLocallyError: If only Spark or Hive can interpret the SQL.
         RecordLayoutError: If it names a column that does not exist, or is not a condition.
     """
     types = target_types(table)

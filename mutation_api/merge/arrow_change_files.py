@@ -3,8 +3,8 @@
 Change sets, for example those of ``local_diff``, are saved in the layout of :mod:`.row_files`: the operation,
 ROW__ID (a struct; in CSV one column per field) and the table's columns. ``hive-mutate apply`` reads them.
 Both engines read back every value exactly. A value for which the format makes this impossible raises
-LocalEngineError. In ORC files, timestamps without time zone are written as Spark writes them, as numbers with
-an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
+UnsupportedLocallyError. In ORC files, timestamps without time zone are written as Spark writes them, as
+numbers with an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
 
 Rows are read with the types of a table, by the rules of :mod:`mutation_api.merge.row_files` for CSV, JSON,
 ORC and Parquet. A value that is not valid for its column's type is refused and never becomes NULL; the
@@ -39,7 +39,7 @@ import pyarrow.compute as pc
 import pyarrow.orc
 import pyarrow.parquet
 
-from mutation_api.errors import ClientError, ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import ClientError, ConfigurationError, RecordLayoutError, UnsupportedLocallyError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.json_values import json_texts, to_cells
 from mutation_api.format.plain_array import has_timestamp, plain_array, struct_fields
@@ -75,7 +75,7 @@ def save_arrow_changes(changes: pa.Table, file: Location, format_name: str | Non
 
     Raises:
         ConfigurationError: If the format is unknown.
-        LocalEngineError: If only Spark can write a value in this format.
+        UnsupportedLocallyError: If only Spark can write a value in this format.
         ClientError: If the file cannot be written.
     """
     write = _WRITERS[file_format(file, format_name)]
@@ -110,7 +110,7 @@ def _csv_fields(name: str, column: pa.Array) -> pa.Array:
     """Return the values as CSV fields: NULL is empty, and values are quoted where necessary."""
     cells = to_cells(column)
     if pc.any(pc.match_substring_regex(cells, _NO_TEXT)).as_py():
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"column {name!r} has a string with a character 0 or 1, which some CSV readers do not accept. "
             "Write JSON, ORC or Parquet instead"
         )
@@ -135,7 +135,7 @@ def _write_orc(changes: pa.Table, stream: pa.NativeFile) -> None:
     for field, column in zip(changes.schema, changes.columns, strict=True):
         is_clock = pa.types.is_timestamp(field.type)
         if not is_clock and has_timestamp(field.type):
-            raise LocalEngineError(
+            raise UnsupportedLocallyError(
                 f"column {field.name!r}, {field.type}: ORC cannot hold nested timestamps in a form that both "
                 "engines read. Write JSON or Parquet"
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError, UnsupportedLocallyError
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.format.hive_type import HiveType, parse_hive_type, spark_type
 from mutation_api.format.layout import is_hidden
@@ -154,11 +154,13 @@ def opened_text(file: Location) -> Iterator[io.BufferedReader]:
 
     Raises:
         ConfigurationError: If the storage cannot be read, when opening or within the block.
-        LocalEngineError: If the compression is not supported.
+        UnsupportedLocallyError: If the compression is not supported.
     """
     name = file.name.lower()
     if name.endswith(_UNKNOWN):
-        raise LocalEngineError(f"{file.shown}: only {', '.join(_PACKED)} can be decompressed without Spark")
+        raise UnsupportedLocallyError(
+            f"{file.shown}: only {', '.join(_PACKED)} can be decompressed without Spark"
+        )
     codec = next((codec for ending, codec in _PACKED.items() if name.endswith(ending)), None)
     try:
         with storage_at(file).open_input(file) as stream:

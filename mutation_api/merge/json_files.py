@@ -22,9 +22,9 @@ import pyarrow.json as pj
 
 from mutation_api.errors import (
     ConfigurationError,
-    LocalEngineError,
     RecordLayoutError,
     RecordValueError,
+    UnsupportedLocallyError,
 )
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.hive_type import (
@@ -37,7 +37,7 @@ from mutation_api.format.hive_type import (
 )
 from mutation_api.format.json_values import JsonMisfitError, decode_json, from_json
 from mutation_api.format.plain_array import repeated
-from mutation_api.format.text_values import BinaryText, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 from mutation_api.merge.file_rules import SAMPLE_ROWS, RowColumns, opened_text, row_id_ddl
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
@@ -96,7 +96,7 @@ def _read_as(kind: HiveType) -> pa.DataType:
 
 def _values(column: pa.Array, kind: HiveType) -> pa.Array | None:
     if kind.family in _AS_TEXTS:
-        return values_of_texts(column, kind, binary=BinaryText.BASE64)
+        return values_of_texts(column, kind, binary=BinaryEncoding.BASE64)
     # pyarrow also accepts other words for values that are not finite, such as Inf.
     is_uncertain = kind.family is TypeFamily.FLOAT and not np.isfinite(column.drop_null().to_numpy()).all()
     return None if is_uncertain else column
@@ -146,7 +146,7 @@ def read_json_file(
         RecordLayoutError: If columns are unknown, or differ only in case.
         RecordValueError: If a value is not valid for its column's type. The message shows some.
         ConfigurationError: If a line is not a JSON object.
-        LocalEngineError: If the rows do not fit into ``memory_bytes``.
+        UnsupportedLocallyError: If the rows do not fit into ``memory_bytes``.
     """
     known, types = columns.types(), _types_of(columns)
     if columns.has_row_ids:
@@ -163,7 +163,7 @@ def read_json_file(
             counts.append(len(lines.texts))
             byte_count += sum(array.nbytes for array in batch.values())
             if byte_count > memory_bytes:
-                raise LocalEngineError(
+                raise UnsupportedLocallyError(
                     f"{file.shown}: JSON must be held in memory, and its rows need more than "
                     f"{memory_bytes:,} bytes. Use CSV or Parquet, allow more memory, or use the Spark engine"
                 )

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import LocalEngineError, RecordLayoutError
+from mutation_api.errors import RecordLayoutError, UnsupportedLocallyError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.json_values import json_texts
 from mutation_api.merge.acting import KINDS, Acting, struct_of
@@ -170,7 +170,7 @@ A string that does not name a column is SQL, such as ``"target.qty + 1"``. A con
 
 def local_merge(
     transaction: LookingTransaction,
-    table_name: str,
+    table: str,
     *,
     source: object,
     on: Sequence[str],
@@ -191,7 +191,7 @@ def local_merge(
 
     Args:
         transaction: an open transaction; the table is one of its sinks.
-        table_name: ``database.table``.
+        table: ``database.table``.
         source: the rows to merge: any object with the Arrow C stream interface. It is read once and held in
             memory, together with the table rows that it matches.
         on: key columns that both sides have; a string is a single column. They are compared as in Spark.
@@ -210,10 +210,10 @@ def local_merge(
 
     Raises:
         ConfigurationError: If an option is invalid.
-        LocalEngineError: If the source needs more memory than allowed.
+        UnsupportedLocallyError: If the source needs more memory than allowed.
         RecordLayoutError: If the source is not Arrow data or has duplicate columns.
     """
-    keys = tuple(checked_names(on, f"table {table_name}: on"))
+    keys = tuple(checked_names(on, f"table {table}: on"))
     options = checked_options(
         keys=keys,
         null_safe=null_safe,
@@ -225,7 +225,7 @@ def local_merge(
         count_by=count_by,
     )
     given = local or LocalOptions()
-    full_name = transaction.table(table_name).full_name
+    full_name = transaction.table(table).full_name
     rows = source_rows(full_name, source, given)
     return LocalMerge(transaction, full_name, rows, keys, options, given)
 
@@ -252,7 +252,7 @@ class LocalMerge:
     """
 
     transaction: LookingTransaction
-    table_name: str
+    table: str
     source: pa.Table
     keys: tuple[str, ...]
     options: MergeOptions
@@ -315,7 +315,7 @@ class LocalMerge:
             TableNotMutableError: If the table is insert-only and a clause does not just insert.
             PartitionCreationError: If rows belong to missing partitions that must not be created.
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
-            LocalEngineError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
+            UnsupportedLocallyError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
             Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
                 above.
         """
@@ -342,8 +342,8 @@ class LocalMerge:
         self.transaction.check()
         self.before_reading()
         inserts = any(clause.action is Action.INSERT for clause in self.clauses)
-        self.transaction.merging(self.table_name, self.keys, inserts=inserts)
-        table, source = self.transaction.table(self.table_name), plain_batch(self.source)
+        self.transaction.merging(self.table, self.keys, inserts=inserts)
+        table, source = self.transaction.table(self.table), plain_batch(self.source)
         types = {field.name: field.type for field in source.schema}
         chars = char_paths({column.name: column.type for column in table.all_columns}, TARGET)
         analyser = ArrowAnalyser(
@@ -366,10 +366,10 @@ class LocalMerge:
         side = TARGET if match is Match.NOT_MATCHED_BY_SOURCE else SOURCE
         columns = {
             SOURCE: [name.lower() for name in self.source.column_names],
-            TARGET: [column.name for column in self.transaction.table(self.table_name).all_columns],
+            TARGET: [column.name for column in self.transaction.table(self.table).all_columns],
         }
         condition = None if when is None else self._condition(when, match, columns, side)
-        what, assignments = f"table {self.table_name}", None
+        what, assignments = f"table {self.table}", None
         if values is not None:
             assignments = {
                 name: self._value(value, match, columns, side, f"{what}: the value of {name}")
@@ -384,10 +384,10 @@ class LocalMerge:
         """Return a condition as an expression. A string is the name of a column, or SQL.
 
         Raises:
-            LocalEngineError: If only Spark can interpret the SQL.
+            UnsupportedLocallyError: If only Spark can interpret the SQL.
             RecordLayoutError: If it is something else, or if a column does not exist.
         """
-        what = f"table {self.table_name}: the condition"
+        what = f"table {self.table}: the condition"
         if not isinstance(when, str) or when.lower() in columns[side]:
             return as_expression(when, columns, side, what)
         return self._translated(when, match, what, columns, side, is_condition=True)
@@ -414,11 +414,11 @@ class LocalMerge:
         is_condition: bool,
     ) -> pc.Expression:
         source = {field.name: field.type for field in plain_batch(self.source.slice(0, 0)).schema}
-        target = target_types(self.transaction.table(self.table_name))
+        target = target_types(self.transaction.table(self.table))
         try:
             return resolved_condition(sql, source, target, match.sides, what, is_condition=is_condition)[0]
-        except LocalEngineError as error:
-            raise LocalEngineError(
+        except UnsupportedLocallyError as error:
+            raise UnsupportedLocallyError(
                 f'{error}. Pass an Arrow expression, such as pc.field("{side}", "{columns[side][0]}") > 1, '
                 "or merge with Spark: merge_into, or hive-mutate merge with --engine spark"
             ) from error

@@ -95,7 +95,7 @@ class LocalMergePlan:
             RecordValueError: If a value does not fit its column, or if a key to insert would be stored as a
                 different key.
             DuplicateKeyError: If several source rows would act on one row or insert one key.
-            LocalEngineError: If the rows need more memory than allowed.
+            UnsupportedLocallyError: If the rows need more memory than allowed.
             DirectoryStateError, CorruptFileError: See :func:`mutation_api.read.snapshot_reader.split_rows`.
         """
         wanted = self.plan.matches

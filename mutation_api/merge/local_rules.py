@@ -2,7 +2,7 @@
 
 Only what Spark certainly does in the same way is done here: conditions of
 :mod:`mutation_api.merge.sql_conditions`, orders by a column, and keys whose types are compared as in Spark.
-Everything else raises LocalEngineError before the table is read.
+Everything else raises UnsupportedLocallyError before the table is read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.errors import LocalEngineError
+from mutation_api.errors import UnsupportedLocallyError
 from mutation_api.merge.clauses import (
     SOURCE,
     TARGET,
@@ -38,7 +38,7 @@ def check_rules(rules: MergeRules) -> None:
     """Check the strings of the rules alone.
 
     Raises:
-        LocalEngineError: If only Spark can interpret one of them.
+        UnsupportedLocallyError: If only Spark can interpret one of them.
     """
     for text in rules.conditions:
         parsed_condition(text)
@@ -76,8 +76,8 @@ def local_merge_by_rules(
         local: memory limit and number of threads.
 
     Raises:
-        LocalEngineError: If only Spark can interpret the rules or compare these types, or if the source needs
-            more memory than allowed.
+        UnsupportedLocallyError: If only Spark can interpret the rules or compare these types, or if the
+            source needs more memory than allowed.
         ConfigurationError: If rules contradict each other, or if an option is invalid.
         RecordLayoutError: If the source has duplicate columns, or if a condition names an unknown column.
     """
@@ -137,7 +137,7 @@ def _first_by(types: Mapping[str, pa.DataType], texts: Sequence[str]) -> FirstBy
     for text in texts:
         name, is_descending = _order_column(text)
         if name not in types or not _has_sure_order(types[name]):
-            raise LocalEngineError(
+            raise UnsupportedLocallyError(
                 f"first_by {text!r}: only Spark can order by this. Without Spark, it must be a source column "
                 f"(one of {', '.join(types)}) that is not floating-point or nested"
             )
@@ -150,7 +150,7 @@ def _order_column(text: str) -> tuple[str, bool]:
     order = parsed_order(text)
     column = parsed_column(order.value)
     if column is None or column[0] == TARGET or order.nulls_last != order.is_descending:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"first_by {text!r}: only Spark can order by this. Without Spark, an order is a source column "
             "with ASC or DESC, in which NULL is the least value"
         )
@@ -165,11 +165,11 @@ def _has_sure_order(kind: pa.DataType) -> bool:
 def _check_types(
     table_name: str, source: Mapping[str, pa.DataType], target: Mapping[str, pa.DataType], on: Sequence[str]
 ) -> None:
-    """Raise LocalEngineError if only Spark can compare a key or convert a timestamp to local time."""
+    """Raise UnsupportedLocallyError if only Spark can compare a key or convert a timestamp to local time."""
     check_wall_clocks(table_name, "the source", source)
     for name in (name.lower() for name in on):
         if name in source and name in target and not are_comparable(source[name], target[name]):
-            raise LocalEngineError(
+            raise UnsupportedLocallyError(
                 f"table {table_name}: only Spark can compare the key column {name!r}, {source[name]} in the "
                 f"source and {target[name]} in the table. Cast the source's column"
             )

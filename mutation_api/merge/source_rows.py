@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError, UnsupportedLocallyError
 from mutation_api.format.event import Mask
 from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array, refusal, repeated
@@ -158,9 +158,9 @@ READ_BYTES_MAX = 256 << 20
 
 
 def check_memory(table_name: str, what: str, byte_count: int, local: LocalOptions) -> None:
-    """Raise LocalEngineError if ``byte_count`` exceeds the engine's memory limit."""
+    """Raise UnsupportedLocallyError if ``byte_count`` exceeds the engine's memory limit."""
     if byte_count > local.memory_bytes:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"table {table_name}: {what} would need more than the {local.memory_bytes:,} bytes that the "
             "local engine may use. Merge in several parts, raise the limit with "
             "LocalOptions(memory_bytes=…), or use Spark"
@@ -168,9 +168,9 @@ def check_memory(table_name: str, what: str, byte_count: int, local: LocalOption
 
 
 def check_read_bytes(table_name: str, byte_count: int, most: int) -> None:
-    """Raise LocalEngineError if the size of the files to read exceeds ``most`` bytes."""
+    """Raise UnsupportedLocallyError if the size of the files to read exceeds ``most`` bytes."""
     if byte_count > most:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"table {table_name}: {byte_count:,} bytes of its files would be read. Spark is required for "
             f"more than {most:,}"
         )
@@ -187,7 +187,7 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
     Raises:
         RecordLayoutError: If column names are equal ignoring case, if Hive has no type for a column's values,
             or if the source is not Arrow data.
-        LocalEngineError: If the source needs more memory than allowed.
+        UnsupportedLocallyError: If the source needs more memory than allowed.
     """
     reader = arrow_reader(source, f"table {table_name}: the source")
     names = [name.lower() for name in reader.schema.names]
@@ -217,13 +217,13 @@ def plain_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def check_wall_clocks(table_name: str, what: str, types: Mapping[str, pa.DataType]) -> None:
-    """Raise LocalEngineError if columns hold timestamps with time zone.
+    """Raise UnsupportedLocallyError if columns hold timestamps with time zone.
 
     Their local time depends on the time zone of a Spark session.
     """
     instants = [name for name, kind in types.items() if _has_zone(kind)]
     if instants:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"table {table_name}: columns of {what} hold timestamps with time zone: {', '.join(instants)}. "
             "Only Spark can convert them, in the session's time zone. Write them as local timestamps"
         )

@@ -61,7 +61,7 @@ ROWS_PER_TASK = 20_000
 
 def merge_into(
     transaction: LookingTransaction,
-    table_name: str,
+    table: str,
     *,
     source: DataFrame,
     on: Sequence[str] | Expression,
@@ -74,7 +74,7 @@ def merge_into(
     prune_buckets: bool = True,
     count_by: str | None = None,
 ) -> MergeInto:
-    """Begin a merge. Add clauses to the result, then call ``merge()`` or ``dry_run()``.
+    """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
     Clauses are tried in order, and the first whose condition holds acts on a row. Rows for which none holds
     stay unchanged. Conditions and assignments are SQL strings or Columns over ``source`` and ``target``
@@ -86,7 +86,7 @@ def merge_into(
 
     Args:
         transaction: an open transaction; the table is one of its sinks.
-        table_name: ``database.table``.
+        table: ``database.table``.
         source: the rows to merge.
         on: key columns that both sides have, or a condition.
         null_safe: True if NULL keys equal NULL keys, which in SQL they do not. Only for key columns.
@@ -125,7 +125,7 @@ def merge_into(
         count_by=count_by,
     )
     condition = on if isinstance(on, str | Column) else None
-    return MergeInto(transaction, table_name, source, keys, condition, options)
+    return MergeInto(transaction, table, source, keys, condition, options)
 
 
 @dataclass
@@ -133,7 +133,7 @@ class MergeInto:
     """A merge under construction, made by :func:`merge_into`."""
 
     transaction: LookingTransaction
-    table_name: str
+    table: str
     source: DataFrame
     keys: tuple[str, ...] | None
     on: Expression | None
@@ -152,7 +152,7 @@ class MergeInto:
         """Begin a clause for table rows that match no source row. It can only read ``target``."""
         return WhenNotMatchedBySource(self, Match.NOT_MATCHED_BY_SOURCE, condition)
 
-    def merge(
+    def execute(
         self,
         *,
         num_partitions: int | None = None,
@@ -203,7 +203,7 @@ class MergeInto:
                 return report
             written = apply_changes(
                 self.transaction,
-                self.table_name,
+                self.table,
                 plan.changes(),
                 num_partitions=num_partitions or self._task_count(report),
                 operation_column=CHANGE_COLUMN,
@@ -219,16 +219,16 @@ class MergeInto:
         num_partitions: int | None = None,
         insert_files: int | None = None,
     ) -> MergeReport:
-        """Report what :meth:`merge` would do, without writing.
+        """Report what :meth:`execute` would do, without writing.
 
         Args:
             samples: number of rows of each kind that are shown before and after the merge.
-            num_partitions: see :meth:`merge`. The files of unbucketed tables depend on it.
-            insert_files: see :meth:`merge`.
+            num_partitions: see :meth:`execute`. The files of unbucketed tables depend on it.
+            insert_files: see :meth:`execute`.
 
         Raises:
             ConnectionFailedError: If the metastore cannot be asked for the locks of other clients.
-            Other errors: Those that :meth:`merge` raises before it writes.
+            Other errors: Those that :meth:`execute` raises before it writes.
         """
         with ansi_rules(self.source.sparkSession):
             return self._with_sides()._previewed(samples, num_partitions, insert_files)
@@ -242,7 +242,7 @@ class MergeInto:
             report = plan.report(is_dry_run=True)
             preview = preview_changes(
                 self.transaction,
-                self.table_name,
+                self.table,
                 plan.changes(),
                 plan.shown_rows() if samples > 0 else None,
                 operation_column=CHANGE_COLUMN,
@@ -260,7 +260,7 @@ class MergeInto:
         with translated_worker_errors(self._what):
             return few_rows_plan(
                 self.transaction,
-                self.table_name,
+                self.table,
                 self.source,
                 self.keys,
                 tuple(self.clauses),
@@ -271,11 +271,11 @@ class MergeInto:
     def _with_sides(self) -> MergeInto:
         """Return the merge with the side added to SQL columns that only one side has, as in PySpark."""
         inserts = any(clause.action is Action.INSERT for clause in self.clauses)
-        self.transaction.merging(self.table_name, self.keys, inserts=inserts)
+        self.transaction.merging(self.table, self.keys, inserts=inserts)
         spark = self.source.sparkSession
         columns = {
             SOURCE: frozenset(name.lower() for name in self.source.columns),
-            TARGET: frozenset(c.name for c in self.transaction.table(self.table_name).all_columns),
+            TARGET: frozenset(c.name for c in self.transaction.table(self.table).all_columns),
         }
 
         def named(expression: Expression, sides: Sequence[str]) -> Expression:
@@ -299,10 +299,10 @@ class MergeInto:
 
     @property
     def _what(self) -> str:
-        return f"merging into {self.table_name}"
+        return f"merging into {self.table}"
 
     def _task_count(self, report: MergeReport) -> int:
-        location = self.transaction.table(self.table_name).location
+        location = self.transaction.table(self.table).location
         most = default_num_partitions(self.source.sparkSession, location)
         return max(1, min(most, math.ceil(report.total.changed / ROWS_PER_TASK)))
 
@@ -311,7 +311,7 @@ class MergeInto:
         with translated_worker_errors(self._what), counted_by_rows(self.source.sparkSession):
             plan = MergePlan.of(
                 self.transaction,
-                self.table_name,
+                self.table,
                 self.source,
                 self.keys,
                 self.on,
@@ -334,7 +334,7 @@ class _When:
     condition: Expression | None
 
     def _then(self, action: Action, assignments: Mapping[str, Expression] | None = None) -> MergeInto:
-        what = f"table {self.merge.table_name}"
+        what = f"table {self.merge.table}"
         lower = None if assignments is None else checked_assignments(assignments, what)
         self.merge.clauses.append(Clause(self.match, self.condition, action, lower))
         return self.merge

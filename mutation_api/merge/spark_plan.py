@@ -56,7 +56,7 @@ from mutation_api.read.key_groups import key_type
 from mutation_api.read.table_view import partition_names
 from mutation_api.spark.job import is_read_alone
 from mutation_api.spark.plan import default_num_partitions
-from mutation_api.spark.snapshot_frame import snapshot, snapshot_by_bucket
+from mutation_api.spark.snapshot_frame import read_table, read_table_by_bucket
 from mutation_api.spark.versions import computed
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import check_may_create
@@ -342,7 +342,7 @@ class _Reader:
             columns = self.table.column_names[:1]
         partitions = self._partitions(matches)
         if isinstance(keys, ScatteredKeys):
-            rows = snapshot_by_bucket(
+            rows = read_table_by_bucket(
                 self.transaction,
                 self.table.full_name,
                 keys.rows,
@@ -351,7 +351,7 @@ class _Reader:
                 null_safe_keys=keys.null_safe,
             )
         else:
-            rows = snapshot(
+            rows = read_table(
                 self.transaction,
                 self.table.full_name,
                 columns=columns,

@@ -18,7 +18,7 @@ __all__ = ["merge_by_rules"]
 
 def merge_by_rules(
     transaction: LookingTransaction,
-    table_name: str,
+    table: str,
     *,
     source: DataFrame,
     on: Sequence[str],
@@ -28,11 +28,11 @@ def merge_by_rules(
     write_unchanged: bool = False,
     prune_buckets: bool = True,
 ) -> MergeInto:
-    """Describe a merge by rules. Call ``merge()`` or ``dry_run()`` on the result.
+    """Describe a merge by rules. Call ``execute()`` or ``dry_run()`` on the result.
 
     Args:
         transaction: an open transaction; the table is one of its sinks.
-        table_name: ``database.table``.
+        table: ``database.table``.
         source: the rows to merge.
         on: key columns that both sides have.
         rules: the rules for what happens to rows.
@@ -45,13 +45,13 @@ def merge_by_rules(
         ConfigurationError: If a condition or an order is not SQL, if rules contradict each other, or if an
             option is invalid.
     """
-    table = transaction.table(table_name)
-    target = (*table.column_names, *table.partition_key_names)
+    acid_table = transaction.table(table)
+    target = (*acid_table.column_names, *acid_table.partition_key_names)
     conditions = _SqlConditions(source.sparkSession, tuple(source.columns), target)
     orders = [conditions.order(text) for text in rules.first_by]
     merge = merge_into(
         transaction,
-        table.full_name,
+        acid_table.full_name,
         source=source,
         on=on,
         null_safe=null_safe,

@@ -2,7 +2,7 @@
 
 sqlglot parses the SQL. The rules of :mod:`mutation_api.table.hive_sql` translate it, with the types of Arrow
 columns and with Spark's rules where Spark and Hive differ. Only what certainly has the same result in Spark,
-by its ANSI rules, is translated; everything else raises LocalEngineError, which names the part.
+by its ANSI rules, is translated; everything else raises UnsupportedLocallyError, which names the part.
 
 ====================  ====================================================================================
 part                  accepted for
@@ -38,7 +38,7 @@ import lazy_loader
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError, UnsupportedLocallyError
 from mutation_api.merge.clauses import SOURCE, TARGET
 from mutation_api.table.hive_sql import INTEGERS, RULES, Translation, check_is, parsed_sql
 from mutation_api.table.sql_values import (
@@ -109,7 +109,7 @@ def parsed_condition(text: str, what: str = "the condition") -> Tree:
     """Return the syntax tree of a condition. Names and types are not checked.
 
     Raises:
-        LocalEngineError: If only Spark can interpret it. ``what`` is its name in the message.
+        UnsupportedLocallyError: If only Spark can interpret it. ``what`` is its name in the message.
     """
     where, separator, noun = what.rpartition(": ")
     start = f"{where}{separator}only Spark can interpret {noun} {text!r}"
@@ -119,10 +119,10 @@ def parsed_condition(text: str, what: str = "the condition") -> Tree:
         for name in _checked_names(tree, start):
             if _WORD.fullmatch(name.this):
                 name.set("quoted", False)  # messages have the names without backticks
-    except LocalEngineError:
+    except UnsupportedLocallyError:
         raise
     except (ConfigurationError, RecursionError) as error:
-        raise LocalEngineError(f"{start}: {error}") from error
+        raise UnsupportedLocallyError(f"{start}: {error}") from error
     return tree
 
 
@@ -130,7 +130,7 @@ def parsed_column(text: str) -> tuple[str | None, str] | None:
     """Return the side, if stated, and the name of a column, or None if the string is something else."""
     try:
         tree = parsed_condition(text)
-    except LocalEngineError:
+    except UnsupportedLocallyError:
         return None
     return _place(tree) if type(tree).__name__ == "Column" else None
 
@@ -157,7 +157,7 @@ def resolved_condition(
         is_flat: True for an expression over the columns of one side, without a struct.
 
     Raises:
-        LocalEngineError: If only Spark can interpret a part of it, or if a name may not be a column.
+        UnsupportedLocallyError: If only Spark can interpret a part of it, or if a name may not be a column.
         RecordLayoutError: If a column does not exist, with Spark either, or if it is not a condition.
     """
     tree = parsed_condition(text, what)
@@ -169,9 +169,9 @@ def resolved_condition(
         found = translation.value(tree)
     except NotTranslatedError as error:
         why = f": {error.why}" if error.why else ""
-        raise LocalEngineError(f"{named}: only Spark can interpret {error.part}{why}") from error
+        raise UnsupportedLocallyError(f"{named}: only Spark can interpret {error.part}{why}") from error
     except RecursionError:
-        raise LocalEngineError(f"{named}: it is nested too deeply for the local engine") from None
+        raise UnsupportedLocallyError(f"{named}: it is nested too deeply for the local engine") from None
     if is_condition and not pa.types.is_boolean(found.type):
         raise RecordLayoutError(f"{named} must be boolean, got {found.type}")
     return found.expression, frozenset(sides.values())
@@ -180,11 +180,11 @@ def resolved_condition(
 def _plain(text: str, start: str) -> str:
     """Return the SQL with backticks around the names of columns, which may be words of sqlglot's grammar.
 
-    Raises LocalEngineError for a token that sqlglot and Spark may read differently.
+    Raises UnsupportedLocallyError for a token that sqlglot and Spark may read differently.
     """
 
     def refuse(part: str) -> NoReturn:
-        raise LocalEngineError(f"{start}, because of {part}")
+        raise UnsupportedLocallyError(f"{start}, because of {part}")
 
     for part in (_SUBSTITUTED, "\\", '"'):
         if part in text:
@@ -192,9 +192,9 @@ def _plain(text: str, start: str) -> str:
     try:
         tokens = sqlglot.tokenize(text, dialect="hive")
     except sqlglot.errors.SqlglotError as error:
-        raise LocalEngineError(f"{start}: {str(error).splitlines()[0]}") from error
+        raise UnsupportedLocallyError(f"{start}: {str(error).splitlines()[0]}") from error
     if not tokens:
-        raise LocalEngineError(f"{start}, because it is empty")
+        raise UnsupportedLocallyError(f"{start}, because it is empty")
     pieces, end, before = [], 0, ""
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
         kind, following = token.token_type.name, "" if after is None else after.token_type.name
@@ -232,20 +232,20 @@ def _odd(raw: str, kind: str, before: str, following: str) -> str | None:
 
 
 def _checked_names(tree: Tree, start: str) -> Iterator[Tree]:
-    """Yield the names in a tree. Raise LocalEngineError for a part that has no rule."""
+    """Yield the names in a tree. Raise UnsupportedLocallyError for a part that has no rule."""
     for part in tree.walk():
         kind = type(part).__name__
         if kind not in _PARTS:
-            raise LocalEngineError(f"{start}, because of {_sql(part)}")
+            raise UnsupportedLocallyError(f"{start}, because of {_sql(part)}")
         if kind == "Identifier":
             if not part.args.get("quoted"):  # a word of the grammar, see _plain
-                raise LocalEngineError(f"{start}, because of {part.this!r}")
+                raise UnsupportedLocallyError(f"{start}, because of {part.this!r}")
             yield part
         if kind in _COMPARED:
             values = [part.args.get(name) for name in ("this", "expression", "low", "high")]
             for value in values if kind != "Escape" else ():
                 if value is not None and type(value).__name__ in _LOOSE:
-                    raise LocalEngineError(f"{start}: put {_sql(value)} in parentheses")
+                    raise UnsupportedLocallyError(f"{start}: put {_sql(value)} in parentheses")
         if kind in ("Column", "Dot"):
             _place(part, start)
 
@@ -255,11 +255,11 @@ def _sql(tree: Tree) -> str:
 
 
 def _place(column: Tree, start: str = "") -> tuple[str | None, str]:
-    """Return the side, if stated, and the name of a column. Raise LocalEngineError for other names."""
+    """Return the side, if stated, and the name of a column. Raise UnsupportedLocallyError for other names."""
     table, name = column.args.get("table"), column.name.lower()
     side = table.name.lower() if table else None
     if type(column).__name__ == "Dot" or column.args.get("db") or side not in (None, SOURCE, TARGET):
-        raise LocalEngineError(f"{start}, because of the name {_sql(column)}")
+        raise UnsupportedLocallyError(f"{start}, because of the name {_sql(column)}")
     return side, name
 
 
@@ -278,7 +278,9 @@ def _side(
         is_for_spark = any(given in names for names in types.values())
     known = " and ".join(f"{each} ({', '.join(types[each])})" for each in preferred)
     if is_for_spark:
-        raise LocalEngineError(f"{what}: only Spark can resolve {name!r}, which is not a column of {known}")
+        raise UnsupportedLocallyError(
+            f"{what}: only Spark can resolve {name!r}, which is not a column of {known}"
+        )
     raise RecordLayoutError(f"{what} cannot be resolved over {known}: column {name} does not exist")
 
 
@@ -408,7 +410,7 @@ class _Conditions(Translation):
         except NotTranslatedError as error:
             why = f": {error.why}" if error.why else ""
         other = f"type {second.type}" if second.constant is None else repr(second.constant)
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"{self._what}: only Spark can compare {_sql(tree.this)!r}, of type {first.type}, "
             f"with {other} by {_OPERATORS[name]}{why}"
         )

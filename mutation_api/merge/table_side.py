@@ -293,7 +293,7 @@ class TableSide:
         """Return the rows that have a key of the source, or None if there are none.
 
         Raises:
-            LocalEngineError: If they need more memory than allowed.
+            UnsupportedLocallyError: If they need more memory than allowed.
             Other errors: See :func:`mutation_api.read.snapshot_reader.split_rows`.
         """
         if self._whole is not None:

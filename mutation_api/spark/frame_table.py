@@ -42,7 +42,7 @@ __all__ = ["BATCH_ROWS_MAX", "arrow_type_of", "counted_by_rows", "create_table",
 
 def create_table(
     metastore: MetastoreClient,
-    table_name: str,
+    table: str,
     schema: StructType,
     *,
     partitioned_by: Sequence[str] = (),
@@ -59,8 +59,8 @@ def create_table(
 
     Args:
         metastore: the metastore in which the table is created, as returned by
-            ``metastore_client.connect(...)``.
-        table_name: ``database.table``.
+            ``metastore_client.open_client(...)``.
+        table: ``database.table``.
         schema: the rows' schema including the partition columns: ``df.schema``.
         partitioned_by: names of the partition columns, in order. They are no longer data columns.
         clustered_by: names of the bucket columns, in any case. Hive 2 requires at least one.
@@ -78,10 +78,10 @@ def create_table(
         Other errors: See create_acid_table.
     """
     columns = hive_columns(schema)
-    keys = [_named(table_name, columns, name) for name in partitioned_by]
+    keys = [_named(table, columns, name) for name in partitioned_by]
     return create_acid_table(
         metastore,
-        table_name,
+        table,
         [column for column in columns if column not in keys],
         keys,
         clustered_by=clustered_by,

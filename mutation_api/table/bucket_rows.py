@@ -21,7 +21,7 @@ from mutation_api.format.bucket_hash import bucket_ids, check_hashable, hash_col
 from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.hive_type import HiveType
 from mutation_api.format.json_values import JsonMisfitError, decode_json, from_json
-from mutation_api.format.text_values import BinaryText, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 
 __all__ = ["BATCH_LINES", "BucketHash", "column_from_json", "hash_json_lines"]
 
@@ -54,7 +54,7 @@ def column_from_json(values: Sequence[object], hive_type: HiveType) -> pa.Array:
 def _hashable(texts: pa.Array, hive_type: HiveType) -> pa.Array:
     if hive_type.kind == "timestamp":
         return _moments(texts, hive_type)
-    values = values_of_texts(texts, hive_type, binary=BinaryText.BASE64)
+    values = values_of_texts(texts, hive_type, binary=BinaryEncoding.BASE64)
     return convert_to_column(values, hive_type, column=hive_type.text)
 
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
-from mutation_api import MutatorClientBuilder, Transaction, apply_changes, connect, merge_into, snapshot
+from mutation_api import MutatorClientBuilder, Transaction, apply_changes, connect, merge_into, read_table
 
 __all__ = ["Engine"]
 
@@ -41,7 +41,7 @@ class Engine:
                 return view.table(name).scan(wanted, where=condition).to_arrow().sort_by("id")
         builder = MutatorClientBuilder().metastore(self.target)
         with builder.build() as client, client.open_snapshot(name) as view:
-            frame = snapshot(view, name, spark=self.spark, columns=wanted).drop("ROW__ID")
+            frame = read_table(view, name, spark=self.spark, columns=wanted).drop("ROW__ID")
             for column, found in (values or {}).items():
                 frame = frame.where(col(column).isin(list(found)))
             return frame.toArrow().sort_by("id")
@@ -80,7 +80,7 @@ class Engine:
             merge = merge.whenMatched().update({column: f"source.{column}" for column in others})
             if inserts:
                 merge = merge.whenNotMatched().insertAll()
-            merge.merge()
+            merge.execute()
 
     @contextlib.contextmanager
     def _transaction(self, name: str) -> Iterator[Transaction]:

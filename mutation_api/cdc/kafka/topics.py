@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mutation_api.cdc.kafka.offsets import ReadingPlan, TopicState, check_same, reading_plan
 from mutation_api.cdc.kafka.spool import MessageSpool, spooled_log
 from mutation_api.cdc.messages.avro import WriterSchema
-from mutation_api.cdc.messages.events import MessageFormat, Positions
+from mutation_api.cdc.messages.events import MessageFormat, PositionSource
 from mutation_api.cdc.messages.json_lines import LogFile
 from mutation_api.cdc.messages.unwrap import OpenedLog
 from mutation_api.cdc.source import OwnFolder, Position
@@ -42,8 +42,8 @@ class KafkaTopics:
     has the offsets of all partitions, and is committed with the rows. Needs ``hive-mutation-api[kafka]``.
 
     Messages about one key must be in one partition, in their order. A key that a run finds in two partitions
-    is refused, unless the positions in messages order them (``Positions.MESSAGE``). Between runs, the order
-    is that in which the brokers return the messages.
+    is refused, unless the positions in messages order them (``PositionSource.MESSAGE``). Between runs, the
+    order is that in which the brokers return the messages.
 
     The files of messages remain until the next read, or until :meth:`close`.
     """
@@ -123,7 +123,7 @@ class KafkaTopics:
         tables: Sequence[str],
         after: Mapping[str, Position],
         message_format: MessageFormat,
-        positions: Positions,
+        positions: PositionSource,
     ) -> OpenedLog:
         """Read the messages after the watermarks, up to the present end of the topics.
 

@@ -54,7 +54,7 @@ from mutation_api.format.hive_type import (
 )
 from mutation_api.format.number_text import decimals_of_texts, rescaled, texts_of_decimals
 from mutation_api.format.scalar_conversion import MAX_DAYS, MIN_DAYS
-from mutation_api.format.text_values import BinaryText, first_refused, shown, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, first_refused, shown, values_of_texts
 
 __all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted", "values_of_json"]
 
@@ -156,7 +156,7 @@ def _url_safe_base64(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> 
 
 
 def _hex(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
-    return values_of_texts(texts, hive_type, binary=BinaryText.HEX)
+    return values_of_texts(texts, hive_type, binary=BinaryEncoding.HEX)
 
 
 def _latin1(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> pa.Array:

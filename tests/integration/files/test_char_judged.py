@@ -118,5 +118,5 @@ def _merged(
             built = built.whenNotMatched().insertAll()
             if is_whole:
                 built = built.whenNotMatchedBySource().delete()
-            total = built.merge().total
+            total = built.execute().total
     return total.inserted, total.updated, total.deleted, total.unchanged

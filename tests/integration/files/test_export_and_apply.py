@@ -68,7 +68,7 @@ def test_only_the_edited_column_changes(
     before = hive_line.sql(f"select * from {name} order by id")
     file = tmp_path / f"rows.{form}"
     server = ["--metastore", hive_line.uri]
-    assert main(["snapshot", name, *server, "--row-ids", "--output", str(file)]) == 0
+    assert main(["read", name, *server, "--row-ids", "--output", str(file)]) == 0
     _edit(file, form)
     assert main(["apply", name, str(file), *server, "--engine", engine]) == 0
     after = hive_line.sql(f"select * from {name} order by id")
@@ -87,7 +87,7 @@ def test_an_export_does_not_differ_from_its_table(
     name, file = f"{line_database}.e", str(tmp_path / f"rows.{form}")
     _fill(hive_line, name, "date '0001-01-02'")
     server = ["--metastore", hive_line.uri]
-    assert main(["snapshot", name, *server, "--output", file]) == 0
+    assert main(["read", name, *server, "--output", file]) == 0
     capsys.readouterr()
     against = ["--against", file, "--key", "id", "--summary", "--json", "--engine", "local"]
     assert main(["diff", "--table", name, *against, *server]) == 0

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from judges.hive.hive_judges import Hive31, Hive41, HiveRow
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.format.bucket_hash import hash_columns
 from mutation_api.format.event import RowIdArrays, bucket_ids, bucket_property
 from mutation_api.format.hive_type import parse_hive_type
@@ -64,7 +64,7 @@ class JudgedTable:
             f"CREATE TABLE {self.full_name} ({columns}) {clauses} STORED AS ORC TBLPROPERTIES ({settings})"
         )
         full, insert_only = VERSIONS[judge.line]
-        with connect(judge.uri) as metastore:
+        with open_client(judge.uri) as metastore:
             info = metastore.get_table(database, self.name)
         self.version = insert_only if properties.get("transactional_properties") == "insert_only" else full
         self.plain = describe(info, self.version, TableRole.SINK, create_partitions=True, time_zone="UTC")
@@ -73,7 +73,7 @@ class JudgedTable:
         self, *changes: Callable[[MutatorCoordinator], None], partitions: Any = (), **options: Any
     ) -> int:
         """One transaction, a coordinator for each change, each with its number; returns the write id."""
-        with connect(self.judge.uri) as metastore:
+        with open_client(self.judge.uri) as metastore:
             bound, publish = self.begin(metastore, partitions)
             for number, change in enumerate(changes):
                 settings = {"options": WriterOptions(**options), "insert_bucket_id": number}
@@ -404,7 +404,7 @@ def test_insert_only_tables(make):
         partitions=[["a"], ["b"]],
     )
     assert [path.name for path in table.files()] == ["000000_0", "000001_0", "000000_0"]
-    with connect(table.judge.uri) as metastore:
+    with open_client(table.judge.uri) as metastore:
         bound, publish = table.begin(metastore)
         with MutatorCoordinator(bound) as target:
             target.insert(["a"], full_row(5))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pytest
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DuplicateKeyError, RecordSequenceError, TableNotFoundError, WriteConflictError
 from mutation_api.hive.connection import Hive, connect
 from mutation_api.merge.merge_report import MergeCounts
@@ -121,7 +121,7 @@ def orders(request: pytest.FixtureRequest) -> Iterator[Orders]:
     with no_thread_is_left(), connect(judge.uri) as hive:
         yield Orders(judge, hive, f"{database}.orders", "PARTITIONED" in clauses)
     judge.time_out_transactions(0)
-    with connect_metastore(judge.uri) as metastore:
+    with open_client(judge.uri) as metastore:
         check_nothing_is_left(metastore, database)
     judge.sql(f"DROP DATABASE {database} CASCADE")
 

@@ -25,7 +25,7 @@ from metastore_client.model import (
     LockType,
     TxnState,
 )
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from tests.fixtures.fix_metastore import MetastoreProxy, acid_table_info
 
 pytestmark = pytest.mark.slow
@@ -185,7 +185,7 @@ def test_compact_protocol_and_framed_transport(tmp_path: Path) -> None:
     }
     with (
         EmbeddedMetastore(tmp_path, configuration=configuration) as metastore,
-        connect({**configuration, "hive.metastore.uris": metastore.uri}) as client,
+        open_client({**configuration, "hive.metastore.uris": metastore.uri}) as client,
     ):
         client.create_table(acid_table_info("default", "t", "ds"))
         with pytest.raises(MetastoreError):
@@ -238,7 +238,7 @@ def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         uri = parent.stdout.readline().strip()
-        with connect(uri) as client:
+        with open_client(uri) as client:
             assert client.get_all_tables("default") == []
         parent.send_signal(signal.SIGKILL)
         parent.wait()

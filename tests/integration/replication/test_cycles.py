@@ -241,9 +241,9 @@ def test_our_aborts_and_sweeps_remove_nothing_that_a_dump_needs(
         transaction.table(source.name("flat")).append(rows(3))
         with pytest.raises(Killed):
             transaction.commit()
-        source.metastore.abort_txn(transaction.id)
+        source.metastore.abort_txn(transaction.txn_id)
         (swept,) = sweep(source.metastore, source.database)
-    assert [each.txn_id for each in swept.removed] == [transaction.id]
+    assert [each.txn_id for each in swept.removed] == [transaction.txn_id]
     assert {*committed} <= {*source.files("flat")}
     assert kept_files(source) == kept
     pair.cycle()
@@ -306,7 +306,7 @@ def published(driver: Hive, source: Side, number: int) -> int:
     transaction.table(names[1]).append(rows(number, ds="a"))
     with pytest.raises(Killed):
         transaction.commit()
-    return transaction.id
+    return transaction.txn_id
 
 
 def killed(*_: object, **__: object) -> None:

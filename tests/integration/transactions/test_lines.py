@@ -19,7 +19,7 @@ from judges.errors import HiveError
 from judges.hive.hive_judges import Hive31, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.format.bucket_hash import bucket_ids as buckets_of
 from mutation_api.format.bucket_hash import hash_columns
@@ -196,7 +196,7 @@ on_both = pytest.mark.parametrize("hive_line", LINES, indirect=True)
 @pytest.fixture(scope="module")
 def line(hive_line: Hive31 | Hive41) -> Iterator[Line]:
     """A line of Hive that has write ids, with a database for this module."""
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         yield Line(hive_line, metastore, database)
 
 
@@ -313,7 +313,7 @@ def test_hive_31_ruins_tables_without_buckets(hive31: Hive31) -> None:
     """Its minor compaction copies the deletes of several files into each, after which its row reader and its
     major compaction fail; the vectorised reader and our snapshot still agree. So one writer has to do there.
     """
-    with new_database(hive31) as database, connect(hive31.uri) as metastore:
+    with new_database(hive31) as database, open_client(hive31.uri) as metastore:
         table = Line(hive31, metastore, database).table()
         hive31.sql(f"CREATE TABLE {database}.source (id int) STORED AS ORC")
         for values in ("(1), (2)", "(3), (4)"):

@@ -119,7 +119,7 @@ def test_a_merge_is_refused_where_others_insert(
         with builder.build() as client, refused, client.new_transaction() as transaction:
             assert isinstance(transaction, Transaction)
             merge = merge_into(transaction, name, source=source, on=["id"]).whenMatched().updateAll()
-            merge.whenNotMatched().insertAll().merge()
+            merge.whenNotMatched().insertAll().execute()
     assert hive_line.sql(f"SELECT * FROM {name}") == []
 
 

@@ -30,7 +30,7 @@ from mutation_api.format.hive_type import (
     spark_type,
 )
 from mutation_api.format.json_values import decode_json, from_cells, from_json, json_texts, to_cells
-from mutation_api.format.text_values import BinaryText, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 from mutation_api.orc.read.type_changes import CHANGES
 from mutation_api.table import partition_value as values_of_partitions
 from mutation_api.table.partition import partition_texts
@@ -93,7 +93,7 @@ def test_a_value_passes_through_every_form(kind: str) -> None:
     (text,) = json_texts(column)
     assert from_json([decode_json(text)], hive_type).equals(column)
     assert from_cells(to_cells(column), hive_type).equals(column)
-    assert values_of_texts(to_cells(column), hive_type, binary=BinaryText.BASE64).equals(column)
+    assert values_of_texts(to_cells(column), hive_type, binary=BinaryEncoding.BASE64).equals(column)
     for version in (1, 2) if kind in V2_HASHES else (1,):
         assert len(hash_columns([column], [hive_type], version, "UTC")) == 1
     assert values_of_databases.to_hive_column("c", hive_type, column.to_pylist()).equals(column)

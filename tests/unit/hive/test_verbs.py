@@ -14,11 +14,11 @@ import pytest
 from mutation_api.errors import (
     ConfigurationError,
     DuplicateKeyError,
-    LocalEngineError,
     MutationError,
     RecordLayoutError,
     RecordValueError,
     TransactionStateError,
+    UnsupportedLocallyError,
 )
 from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_table import HiveTable
@@ -186,8 +186,8 @@ def test_truncate(hive: Hive) -> None:
         (lambda t: t.update(where="id = 1"), ConfigurationError, "needs rows with ROW__ID, or set"),
         (lambda t: t.update(set={"no": "1"}), RecordLayoutError, "no"),
         (lambda t: t.update(set={"price": "missing + 1"}), RecordLayoutError, "missing does not exist"),
-        (lambda t: t.update(set={"price": "rand()"}), LocalEngineError, "rand"),
-        (lambda t: t.delete(where="upper(item) = 'TEA'"), LocalEngineError, "upper"),
+        (lambda t: t.update(set={"price": "rand()"}), UnsupportedLocallyError, "rand"),
+        (lambda t: t.delete(where="upper(item) = 'TEA'"), UnsupportedLocallyError, "upper"),
         (lambda t: t.delete(where="id + 1"), RecordLayoutError, "must be boolean"),
         (lambda t: t.delete(where=pc.field("nothing") == 1), RecordLayoutError, "nothing"),
         (lambda t: t.scan(where="nothing = 1"), RecordLayoutError, "nothing does not exist"),

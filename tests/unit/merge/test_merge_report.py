@@ -62,7 +62,7 @@ def test_programs_get_plain_values() -> None:
     ).to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["dry_run"], found["updated"], found["new_partitions"]) == (True, 1200, ["ds=a"])
-    assert (found["files"], found["bytes"]) == (5, 9)
+    assert (found["file_count"], found["byte_count"]) == (5, 9)
     assert found["samples"][1]["after"] == {  # type: ignore[index]
         "bytes": "/wA=",
         "date": "2024-01-02",
@@ -122,7 +122,7 @@ def test_what_was_written_counts_after_a_merge() -> None:
     """Files and bytes of the writer."""
     written = ApplySummary("d.t", 1, 3, 0, 0, ("",), 1, 1, 640, 0.0, 1.0)
     report = MergeReport.of("d.t", [("", "inserted", 3)], is_dry_run=False, written=written)
-    assert (report.files, report.bytes) == (1, 640)
+    assert (report.file_count, report.byte_count) == (1, 640)
     assert str(report).splitlines()[1:] == ["  wrote 1 file, 640 bytes"]
 
 

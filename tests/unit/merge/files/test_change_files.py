@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 from mutation_api.errors import (
     ClientError,
     ConfigurationError,
-    LocalEngineError,
     MutationError,
     RecordLayoutError,
     RecordValueError,
+    UnsupportedLocallyError,
 )
 from mutation_api.format.layout import AcidVersion
 from mutation_api.merge.arrow_change_files import ArrowFiles, save_arrow_changes
@@ -301,7 +301,7 @@ def test_what_the_local_engine_saves_in_no_file(tmp_path: Path) -> None:
     ):
         path = tmp_path / f"x.{suffix}"
         path.write_text("older")
-        with pytest.raises(LocalEngineError, match=message):
+        with pytest.raises(UnsupportedLocallyError, match=message):
             save_arrow_changes(made, Location.given(path))
         assert path.read_text() == "older"
     with pytest.raises(ClientError, match="cannot write the file"):

@@ -17,7 +17,6 @@ from metastore_client.testing import HIVE_3_1, InMemoryMetastore
 from mutation_api import (
     ConfigurationError,
     DuplicateKeyError,
-    LocalEngineError,
     MergeCounts,
     MutationError,
     MutatorClient,
@@ -27,6 +26,7 @@ from mutation_api import (
     TableNotMutableError,
     TableScan,
     Transaction,
+    UnsupportedLocallyError,
     create_acid_table,
     first_by,
     open_table,
@@ -136,7 +136,7 @@ def test_a_dry_run_writes_nothing(client: MutatorClient) -> None:
         )
         report = upsert(transaction, source).dry_run()
     assert report.total == MergeCounts(inserted=1, updated=1)
-    assert (report.files, report.is_dry_run, report.written) == (3, True, None)
+    assert (report.file_count, report.is_dry_run, report.written) == (3, True, None)
     assert [str(each) for each in report.samples] == [
         'inserted in day=2024-05-03 {"id":8}: id 8, name "y", price "1", day "2024-05-03"',
         'updated in day=2024-05-01 {"id":1}: name "tea" → "x", price "3" → "1"',
@@ -277,7 +277,7 @@ def test_sql_that_is_refused(client: MutatorClient) -> None:
         with pytest.raises(RecordLayoutError, match=r"target.cost does not exist\. A constant string is pc"):
             merge.when_matched_update({"price": "target.cost * 2"})
         with pytest.raises(
-            LocalEngineError,
+            UnsupportedLocallyError,
             match=r"table default\.t: only Spark can interpret the condition .upper\(op\) = 'D'., because of "
             r'the function upper\. Pass an Arrow expression, such as pc\.field\("source", "id"\) > 1, or '
             r"merge with Spark: merge_into, or hive-mutate merge with --engine spark",
