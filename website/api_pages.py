@@ -120,7 +120,8 @@ PAGES = (
         },
         {
             "mutation_api.merge": (
-                "local_merge.Condition local_merge.Values spark_expressions.Expression "
+                "clauses.MergeOptionsDict local_merge.Condition local_merge.Values "
+                "spark_expressions.Expression "
                 "spark_merge.WhenMatched- spark_merge.WhenNotMatched- spark_merge.WhenNotMatchedBySource- "
                 "merge_report.Share= preview.Preview= preview.SampleRow= preview.ForeignLock="
             ),

@@ -28,6 +28,7 @@ from mutation_api.cdc.source import Position
 from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.format.event import ADDED_OPERATION, DELETE
+from mutation_api.merge.clauses import MergeOptionsDict
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.spark_merge import MergeInto, merge_into
 from mutation_api.spark.job import apply_changes
@@ -127,7 +128,8 @@ class MergeRows:
     on: the key columns.
     clauses: a function that adds clauses to the merge, in order. By default matching rows are updated and the
         other rows are inserted.
-    options: options of :func:`mutation_api.merge.spark_merge.merge_into`, such as ``on_duplicate``.
+    options: options of the merge, such as ``on_duplicate``; see
+        :class:`~mutation_api.merge.clauses.MergeOptionsDict`.
     """
 
     table: str
@@ -137,7 +139,7 @@ class MergeRows:
         merge.whenMatched().updateAll().whenNotMatched().insertAll()
     )
     rows: Rows = _all_rows
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: MergeOptionsDict = field(default_factory=MergeOptionsDict)
     first_batch: int = 0
 
     inserts_only = False

@@ -125,9 +125,6 @@ def _merge(spark: SparkSession, task: MergeTask, transaction: Transaction) -> Me
             source=RowFiles(spark, table, keeps_unknown=True).read_all(task.files, task.format_name),
             on=task.keys,
             rules=task.rules,
-            null_safe=task.null_safe,
-            missing_columns=task.missing_columns,
-            write_unchanged=task.write_unchanged,
-            prune_buckets=task.prune_buckets,
+            **task.options,
         )
         return merge.dry_run() if task.is_dry_run else merge.execute()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import overload
+from typing import Unpack, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import DELETE, INSERT, UPDATE
 from mutation_api.hive.table_changes import OverwriteReport, Replaced, TableChanges, as_filter
-from mutation_api.merge.clauses import TARGET, FirstBy
+from mutation_api.merge.clauses import TARGET, MergeOptionsDict
 from mutation_api.merge.local_merge import Condition, LocalMerge, Values, changed_rows, local_merge
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.orc.read.column_reader import TimestampForm
@@ -332,13 +332,7 @@ class HiveTable(SnapshotTable):
         self,
         source: object,
         on: Sequence[str],
-        *,
-        null_safe: bool = False,
-        on_duplicate: str | FirstBy = "error",
-        missing_columns: str = "null",
-        write_unchanged: bool = False,
-        prune_buckets: bool = True,
-        count_by: str | None = None,
+        **options: Unpack[MergeOptionsDict],
     ) -> LocalMerge:
         """Begin a merge by key: add clauses to the result, then call ``execute()`` or ``dry_run()``::
 
@@ -350,14 +344,7 @@ class HiveTable(SnapshotTable):
         Args:
             source: the rows to merge; held in memory together with the table's rows that they match.
             on: key columns, which both sides must have; a single string is one column.
-            null_safe: True if NULL equals NULL; in SQL it does not.
-            on_duplicate: how to handle source rows that would change the same row or insert the same key:
-                ``error``, or ``first_by("updated")``.
-            missing_columns: how to handle columns that the source lacks in ``…_all``: ``null`` inserts NULL
-                and keeps the values on update; ``error`` refuses the merge.
-            write_unchanged: True to write updates without comparing them with the rows that they replace.
-            prune_buckets: True to read only the buckets to which the source's keys hash.
-            count_by: a column of the source; the report also counts rows by its values.
+            **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`.
 
         Raises:
             TransactionStateError: If the transaction is not open, or only reads the table. On Hive 2 also if
@@ -366,19 +353,7 @@ class HiveTable(SnapshotTable):
             RecordLayoutError: If the source is not Arrow data or has a duplicate column.
         """
         self._changes.checked_sink()
-        begun = local_merge(
-            self._transaction,
-            self.name,
-            source=source,
-            on=on,
-            null_safe=null_safe,
-            on_duplicate=on_duplicate,
-            missing_columns=missing_columns,
-            write_unchanged=write_unchanged,
-            prune_buckets=prune_buckets,
-            count_by=count_by,
-            local=self._local,
-        )
+        begun = local_merge(self._transaction, self.name, source=source, on=on, local=self._local, **options)
         merge = self._ours(begun)
         self._changes.expect(merge)
         return merge

@@ -11,7 +11,7 @@ import dataclasses
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +24,14 @@ from mutation_api.format.json_values import json_texts
 from mutation_api.merge.acting import KINDS, Acting, struct_of
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
-    DUPLICATES_SHOWN_DEFAULT,
     SOURCE,
     TARGET,
     Action,
     Clause,
-    FirstBy,
     Match,
     MergeOptions,
-    checked_options,
+    MergeOptionsDict,
+    checked_keys,
 )
 from mutation_api.merge.evaluator import (
     ArrowAnalyser,
@@ -58,7 +57,7 @@ from mutation_api.merge.source_rows import check_read_bytes, plain_batch, source
 from mutation_api.merge.sql_conditions import resolved_condition
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.table.expression_parts import char_paths
-from mutation_api.table.row_type import checked_assignments, checked_names
+from mutation_api.table.row_type import checked_assignments
 from mutation_api.write.apply import apply_arrow
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions, forecast_arrow
@@ -174,14 +173,8 @@ def local_merge(
     *,
     source: object,
     on: Sequence[str],
-    null_safe: bool = False,
-    on_duplicate: str | FirstBy = "error",
-    missing_columns: str = "null",
-    write_unchanged: bool = False,
-    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
-    prune_buckets: bool = True,
-    count_by: str | None = None,
     local: LocalOptions | None = None,
+    **options: Unpack[MergeOptionsDict],
 ) -> LocalMerge:
     """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
@@ -197,37 +190,19 @@ def local_merge(
         on: key columns that both sides have; a string is a single column. They are compared as in Spark.
             Types for which Arrow cannot do this are refused, see
             :mod:`mutation_api.merge.key_columns`.
-        null_safe: True if NULL keys equal NULL keys. In SQL they do not.
-        on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
-            or an order such as ``first_by("updated")`` or ``first_by(("updated", "descending"))``.
-        missing_columns: what to do if the source lacks columns for ``…_all``: ``"null"`` inserts NULL and
-            leaves the columns unchanged on update; ``"error"`` refuses the merge.
-        write_unchanged: True to write updates without checking if they change the row.
-        duplicates_shown: number of keys that the error shows.
-        prune_buckets: True to read only the buckets to which the source's keys hash.
-        count_by: a source column. If given, the report also counts rows by its values.
         local: memory limit and number of threads.
+        **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`.
 
     Raises:
         ConfigurationError: If an option is invalid.
         UnsupportedLocallyError: If the source needs more memory than allowed.
         RecordLayoutError: If the source is not Arrow data or has duplicate columns.
     """
-    keys = tuple(checked_names(on, f"table {table}: on"))
-    options = checked_options(
-        keys=keys,
-        null_safe=null_safe,
-        on_duplicate=on_duplicate,
-        missing_columns=missing_columns,
-        write_unchanged=write_unchanged,
-        duplicates_shown=duplicates_shown,
-        prune_buckets=prune_buckets,
-        count_by=count_by,
-    )
+    keys, checked = checked_keys(on, f"table {table}: on"), MergeOptions(**options)
     given = local or LocalOptions()
     full_name = transaction.table(table).full_name
     rows = source_rows(full_name, source, given)
-    return LocalMerge(transaction, full_name, rows, keys, options, given)
+    return LocalMerge(transaction, full_name, rows, keys, checked, given)
 
 
 def changed_rows(
@@ -341,7 +316,7 @@ class LocalMerge:
         self.is_described_only = False
         self.transaction.check()
         self.before_reading()
-        inserts = any(clause.action is Action.INSERT for clause in self.clauses)
+        inserts = any(clause.action.adds_row for clause in self.clauses)
         self.transaction.merging(self.table, self.keys, inserts=inserts)
         table, source = self.transaction.table(self.table), plain_batch(self.source)
         types = {field.name: field.type for field in source.schema}
@@ -351,19 +326,27 @@ class LocalMerge:
         )
         checked = with_expressions(table, source.schema, self.options)
         check_countable(table, source.schema, self.options.count_by)
-        plan = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
-        evaluator = ArrowEvaluator(table, plan, source, self.options)
-        merge = LocalMergePlan(
-            self.transaction, table, source, self.keys, plan, evaluator, self.options, self.local, shows_rows
+        resolved = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
+        evaluator = ArrowEvaluator(table, resolved, source, self.options)
+        plan = LocalMergePlan(
+            self.transaction,
+            table,
+            source,
+            self.keys,
+            resolved,
+            evaluator,
+            self.options,
+            self.local,
+            shows_rows,
         )
         if self.read_bytes_max is not None:  # it lists directories
-            check_read_bytes(table.full_name, merge.bytes_to_read, self.read_bytes_max)
-        return merge
+            check_read_bytes(table.full_name, plan.bytes_to_read, self.read_bytes_max)
+        return plan
 
     def _then(
         self, match: Match, when: Condition, action: Action, values: Values | None = None
     ) -> LocalMerge:
-        side = TARGET if match is Match.NOT_MATCHED_BY_SOURCE else SOURCE
+        side = match.sides[0]
         columns = {
             SOURCE: [name.lower() for name in self.source.column_names],
             TARGET: [column.name for column in self.transaction.table(self.table).all_columns],

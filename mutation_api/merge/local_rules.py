@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from mutation_api.merge.clauses import (
     SOURCE,
     TARGET,
     FirstBy,
+    MergeOptionsDict,
     MergeRules,
     first_by,
     parsed_order,
@@ -53,12 +55,9 @@ def local_merge_by_rules(
     source: pa.RecordBatchReader,
     on: Sequence[str],
     rules: MergeRules,
-    null_safe: bool = False,
-    missing_columns: str = "null",
-    write_unchanged: bool = False,
-    prune_buckets: bool = True,
     read_bytes_max: int | None = None,
     local: LocalOptions | None = None,
+    **options: Unpack[MergeOptionsDict],
 ) -> LocalMerge:
     """Describe a merge by rules. Call ``execute()`` or ``dry_run()`` on the result.
 
@@ -68,12 +67,10 @@ def local_merge_by_rules(
         source: the rows to merge, which this call reads.
         on: key columns that both sides have.
         rules: the rules for what happens to rows.
-        null_safe: see :func:`~mutation_api.merge.local_merge.local_merge`.
-        missing_columns: see the same function.
-        write_unchanged: see the same function.
-        prune_buckets: see the same function.
         read_bytes_max: maximum size of the table's files to read here. If None, there is no limit.
         local: memory limit and number of threads.
+        **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`. The order of ``rules`` replaces
+            ``on_duplicate``.
 
     Raises:
         UnsupportedLocallyError: If only Spark can interpret the rules or compare these types, or if the
@@ -86,18 +83,8 @@ def local_merge_by_rules(
     types = {field.name.lower(): field.type for field in source.schema}
     target = target_types(table)
     _check_types(table.full_name, types, target, on)
-    merge = local_merge(
-        transaction,
-        table.full_name,
-        source=source,
-        on=on,
-        null_safe=null_safe,
-        on_duplicate=_first_by(types, rules.first_by) or "error",
-        missing_columns=missing_columns,
-        write_unchanged=write_unchanged,
-        prune_buckets=prune_buckets,
-        local=local,
-    )
+    options["on_duplicate"] = _first_by(types, rules.first_by) or "error"
+    merge = local_merge(transaction, table.full_name, source=source, on=on, local=local, **options)
     merge.read_bytes_max = read_bytes_max
     merge.clauses += rule_clauses(rules, _ArrowConditions(table.full_name, types, target))
     return merge

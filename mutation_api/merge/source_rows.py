@@ -6,27 +6,37 @@ its limits, the local engine leaves the work to Spark.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import ConfigurationError, RecordLayoutError, UnsupportedLocallyError
+from mutation_api.errors import (
+    ConfigurationError,
+    DuplicateKeyError,
+    RecordLayoutError,
+    UnsupportedLocallyError,
+)
 from mutation_api.format.event import Mask
 from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array, refusal, repeated
-from mutation_api.merge.clauses import ROWS_SHOWN, DuplicatedKey
 from mutation_api.write.arrow_input import arrow_reader
 from mutation_api.write.local_plan import LocalOptions
 
 __all__ = [
     "READ_BYTES_MAX",
+    "ROWS_SHOWN",
+    "DuplicatedKey",
     "check_memory",
     "check_read_bytes",
     "check_wall_clocks",
+    "copied_keys_error",
     "dense_ranks",
+    "duplicate_key_error",
     "duplicated",
     "first_of_each",
     "order_of_rows",
@@ -119,6 +129,70 @@ def first_of_each(groups: Indices, order: Indices, judged: Mask) -> Indices:
     kept = ~judged
     kept[sorted_rows[is_first]] = True
     return np.flatnonzero(kept)
+
+
+ROWS_SHOWN = 3
+"""The number of source rows that a message shows per key."""
+
+
+@dataclass(frozen=True)
+class DuplicatedKey:
+    """A key with several source rows: its JSON string, the row count, and JSON strings of some rows."""
+
+    key: str
+    row_count: int
+    rows: Sequence[str]
+
+
+def duplicate_key_error(
+    table_name: str, key_count: int, samples: Sequence[DuplicatedKey]
+) -> DuplicateKeyError:
+    """Return the error that shows some of the keys.
+
+    Args:
+        table_name: ``database.table``.
+        key_count: total number of such keys.
+        samples: some of the keys.
+    """
+    return DuplicateKeyError(
+        f"table {table_name}: {_counted(key_count)} more than one source row that would act, so the result "
+        f"would be ambiguous: {_listed([_rows_line(each) for each in samples], key_count)}. Nothing was "
+        "written. Keep one source row per key, or choose which one is used with on_duplicate=first_by(…)"
+    )
+
+
+def copied_keys_error(
+    what: str, table_name: str, key_count: int, samples: Sequence[str]
+) -> DuplicateKeyError:
+    """Return the error for a copy of a whole table in which keys have several rows.
+
+    Args:
+        what: name of the copy, for messages.
+        table_name: ``database.table`` that the copy would fill.
+        key_count: total number of such keys.
+        samples: JSON strings of some of the keys.
+    """
+    return DuplicateKeyError(
+        f"{what}: {_counted(key_count)} more than one row when stored in {table_name}: "
+        f"{_listed(samples, key_count)}. Nothing was written. If each key occurs only once in the source, "
+        "choose types for the key columns in Hive that keep the values distinct"
+    )
+
+
+def _counted(key_count: int) -> str:
+    return f"{key_count:,} {'key has' if key_count == 1 else 'keys have'}"
+
+
+def _listed(samples: Sequence[str], key_count: int) -> str:
+    more = f"; and {key_count - len(samples):,} more" if key_count > len(samples) else ""
+    return "; ".join(samples) + more
+
+
+def _rows_line(found: DuplicatedKey) -> str:
+    rows = sorted(found.rows)[:ROWS_SHOWN]
+    more = ", …" if found.row_count > len(rows) else ""
+    key = ", ".join(f"{name}={value!r}" for name, value in json.loads(found.key).items())
+    return f"({key}) in {found.row_count:,} rows: {', '.join(rows)}{more}"
 
 
 def duplicated(

@@ -13,22 +13,21 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Unpack
 
 from pyspark.sql import Column, DataFrame
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
-    COLLECTED_KEYS_DEFAULT,
-    DUPLICATES_SHOWN_DEFAULT,
     SOURCE,
     TARGET,
     Action,
     Clause,
-    FirstBy,
     Match,
     MergeOptions,
-    checked_options,
+    MergeOptionsDict,
+    checked_keys,
 )
 from mutation_api.merge.local_merge import preview_rows, write_plan
 from mutation_api.merge.local_plan import LocalMergePlan
@@ -65,14 +64,7 @@ def merge_into(
     *,
     source: DataFrame,
     on: Sequence[str] | Expression,
-    null_safe: bool = False,
-    on_duplicate: str | FirstBy = "error",
-    missing_columns: str = "null",
-    write_unchanged: bool = False,
-    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
-    collected_keys: int = COLLECTED_KEYS_DEFAULT,
-    prune_buckets: bool = True,
-    count_by: str | None = None,
+    **options: Unpack[MergeOptionsDict],
 ) -> MergeInto:
     """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
@@ -89,43 +81,16 @@ def merge_into(
         table: ``database.table``.
         source: the rows to merge.
         on: key columns that both sides have, or a condition.
-        null_safe: True if NULL keys equal NULL keys, which in SQL they do not. Only for key columns.
-        on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
-            or :func:`~mutation_api.merge.clauses.first_by`. Rows for which no clause holds do not count.
-            Repeated matches do not count if the only clause for matched rows is an unconditional delete.
-        missing_columns: what to do if the source lacks columns for ``updateAll`` or ``insertAll``: ``"null"``
-            inserts NULL and leaves the columns unchanged on update; ``"error"`` refuses the merge.
-        write_unchanged: True to write updates without comparing them with the rows that they replace. Updates
-            without a difference are then written too, and counted as updated.
-        duplicates_shown: number of keys that the error shows.
-        collected_keys: maximum number of source rows for which the driver collects the keys, to read only
-            matching rows of the table. More keys are shuffled to their buckets. If they do not determine
-            buckets, Spark joins source and table. The option limits the driver's memory and does not change
-            the result.
-        prune_buckets: True to read only the buckets of the source's keys, if the keys determine a row's
-            bucket. If a row lies in a different bucket than its hash, the merge is refused; buckets that are
-            not read are not checked. If False, all buckets are read, as are those of a table that Hive's
-            ALTER TABLE changed.
-        count_by: a source column, which the table need not have. If given, the report also counts rows by its
-            values.
+        **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`.
 
     Raises:
         ConfigurationError: If an option is invalid.
     """
-    keys = None if isinstance(on, str | Column) else tuple(name.lower() for name in on)
-    options = checked_options(
-        keys=keys,
-        null_safe=null_safe,
-        on_duplicate=on_duplicate,
-        missing_columns=missing_columns,
-        write_unchanged=write_unchanged,
-        duplicates_shown=duplicates_shown,
-        collected_keys=collected_keys,
-        prune_buckets=prune_buckets,
-        count_by=count_by,
-    )
-    condition = on if isinstance(on, str | Column) else None
-    return MergeInto(transaction, table, source, keys, condition, options)
+    checked = MergeOptions(**options)
+    if isinstance(on, str | Column):
+        return MergeInto(transaction, table, source, None, on, checked)
+    keys = checked_keys(on, f"table {table}: on")
+    return MergeInto(transaction, table, source, keys, None, checked)
 
 
 @dataclass
@@ -270,7 +235,7 @@ class MergeInto:
 
     def _with_sides(self) -> MergeInto:
         """Return the merge with the side added to SQL columns that only one side has, as in PySpark."""
-        inserts = any(clause.action is Action.INSERT for clause in self.clauses)
+        inserts = any(clause.action.adds_row for clause in self.clauses)
         self.transaction.merging(self.table, self.keys, inserts=inserts)
         spark = self.source.sparkSession
         columns = {

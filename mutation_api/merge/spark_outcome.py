@@ -10,6 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -206,21 +207,28 @@ INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = "inserted", "updated", "deleted",
 
 def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
     """Return the number of the first clause that holds for the row, or null if none does."""
-    has_source, has_target = sf.col(SOURCE).isNotNull(), sf.col(TARGET).isNotNull()
-    is_match = {
-        Match.MATCHED: has_source & has_target,
-        Match.NOT_MATCHED: ~has_target,
-        Match.NOT_MATCHED_BY_SOURCE: ~has_source,
-    }
     chain = [
         sf.when(
-            is_match[c.match] if c.condition is None else is_match[c.match] & column_of(c.condition),
+            _is_match(c.match) if c.condition is None else _is_match(c.match) & column_of(c.condition),
             sf.lit(number),
         )
         for number, c in enumerate(clauses)
     ]
     # coalesce stops at the first value, so a condition is not evaluated for rows of an earlier clause.
     return sf.coalesce(*chain)
+
+
+def _is_match(match: Match) -> Column:
+    has_source, has_target = sf.col(SOURCE).isNotNull(), sf.col(TARGET).isNotNull()
+    match match:
+        case Match.MATCHED:
+            return has_source & has_target
+        case Match.NOT_MATCHED:
+            return ~has_target
+        case Match.NOT_MATCHED_BY_SOURCE:
+            return ~has_source
+        case _:
+            assert_never(match)
 
 
 def with_new_row(rows: DataFrame, table: AcidTable, resolved: SparkMerge) -> DataFrame:
@@ -258,7 +266,7 @@ def _branches(
     shared: list[int] = []  # clauses that use the source column unchanged share one conversion
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
         here = sf.col(CLAUSE) == number
-        if clause.action is Action.UPDATE and column.name not in values:
+        if clause.action.replaces_row and column.name not in values:
             yield sf.when(here, sf.col(quoted(TARGET, column.name)))
         elif column.name in values and clause.takes_all:
             shared.append(number)
@@ -277,9 +285,11 @@ def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Co
     for number, clause in enumerate(resolved.clauses):
         numbers[clause.action].append(number)
     clause_number = sf.col(CLAUSE)
-    kind = sf.when(clause_number.isin(*numbers[Action.INSERT]), INSERTED)
-    kind = kind.when(clause_number.isin(*numbers[Action.DELETE]), DELETED)
-    if not numbers[Action.UPDATE]:
+    certain = [
+        (clause_number.isin(*numbers[action]), action.outcome) for action in Action if not action.replaces_row
+    ]
+    kind = reduce(lambda chain, each: chain.when(*each), certain[1:], sf.when(*certain[0]))
+    if not any(clause.action.replaces_row for clause in resolved.clauses):
         return kind
     assigned = {name for values in resolved.values for name in values}
     compared = assigned & table.placing_columns if options.write_unchanged else assigned
@@ -297,7 +307,7 @@ def inserted_key(rows: DataFrame, resolved: SparkMerge, options: MergeOptions) -
     if resolved.keys is None:
         return nothing
     parts = [sf.col(quoted(NEW, key)) for key in resolved.keys]
-    inserts = [i for i, c in enumerate(resolved.clauses) if c.action is Action.INSERT]
+    inserts = [i for i, c in enumerate(resolved.clauses) if c.action.adds_row]
     counts = sf.col(CLAUSE).isin(*inserts)
     if not options.null_safe:
         counts = reduce(lambda a, p: a & p.isNotNull(), parts, counts)
@@ -314,7 +324,7 @@ def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
     keys = set(resolved.keys or ())
     found = []
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
-        for name in sorted(keys & values.keys()) if clause.action is Action.INSERT else ():
+        for name in sorted(keys & values.keys()) if clause.action.adds_row else ():
             value, data_type = values[name]
             if is_stored_unchanged(types[name], data_type):
                 continue

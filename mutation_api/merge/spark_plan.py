@@ -17,20 +17,17 @@ from pyspark.sql.types import StringType, StructType
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
-    ROWS_SHOWN,
     SOURCE,
     TARGET,
-    Action,
     Clause,
-    DuplicatedKey,
     Match,
     MergeOptions,
     altered_keys_error,
-    duplicate_key_error,
     padded_key_error,
 )
 from mutation_api.merge.merge_report import MergeReport, with_compactions_due
 from mutation_api.merge.resolve import resolve
+from mutation_api.merge.source_rows import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.merge.spark_diff import partitions_where
 from mutation_api.merge.spark_expressions import Expression, ExpressionAnalyser, Sides, SparkMerge, column_of
 from mutation_api.merge.spark_matching import ScatteredKeys, SourceKeys, match_rows, source_keys
@@ -123,7 +120,7 @@ class MergePlan:
             is_whole_condition=resolved.is_equalities_alone,
         )
         altered = altered_key(table, resolved)
-        inserts_keys = all(c.takes_all for c in clauses if c.action is Action.INSERT)
+        inserts_keys = all(c.takes_all for c in clauses if c.action.adds_row)
         is_unique = bool(collected and collected.is_unique and inserts_keys and altered is None)
         cached: list[DataFrame] = []
         try:
@@ -162,7 +159,7 @@ class MergePlan:
 
     def check_duplicates(self) -> None:
         """Raise DuplicateKeyError if several source rows act on one row or insert one key."""
-        if self.options.on_duplicate or self.is_unique:
+        if self.options.first_by or self.is_unique:
             return
         group = [_ROW_ID, _KEY]
         doubled = self.cached.where(_is_in_group()).groupBy(*group).count().where("count > 1")
@@ -295,8 +292,7 @@ def _acting_rows(
     nothing = sf.lit(None).cast("string")
     has_row_ids = table.version.has_row_ids
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
-    matches = {clause.match for clause in resolved.clauses}
-    if options.on_duplicate and not is_unique and Match.MATCHED in matches:
+    if options.first_by and not is_unique and any(match.is_pair for match in resolved.matches):
         rows = _first_of_each(rows, row_id, options)
     rows = with_new_row(rows, table, resolved)
     known = sf.lit("")
@@ -368,8 +364,8 @@ class _Reader:
         if not self.table.partition_keys:
             return None
         resolved = self.resolved
-        wanted = [] if matches <= {Match.NOT_MATCHED_BY_SOURCE} else [*resolved.matched_where]
-        if Match.NOT_MATCHED_BY_SOURCE in matches:
+        wanted = [*resolved.matched_where] if any(match.has_source for match in matches) else []
+        if not all(match.has_source for match in matches):
             wanted += resolved.by_source_where
         names = partition_names(self.transaction, self.table.full_name)
         return partitions_where(self.sides.source.sparkSession, self.table, names, wanted)
@@ -381,9 +377,9 @@ class _Reader:
 
 def _first_of_each(rows: DataFrame, row_id: Column, options: MergeOptions) -> DataFrame:
     """Keep the first source row for each table row. The values of the others need not fit."""
-    assert options.on_duplicate is not None
+    assert options.first_by is not None
     is_match = row_id.isNotNull() & sf.col(SOURCE).isNotNull()
-    return keep_first(rows, [row_id], order_of(options.on_duplicate), is_match)
+    return keep_first(rows, [row_id], order_of(options.first_by), is_match)
 
 
 def _without_repetition(
@@ -393,12 +389,11 @@ def _without_repetition(
 
     Rows that insert one key are recognised by the key as it is stored. Matched rows were reduced before.
     """
-    if options.on_duplicate:
-        if all(clause.action is not Action.INSERT for clause in resolved.clauses):
+    if options.first_by:
+        if not any(clause.action.adds_row for clause in resolved.clauses):
             return acting
-        return keep_first(acting, [_KEY], order_of(options.on_duplicate), sf.col(_KEY).isNotNull())
-    matched = [(c.action, c.condition) for c in resolved.clauses if c.match is Match.MATCHED]
-    if matched == [(Action.DELETE, None)] and table.version.has_row_ids:
+        return keep_first(acting, [_KEY], order_of(options.first_by), sf.col(_KEY).isNotNull())
+    if resolved.deletes_all_pairs and table.version.has_row_ids:
         is_match = sf.col(_ROW_ID).isNotNull() & sf.col(SOURCE).isNotNull()
         return keep_first(acting, [_ROW_ID], [sf.xxhash64(sf.to_json(SOURCE))], is_match)
     return acting

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from mutation_api.merge.clauses import SOURCE, TARGET, MergeRules, first_by, parsed_order, rule_clauses
+from mutation_api.merge.clauses import (
+    SOURCE,
+    TARGET,
+    MergeOptionsDict,
+    MergeRules,
+    first_by,
+    parsed_order,
+    rule_clauses,
+)
 from mutation_api.merge.spark_expressions import Expression, names_side, with_sides
 from mutation_api.merge.spark_merge import MergeInto, merge_into
 from mutation_api.write.staged_writer import LookingTransaction
@@ -23,10 +32,7 @@ def merge_by_rules(
     source: DataFrame,
     on: Sequence[str],
     rules: MergeRules,
-    null_safe: bool = False,
-    missing_columns: str = "null",
-    write_unchanged: bool = False,
-    prune_buckets: bool = True,
+    **options: Unpack[MergeOptionsDict],
 ) -> MergeInto:
     """Describe a merge by rules. Call ``execute()`` or ``dry_run()`` on the result.
 
@@ -36,10 +42,8 @@ def merge_by_rules(
         source: the rows to merge.
         on: key columns that both sides have.
         rules: the rules for what happens to rows.
-        null_safe: see :func:`~mutation_api.merge.spark_merge.merge_into`.
-        missing_columns: see the same function.
-        write_unchanged: see the same function.
-        prune_buckets: see the same function.
+        **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`. The order of ``rules`` replaces
+            ``on_duplicate``.
 
     Raises:
         ConfigurationError: If a condition or an order is not SQL, if rules contradict each other, or if an
@@ -49,17 +53,8 @@ def merge_by_rules(
     target = (*acid_table.column_names, *acid_table.partition_key_names)
     conditions = _SqlConditions(source.sparkSession, tuple(source.columns), target)
     orders = [conditions.order(text) for text in rules.first_by]
-    merge = merge_into(
-        transaction,
-        acid_table.full_name,
-        source=source,
-        on=on,
-        null_safe=null_safe,
-        on_duplicate=first_by(*orders) if orders else "error",
-        missing_columns=missing_columns,
-        write_unchanged=write_unchanged,
-        prune_buckets=prune_buckets,
-    )
+    options["on_duplicate"] = first_by(*orders) if orders else "error"
+    merge = merge_into(transaction, acid_table.full_name, source=source, on=on, **options)
     merge.clauses += rule_clauses(rules, conditions)
     return merge
 
