@@ -61,6 +61,9 @@ from .merge.merge_report import MergeReport as MergeReport
 from .merge.spark_diff import diff as diff
 from .merge.spark_merge import MergeInto as MergeInto
 from .merge.spark_merge import merge_into as merge_into
+from .merge.spark_rules import delete_where as delete_where
+from .merge.spark_rules import overwrite as overwrite
+from .merge.spark_rules import update_where as update_where
 from .orc.read.column_reader import TimestampForm as TimestampForm
 from .read.directory_scan import open_directory as open_directory
 from .read.export import export_rows as export_rows
@@ -95,6 +98,7 @@ from .transaction.transaction_state import TableSummary as TableSummary
 from .transaction.transaction_state import TransactionState as TransactionState
 from .transaction.transaction_state import TransactionSummary as TransactionSummary
 from .upkeep.create_acid_table import create_acid_table as create_acid_table
+from .write.change_set import OverwriteReport as OverwriteReport
 from .write.coordinator import MutatorCoordinator as MutatorCoordinator
 from .write.forecast import ApplySummary as ApplySummary
 from .write.local_plan import LocalOptions as LocalOptions

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import DELETE, INSERT, UPDATE
-from mutation_api.hive.table_changes import OverwriteReport, Replaced, TableChanges, as_filter
+from mutation_api.hive.table_changes import TableChanges, as_filter
 from mutation_api.merge.clauses import TARGET, MergeOptionsDict
 from mutation_api.merge.local_merge import Condition, LocalMerge, Values, changed_rows, local_merge
 from mutation_api.merge.merge_report import MergeReport
@@ -22,6 +22,7 @@ from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidTable, SnapshotView
 from mutation_api.table.expression_parts import fields_of
 from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.change_set import OverwriteReport, Replaced
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.write.local_plan import LocalOptions
 
@@ -294,7 +295,9 @@ class HiveTable(SnapshotTable):
             RecordValueError: If a new row does not belong to what is replaced.
             MutationError: See :meth:`append` and :meth:`scan`.
         """
-        return self._changes.overwrite(data, Replaced.of(self._changes.checked_sink(), partitions, where))
+        table = self._changes.checked_sink()
+        condition = where if where is None else as_filter(where, table)
+        return self._changes.overwrite(data, Replaced.of(table, partitions, condition))
 
     def _by_condition(self) -> LocalMerge:
         self._changes.checked_sink()

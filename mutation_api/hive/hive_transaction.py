@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import TransactionStateError
 from mutation_api.hive.hive_table import HiveTable, SnapshotTable
-from mutation_api.hive.table_changes import OverwriteReport, TableChanges
+from mutation_api.hive.table_changes import TableChanges
 from mutation_api.merge.local_merge import Condition, Values
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_scan import arrow_schema
@@ -30,7 +30,7 @@ from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
 from mutation_api.upkeep.history import TableHistory, table_history
 from mutation_api.upkeep.verify.verify import Progress, VerifyReport, verify_table
-from mutation_api.write.change_set import MemoryShare
+from mutation_api.write.change_set import MemoryShare, OverwriteReport
 from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["HiveSnapshot", "HiveTransaction", "TableHandle"]

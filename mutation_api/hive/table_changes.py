@@ -8,39 +8,28 @@ read after a change is refused, and everything is written as one change set at t
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.errors import ConfigurationError, RecordValueError, TransactionStateError, listed
+from mutation_api.errors import TransactionStateError
 from mutation_api.format.event import ADDED_OPERATION, DELETE, INSERT
 from mutation_api.merge.clauses import TARGET
 from mutation_api.merge.evaluator import target_types
 from mutation_api.merge.local_merge import LocalMerge
 from mutation_api.merge.sql_conditions import resolved_condition
-from mutation_api.read.row_filter import RowFilter
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import (
-    PartitionCondition,
     PlannedFiles,
-    matching_partitions,
     open_table,
 )
 from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.apply import apply_arrow, write_change_set
-from mutation_api.write.arrow_input import changes_reader
-from mutation_api.write.change_set import ChangeSet, MemoryShare
+from mutation_api.write.change_set import ChangeSet, MemoryShare, OverwriteReport, Replaced
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["OverwriteReport", "Replaced", "TableChanges", "as_filter"]
-
-DYNAMIC = "dynamic"
-"""Replace the partitions that new rows belong to, as in Spark's ``partitionOverwriteMode``."""
+__all__ = ["TableChanges", "as_filter"]
 
 
 def as_filter(where: pc.Expression | str, table: AcidTable) -> pc.Expression | str:
@@ -55,124 +44,6 @@ def as_filter(where: pc.Expression | str, table: AcidTable) -> pc.Expression | s
         return where
     what = f"table {table.full_name}: the condition"
     return resolved_condition(where, {}, types, (TARGET,), what, is_flat=True)[0]
-
-
-@dataclass(frozen=True)
-class OverwriteReport:
-    """The result of an overwrite.
-
-    Attributes:
-        table: ``database.table``.
-        deleted: number of rows that were replaced.
-        inserted: number of new rows.
-        partitions: the (escaped) names of the partitions that were replaced, including empty ones.
-    """
-
-    table: str
-    deleted: int
-    inserted: int
-    partitions: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the report as plain values, ready for JSON."""
-        return dataclasses.asdict(self)
-
-    def __str__(self) -> str:
-        """Return one line for people."""
-        of = f" of {len(self.partitions)} partitions" if self.partitions else ""
-        return f"{self.table}: replaced {self.deleted} rows{of} by {self.inserted}"
-
-
-@dataclass(frozen=True)
-class Replaced:
-    """The rows that an overwrite replaces; made by :meth:`of`.
-
-    Attributes:
-        is_dynamic: True to replace the partitions of the new rows.
-        specs: the partitions to replace, by values of partition columns. If None, all.
-        where: the condition that old and new rows must meet. If None, none.
-    """
-
-    is_dynamic: bool
-    specs: tuple[tuple[PartitionCondition, ...], ...] | None
-    where: pc.Expression | str | None
-
-    @classmethod
-    def of(
-        cls,
-        table: AcidTable,
-        partitions: str | Sequence[Mapping[str, object]] | None,
-        where: pc.Expression | str | None,
-    ) -> Replaced:
-        """Check the arguments of ``HiveTable.overwrite``. Raises ConfigurationError if they do not fit."""
-        what = f"table {table.full_name}: overwrite"
-        if partitions is not None and where is not None:
-            raise ConfigurationError(f"{what}: pass either partitions or where, not both")
-        if partitions is not None and not table.partition_keys:
-            raise ConfigurationError(f"{what}: the table is not partitioned: omit partitions")
-        if isinstance(partitions, str):
-            if partitions != DYNAMIC:
-                raise ConfigurationError(
-                    f'{what}: partitions must be "{DYNAMIC}" or a list such as [{{"day": "2024-05-01"}}], '
-                    f"got {partitions!r}"
-                )
-            return cls(True, None, None)
-        if partitions is None:
-            return cls(False, None, None if where is None else as_filter(where, table))
-        for each in partitions:
-            if not isinstance(each, Mapping) or not each:
-                raise ConfigurationError(
-                    f"{what}: a partition must be a dictionary with values of some of "
-                    f"{', '.join(table.partition_key_names)}, got {each!r}"
-                )
-        return cls(False, tuple(tuple(each.items()) for each in partitions), None)
-
-    def partitions(self, table: AcidTable, known: Sequence[str], new: Sequence[str]) -> list[str]:
-        """Return the partitions to replace that exist; '' if the table is not partitioned.
-
-        Args:
-            table: the table.
-            known: names of the partitions that exist.
-            new: names of the partitions of the new rows.
-
-        Raises:
-            RecordValueError: If new rows do not belong to the partitions to replace.
-        """
-        if self.is_dynamic:
-            return [name for name in known if name in {*new}]
-        if self.specs is None:
-            return [*known]
-        matching = {
-            name
-            for spec in self.specs
-            for name in matching_partitions(table, dict.fromkeys((*known, *new)), spec)
-        }
-        if others := sorted({*new} - matching):
-            raise RecordValueError(
-                f"table {table.full_name}: overwrite: new rows belong to the partitions {listed(others)}, "
-                "which are not among those to replace: name these as well, or leave out the rows"
-            )
-        return [name for name in known if name in matching]
-
-    def checked(self, table: AcidTable, data: object) -> object:
-        """Return the new rows. Reading them raises RecordValueError for rows that ``where`` excludes."""
-        if self.where is None:
-            return data
-        reader = changes_reader(data, table, ADDED_OPERATION, "the rows")
-        schema = pa.schema([field.with_name(field.name.lower()) for field in reader.schema])
-        meets = RowFilter.of(self.where, table, schema)
-
-        def rows() -> Iterator[pa.RecordBatch]:
-            for batch in reader:
-                kept = meets.rows(batch.rename_columns(schema.names)).num_rows
-                if kept < batch.num_rows:
-                    raise RecordValueError(
-                        f"table {table.full_name}: overwrite: {batch.num_rows - kept} of the new rows do not "
-                        "meet the condition of the rows to replace: leave them out, or append them"
-                    )
-                yield batch
-
-        return pa.RecordBatchReader.from_batches(reader.schema, rows())
 
 
 class TableChanges:
@@ -238,6 +109,7 @@ class TableChanges:
         insert_files: int | None,
         options: WriterOptions | None,
         local: LocalOptions,
+        read_now: bool,
     ) -> ApplySummary | None:
         """Write the change set of a merge, or collect it on Hive 2.
 
@@ -254,7 +126,7 @@ class TableChanges:
             changes,
             operation_column=operation_column,
             insert_files=insert_files,
-            read_now=True,
+            read_now=read_now,
             options=options,
             local=local,
         )

@@ -96,6 +96,7 @@ def write_plan(
         plan.changes(),
         operation_column=CHANGE_COLUMN,
         insert_files=insert_files,
+        read_now=True,
         options=options,
         local=plan.local,
     )

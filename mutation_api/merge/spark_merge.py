@@ -173,6 +173,7 @@ class MergeInto:
                 num_partitions=num_partitions or self._task_count(report),
                 operation_column=CHANGE_COLUMN,
                 insert_files=insert_files,
+                read_now=True,
                 options=options,
             )
         return dataclasses.replace(report, written=written)
