@@ -2,9 +2,9 @@
 
     python -m examples.without_spark [METASTORE_URI]
 
-A shop keeps its orders in a Hive table. A delivery of orders is appended, corrections are merged by key, and
-rows that a scan found are updated and deleted. All changes of a block are one transaction. Then the rows are
-read again as Arrow data. Every library that supports Arrow works the same way: pandas, Polars, DuckDB.
+A shop keeps its orders in a Hive table. A delivery of orders is appended, rows are deleted and updated by a
+condition, and corrections are upserted by key. Then the rows are read again as Arrow data. Every library that
+supports Arrow works the same way: pandas, Polars, DuckDB.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from datetime import date
 from decimal import Decimal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from examples.local import create_table, metastore_address
 from mutation_api import Hive, connect
@@ -57,17 +56,13 @@ def fill(hive: Hive) -> None:
 
 
 def change(hive: Hive) -> None:
-    """Merge by key, then change rows by their ROW__ID, as one change set: all or nothing."""
+    """Delete, update and upsert rows; each change is one transaction: all or nothing."""
+    table = hive.table(TABLE)
+    table.delete(where="price < 2")
+    table.update(set={"price": "price + 1"}, where="item = 'coffee'")
     corrections = orders((1, "green tea", "3.50", date(2024, 5, 1)), (4, "juice", "2.50", date(2024, 5, 3)))
-    with hive.transaction(TABLE, create_partitions=True) as transaction:
-        table = transaction.table(TABLE)
-        merge = table.merge(corrections, on=["id"])
-        report = merge.when_matched_update_all().when_not_matched_insert_all().execute()
-        print(f"merged: {report.total}")
-        coffee = table.scan(where=pc.field("item") == "coffee", row_ids=True).to_arrow()
-        dearer = pc.add(coffee["price"], pa.scalar(Decimal("1.00"), PRICE)).cast(PRICE)
-        table.update(coffee.set_column(coffee.schema.get_field_index("price"), "price", dearer))
-        table.delete(table.scan(columns=[], where=pc.field("price") < Decimal(2), row_ids=True))
+    report = table.upsert(corrections, on=["id"], create_partitions=True)
+    print(f"upserted: {report.total}")
 
 
 def read(hive: Hive) -> list[tuple[str, str]]:

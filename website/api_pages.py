@@ -100,7 +100,8 @@ PAGES = (
         {
             "mutation_api": (
                 "HiveTransaction- HiveTable- LocalOptions WriterOptions ApplySummary= TransactionSummary= "
-                "TableSummary= LockFailureListener apply_changes local_spark_session "
+                "TableSummary= OverwriteReport= LockFailureListener apply_changes delete_where update_where "
+                "overwrite local_spark_session "
                 "translated_worker_errors MutatorClientBuilder MutatorClient- Transaction- "
                 "TransactionState= MutatorCoordinator BucketIdResolver AcidTableSerializer DeltaManifest="
             ),

@@ -226,9 +226,9 @@ def _partitions_of(table: AcidTable, rows: DataFrame, replaced: Replaced) -> lis
     if not table.partition_keys or not (replaced.is_dynamic or replaced.specs):
         return []
     found = collected(rows.select(*table.partition_key_names).distinct())
-    return (
-        partition_names(table, dict(zip(found.column_names, found.columns, strict=True))).unique().to_pylist()
-    )
+    columns = dict(zip(found.column_names, found.columns, strict=True))
+    names: list[str] = partition_names(table, columns).unique().to_pylist()
+    return names
 
 
 def _check_meets(table: str, rows: DataFrame, where: str) -> None:

@@ -48,7 +48,7 @@ def test_plain_python_example_runs_the_fourteen_steps_of_hives_api() -> None:
 def test_a_table_is_changed_and_read_without_spark() -> None:
     """As Arrow, in a few lines; starts a metastore of its own."""
     printed = run("without_spark")
-    assert "merged: MergeCounts(inserted=1, updated=1, deleted=0, moved=0, unchanged=0)" in printed
+    assert "upserted: MergeCounts(inserted=1, updated=1, deleted=0, moved=0, unchanged=0)" in printed
     assert "[('coffee', '5.20'), ('green tea', '3.50'), ('juice', '2.50')]" in printed
 
 
