@@ -2,8 +2,8 @@
 
 No file changes: in existing rows, new columns are NULL. A column can be widened to a type that holds all
 values of its type: for an int a larger integer, a decimal with enough digits, double or string, and for a
-varchar a longer varchar or string. A column can be renamed on Hive 4, which finds the columns of files by
-position:
+varchar a longer varchar or string. On Hive 2.3 a decimal can only become another decimal, and a varchar a
+longer varchar. A column can be renamed on Hive 4, which finds the columns of files by position:
 
   hive-mutate alter-table sales.orders --add "note string, weight double" --widen "price=decimal(12,2)"
 

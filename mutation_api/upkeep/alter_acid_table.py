@@ -4,8 +4,8 @@ Only the description of the table and its partitions changes. Files stay as they
 them. So a change is refused if a reader would lose or change values of existing rows:
 
 * A type is widened only to one that holds all values of the old type. Hive itself allows more, such as bigint
-  to double, which rounds. On Hive 2.3 it must be of the same kind, or both must be string, varchar or char:
-  otherwise neither minor nor major compactions of the table succeed (measured on 2.3.10).
+  to double, which rounds. On Hive 2.3 it must be of the same kind, such as another decimal: otherwise neither
+  minor nor major compactions of the table succeed (measured on 2.3.10).
 * A column is renamed only on Hive 4, and only if readers match the columns of a file by position, as they do
   by default. By name, the column would be NULL in all existing rows. On Hive 3.1 a table's property makes
   readers match by position, but not the compactor, which loses the values (measured on 3.1.3).
@@ -54,7 +54,6 @@ __all__ = ["AlteredTable", "added_columns", "alter_acid_table", "is_wider"]
 
 _BITS_OF_FLOATS = {"float": 24, "double": 53}
 """The size of the integers that a floating-point type holds exactly, without the sign."""
-_TEXT_KINDS = {"string", "varchar", "char"}
 _FAILS_TO_COMPACT = 2
 """The release whose compactor does not convert values: it fails if a file has another kind of type."""
 _BLOOM_FILTERS = "orc.bloom.filter.columns"
@@ -367,7 +366,7 @@ def _wider_type(column: ColumnInfo, text: str, table: AcidTable) -> str:
             f"than {old.text}, expected {_wider_types(old)}. ALTER TABLE … CHANGE of Hive also allows some "
             "types that change existing values"
         )
-    if release == _FAILS_TO_COMPACT and not (old.kind == new.kind or {old.kind, new.kind} <= _TEXT_KINDS):
+    if release == _FAILS_TO_COMPACT and old.kind != new.kind:
         raise ConfigurationError(
             f"{where}: column {column.name!r} cannot be widened from {old.text} to {new.text}: the compactor "
             f"of Hive {release} fails on files that have another kind of type than the table. Create another "

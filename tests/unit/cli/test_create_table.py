@@ -121,8 +121,8 @@ def test_mistakes_are_told_in_one_line(
 def test_a_table_is_altered(uri: str, stock: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The command prints the report or JSON; a dry run changes nothing."""
     where = ("--metastore", uri)
-    changes = ("alter-table", stock, "--add", "a int, b string", "--add", "c date", "--widen", "v=string")
-    lines = ["widened v from varchar(5) to string", "added a int", "added b string", "added c date"]
+    changes = ("alter-table", stock, "--add", "a int, b string", "--add", "c date", "--widen", "v=varchar(9)")
+    lines = ["widened v from varchar(5) to varchar(9)", "added a int", "added b string", "added c date"]
     code, printed, _ = run(capsys, *changes, "--dry-run", *where)
     assert (code, printed.splitlines()) == (EXIT_OK, [f"{stock}: would be altered", *lines])
     with connect(uri) as client:
@@ -130,10 +130,10 @@ def test_a_table_is_altered(uri: str, stock: str, capsys: pytest.CaptureFixture[
         code, printed, _ = run(capsys, *changes, "--json", *where)
         assert (code, json.loads(printed)["widened"]) == (
             EXIT_OK,
-            {"v": {"from": "varchar(5)", "to": "string"}},
+            {"v": {"from": "varchar(5)", "to": "varchar(9)"}},
         )
         added = [ColumnInfo("a", "int"), ColumnInfo("b", "string"), ColumnInfo("c", "date")]
-        expected = (ColumnInfo("id", "int"), ColumnInfo("v", "string"), *added)
+        expected = (ColumnInfo("id", "int"), ColumnInfo("v", "varchar(9)"), *added)
         assert client.get_table(*stock.split(".")).columns == expected
     code, printed, _ = run(capsys, "alter-table", stock, "--add", "A int", "--missing-only", *where)
     assert (code, printed) == (EXIT_OK, f"{stock}: no column was changed\n")

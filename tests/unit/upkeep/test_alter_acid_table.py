@@ -267,11 +267,12 @@ def test_columns_with_constraints_stay(constraint: ConstraintInfo) -> None:
 def test_hive_2_widens_within_a_kind() -> None:
     """Its compactor fails on files with another kind of type."""
     metastore = made("2.3")
-    for new in ("bigint", "string", "decimal(12,2)"):
+    for name, new in (("n", "bigint"), ("n", "string"), ("n", "decimal(12,2)"), ("v", "string")):
         with pytest.raises(ConfigurationError, match="the compactor of Hive 2 fails"):
-            alter_acid_table(metastore, NAME, widen={"n": new})
+            alter_acid_table(metastore, NAME, widen={name: new})
     assert columns(metastore) == COLUMNS
-    assert alter_acid_table(metastore, NAME, widen={"v": "string"}).widened == {"v": ("varchar(5)", "string")}
+    report = alter_acid_table(metastore, NAME, widen={"v": "varchar(9)"})
+    assert report.widened == {"v": ("varchar(5)", "varchar(9)")}
 
 
 def test_hive_3_has_no_change_of_a_table_with_constraints() -> None:
