@@ -58,7 +58,7 @@ from mutation_api import (
     DeltaManifest,
     Location,
     apply_changes,
-    local_session,
+    local_spark_session,
 )
 from mutation_api.format.event import bucket_property
 from mutation_api.write.writing_order import ADDRESSED_ROWS_MAX
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         settings = {"spark.driver.memory": DRIVER_MEMORY, "spark.local.dir": str(folder / "spark")}
-        spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
+        spark = stack.enter_context(local_spark_session(master=f"local[{CORES}]", settings=settings))
         for hive_type in types:
             for version in versions_of(hive_type):
                 updates = Updates.made(folder / "updates", hive_type, version, rows)

@@ -50,7 +50,7 @@ from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.peers.java_writers import JavaWriters
 from examples.local import PrintLoss, create_table
 from judges.hive.hive_judges import Hive23
-from metastore_client import EmbeddedMetastore, connect
+from metastore_client import EmbeddedMetastore, open_client
 from mutation_api import (
     AcidColumn,
     AcidTable,
@@ -167,7 +167,7 @@ class Stage:
 
     def new_database(self, name: str) -> Path:
         """Create a database for a contestant's tables; returns the folder in which they will lie."""
-        with connect(self.metastore.uri) as metastore:
+        with open_client(self.metastore.uri) as metastore:
             metastore.create_database(name)
         return self.metastore.warehouse / f"{name}.db"
 
@@ -175,7 +175,7 @@ class Stage:
         """Create ``database.table`` with its partitions."""
         create_table(self.metastore.uri, full_name, COLUMNS, "ds string", "id", self.shape.buckets)
         database, _, table = full_name.partition(".")
-        with connect(self.metastore.uri) as metastore:
+        with open_client(self.metastore.uri) as metastore:
             metastore.add_partitions(database, table, [(value,) for value in self.rows.partition_values()])
 
 

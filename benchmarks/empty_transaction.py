@@ -46,7 +46,7 @@ from metastore_client import (
     LockState,
     LockType,
     MetastoreClient,
-    connect,
+    open_client,
 )
 from mutation_api import MutatorClient, MutatorClientBuilder
 
@@ -148,7 +148,7 @@ def make_table(uri: str, partitions: int) -> None:
     """Create ``default.empty``, with partitions ``ds=0`` and on."""
     create_table(uri, f"default.{TABLE}", COLUMNS, "ds string" if partitions else "", "id", 4)
     if partitions:
-        with connect(uri) as metastore:
+        with open_client(uri) as metastore:
             metastore.add_partitions("default", TABLE, [(str(number),) for number in range(partitions)])
 
 

@@ -30,7 +30,7 @@ from benchmarks.measuring.report import save_cases, show_case
 from examples.local import create_table
 from judges.hive.hive_judges import Hive23
 from judges.postgres import Postgres
-from metastore_client import MetastoreClient, connect
+from metastore_client import MetastoreClient, open_client
 from mutation_api.cdc import enable_update, extract_update
 from mutation_api.upkeep import CompactionThreshold, compact_table
 
@@ -80,7 +80,7 @@ def measured(arguments: argparse.Namespace) -> tuple[bool, list[float]]:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         server = stack.enter_context(Postgres(work / "postgres"))
         hive = stack.enter_context(Hive23(work / "hive"))
-        metastore = stack.enter_context(connect(hive.uri))
+        metastore = stack.enter_context(open_client(hive.uri))
         first = _prepare(server, metastore, hive.uri, rows)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         compacting = None if arguments.no_compaction else hive
@@ -158,7 +158,7 @@ def _compaction(hive: Hive23, seconds: list[float]) -> Iterator[None]:
 
     def ask() -> None:
         began = time.monotonic()
-        with connect(hive.uri) as metastore:
+        with open_client(hive.uri) as metastore:
             done = compact_table(
                 metastore, TABLE, threshold=CompactionThreshold(1), wait_seconds=COMPACTION_SECONDS
             )

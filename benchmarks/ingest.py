@@ -42,9 +42,9 @@ from benchmarks.measuring.measure import (
 )
 from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.merging.merge_stage import OURS_KINDS, Content, Stage, checksums
-from metastore_client import connect
-from mutation_api import snapshot
-from mutation_api.cdc import Following, SourceTable, TungstenSource, ingest, read_source
+from metastore_client import open_client
+from mutation_api import read_table
+from mutation_api.cdc import SourceTable, TableMapping, TungstenSource, ingest, read_source
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -169,8 +169,8 @@ class Follower:
 
     def ingest(self, number: int) -> None:
         """Bring the table up to them."""
-        with connect(self._stage.metastore.uri) as metastore:
-            followed = [Following(SOURCE_TABLE, self._name, ("id",))]
+        with open_client(self._stage.metastore.uri) as metastore:
+            followed = [TableMapping(SOURCE_TABLE, self._name, ("id",))]
             report = ingest(metastore, followed, self._source, spark=self._stage.spark)
         if report.position is None:
             raise RuntimeError("the log had nothing new")
@@ -185,7 +185,9 @@ class Follower:
     def content(self) -> Content:
         """What the table holds."""
         with self._stage.tables.client(self._name.partition(".")[2]) as client:
-            return checksums(snapshot(client.open_snapshot(self._name), self._name, spark=self._stage.spark))
+            return checksums(
+                read_table(client.open_snapshot(self._name), self._name, spark=self._stage.spark)
+            )
 
 
 class Rewriter:

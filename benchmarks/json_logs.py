@@ -39,7 +39,7 @@ from benchmarks.measuring.measure import (
 from benchmarks.measuring.measure import versions as versions_of
 from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.peers import PeerProcess
-from mutation_api import local_session
+from mutation_api import local_spark_session
 from mutation_api.cdc.engine import Engine
 from mutation_api.cdc.local_engine import LocalEngine
 from mutation_api.cdc.messages import json_text
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         settings = {"spark.local.dir": str(folder / "spark"), "spark.sql.shuffle.partitions": "4"}
-        spark = stack.enter_context(local_session("json_logs", master=MASTER, settings=settings))
+        spark = stack.enter_context(local_spark_session("json_logs", master=MASTER, settings=settings))
         logs = MessageLogs(rows, round(rows * KEYS_SHARE), FILES, folder)
         earlier = arguments.earlier and stack.enter_context(PeerProcess("earlier_messages"))
         if earlier:

@@ -29,7 +29,7 @@ from benchmarks.measuring.memory import MemoryWatch
 from examples.local import PrintLoss, create_table
 from judges.hive.hive_judges import Hive23
 from metastore_client import EmbeddedMetastore
-from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, local_session, snapshot
+from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, local_spark_session, read_table
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         }
         with (
             MemoryWatch(os.getpid()) as memory,
-            local_session(master=f"local[{CORES}]", settings=settings) as spark,
+            local_spark_session(master=f"local[{CORES}]", settings=settings) as spark,
         ):
             builder = MutatorClientBuilder().metastore(metastore.uri).lock_failure_listener(PrintLoss())
             builder.add_sink_table("default.large", create_partitions=True)
@@ -109,7 +109,7 @@ def change(client: MutatorClient, spark: SparkSession, rows: int, folder: Path, 
     with client.new_transaction() as transaction:
         phases.seconds["changes: begin"] = time.monotonic() - started
         with phases.measured("changes: read the snapshot and compute"):
-            table = snapshot(transaction, TABLE, spark=spark)
+            table = read_table(transaction, TABLE, spark=spark)
             change_set(table, spark, rows).write.parquet(str(folder))
         with phases.measured("changes: write"):
             print(apply_changes(transaction, TABLE, spark.read.parquet(str(folder))))

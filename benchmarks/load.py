@@ -33,8 +33,7 @@ from benchmarks.measuring.measure import machine, tell, versions
 from benchmarks.measuring.report import save_cases, show_case
 from judges.hive.hive_judges import Hive23, Hive31, Hive41, Hive42
 from judges.hive.judge import HiveJudge
-from metastore_client import ColumnInfo, MetastoreClient, TxnState
-from metastore_client import connect as connect_metastore
+from metastore_client import ColumnInfo, MetastoreClient, TxnState, open_client
 from mutation_api import create_acid_table
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -91,7 +90,7 @@ def run_round(judge: HiveJudge, lock: str, writers: int, seconds: int, *, apart:
     tell(f"Hive {judge.line}, {lock}, writers: {writers}")
     table = f"load.t{next(_numbers)}"
     columns = [ColumnInfo("id", "bigint"), ColumnInfo("v", "string")]
-    with connect_metastore(judge.uri) as metastore, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+    with open_client(judge.uri) as metastore, tempfile.TemporaryDirectory(prefix="bench-") as folder:
         create_acid_table(metastore, table, columns, clustered_by=["id"], num_buckets=1)
         done = _write(judge.uri, table, lock, writers, seconds, Path(folder) if apart else None)
         left = _leftovers(metastore, table)

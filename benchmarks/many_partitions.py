@@ -41,7 +41,7 @@ from benchmarks.measuring.measure import (
 )
 from benchmarks.measuring.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
-from metastore_client import DataOperationType, connect
+from metastore_client import DataOperationType, open_client
 from mutation_api import MutatorClientBuilder, MutatorCoordinator, Transaction
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -91,7 +91,7 @@ def run_case(partitions: int, repeat: int) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         metastore, kinds = stack.enter_context(measured_metastore(folder / "metastore"))
-        with connect(metastore.uri) as client:
+        with open_client(metastore.uri) as client:
             for database in (OURS, BARE):
                 client.create_database(database)
         ours = Ours(metastore.uri, partitions, stack)
@@ -105,7 +105,7 @@ def run_case(partitions: int, repeat: int) -> dict[str, Any]:
             ),
         ]
         results = alternate(parts, repeat, Watch(kinds), tell=tell)
-        with connect(metastore.uri) as client:
+        with open_client(metastore.uri) as client:
             is_equal = all(
                 len(client.get_partition_names(database, table_name(number))) == partitions
                 for database, number in itertools.product((OURS, BARE), range(repeat + 1))

@@ -47,7 +47,7 @@ from benchmarks.merging.merge_report import save_results, show_case
 from benchmarks.merging.merge_stage import HIVE, OURS_KINDS, Content, Stage, checksums
 from benchmarks.merging.merge_tables import linked_copy
 from judges.hive.hive_judges import Hive23
-from mutation_api import Hive, Transaction, connect, merge_into, snapshot
+from mutation_api import Hive, Transaction, connect, merge_into, read_table
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -255,7 +255,7 @@ def ours_entry(stage: Stage, stack: contextlib.ExitStack, name: str, changes: Ch
 
     def content() -> Content:
         with client.new_transaction() as transaction:
-            return checksums(snapshot(transaction, f"default.{table}", spark=stage.spark))
+            return checksums(read_table(transaction, f"default.{table}", spark=stage.spark))
 
     return Entry(Contestant(name, merge, OURS_KINDS, folder), content, table)
 
@@ -291,7 +291,7 @@ def merge_ours(
         .updateAll()
         .whenNotMatched()
         .insertAll()
-        .merge()
+        .execute()
     )
 
 
@@ -369,7 +369,7 @@ def hive_entry(stage: Stage, stack: contextlib.ExitStack, changes: ChangeSets) -
 
     def content() -> Content:
         with client.new_transaction() as transaction:
-            return checksums(snapshot(transaction, f"default.{table}", spark=stage.spark))
+            return checksums(read_table(transaction, f"default.{table}", spark=stage.spark))
 
     return Entry(Contestant(HIVE, merge, (HIVE, "metastore"), folder), content, table)
 

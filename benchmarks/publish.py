@@ -44,7 +44,7 @@ from benchmarks.measuring.report import save_cases, show_case
 from examples.local import PrintLoss, create_table
 from judges.hive.hive_judges import Hive23
 from judges.storages.s3_server import BUCKET, S3Server
-from metastore_client import connect
+from metastore_client import open_client
 from mutation_api import (
     BucketIdResolver,
     HadoopSettings,
@@ -176,7 +176,7 @@ class Ours:
             layout="default",
         )
         values = [(f"p{number:04d}",) for number in range(self.partitions)]
-        with connect(self.hive.uri) as metastore:
+        with open_client(self.hive.uri) as metastore:
             metastore.add_partitions(DATABASE, self.table, values)
         builder = MutatorClientBuilder().metastore(self.hive.uri).lock_failure_listener(PrintLoss())
         self._client = builder.add_sink_table(DATABASE, self.table).build()

@@ -3,12 +3,12 @@
     python -m benchmarks read               # 10,000,000 rows, 1 % of them deleted
     python -m benchmarks read --quick       # 1,000,000
 
-``ours`` is ``snapshot`` with ROW__ID: deleted rows are left out. ``spark`` is ``read.orc`` of the data files
-alone, deleted rows included. Once with one column (id), once with all. Everything that is read is handed to
-Spark's sink ``noop``, which takes rows and keeps nothing. Spark's reader fails on files of this format unless
-all six columns of the events are asked for, so it reads ``operation`` and ``currentTransaction`` too, which
-are the same in all rows; of the rows' own columns it reads what is asked for. Before the first round the rows
-of both are counted.
+``ours`` is ``read_table`` with ROW__ID: deleted rows are left out. ``spark`` is ``read.orc`` of the data
+files alone, deleted rows included. Once with one column (id), once with all. Everything that is read is
+handed to Spark's sink ``noop``, which takes rows and keeps nothing. Spark's reader fails on files of this
+format unless all six columns of the events are asked for, so it reads ``operation`` and
+``currentTransaction`` too, which are the same in all rows; of the rows' own columns it reads what is asked
+for. Before the first round the rows of both are counted.
 
 Then without Spark: ``ours-local`` is ``scan(...).to_arrow()`` of all columns, ``pyarrow`` is
 ``pyarrow.dataset`` on the data files alone, deleted rows included.
@@ -51,8 +51,8 @@ from mutation_api import (
     Snapshot,
     apply_changes,
     connect,
-    local_session,
-    snapshot,
+    local_spark_session,
+    read_table,
 )
 
 __all__ = ["HELP", "add_arguments", "run"]
@@ -136,7 +136,7 @@ class Stage:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
             metastore, kinds = stack.enter_context(measured_metastore(folder / "metastore"))
             settings = {"spark.driver.memory": DRIVER_MEMORY, "spark.local.dir": str(folder / "spark")}
-            spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
+            spark = stack.enter_context(local_spark_session(master=f"local[{CORES}]", settings=settings))
             create_table(metastore.uri, TABLE, COLUMNS, "", "id", BUCKETS, layout="default")
             builder = MutatorClientBuilder().metastore(metastore.uri).lock_failure_listener(PrintLoss())
             client = stack.enter_context(builder.add_sink_table(DATABASE, TABLE_NAME).build())
@@ -150,7 +150,7 @@ class Stage:
 
     def ours(self, columns: Sequence[str]) -> DataFrame:
         """The snapshot's rows."""
-        return snapshot(self.snapshot, TABLE, columns=columns, spark=self.spark)
+        return read_table(self.snapshot, TABLE, columns=columns, spark=self.spark)
 
     def bare(self, columns: Sequence[str]) -> DataFrame:
         """What lies in the files with rows."""
@@ -191,7 +191,7 @@ def fill(client: MutatorClient, spark: SparkSession, rows: int) -> int:
     with client.new_transaction() as transaction:
         apply_changes(transaction, TABLE, made)
     with client.new_transaction() as transaction:
-        found = snapshot(transaction, TABLE, columns=["id"], spark=spark)
+        found = read_table(transaction, TABLE, columns=["id"], spark=spark)
         gone = found.where(sf.pmod(sf.xxhash64("id", sf.lit(1)), sf.lit(100)) < DELETED_PERCENT)
         written = apply_changes(transaction, TABLE, gone.withColumn("operation", sf.lit("delete")))
     return written.deleted

@@ -49,7 +49,7 @@ from benchmarks.measuring.report import save_cases, show_case
 from examples import demo
 from examples.local import PrintLoss, create_table
 from metastore_client import EmbeddedMetastore
-from mutation_api import Hive, MutatorClientBuilder, connect, local_session, merge_into
+from mutation_api import Hive, MutatorClientBuilder, connect, local_spark_session, merge_into
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -120,7 +120,7 @@ class Stage:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
             metastore, kinds = stack.enter_context(measured_metastore(folder / "metastore"))
             settings = {"spark.driver.memory": DRIVER_MEMORY, "spark.local.dir": str(folder / "spark")}
-            spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
+            spark = stack.enter_context(local_spark_session(master=f"local[{CORES}]", settings=settings))
             hive = stack.enter_context(connect(metastore.uri))
             yield cls(folder, metastore, spark, hive, kinds)
 
@@ -289,4 +289,4 @@ class Merging:
             merge.whenMatched().updateAll()
             merge.whenNotMatched().insertAll()
             merge.whenNotMatchedBySource().delete()
-            merge.merge()
+            merge.execute()

@@ -3,7 +3,7 @@
     python -m benchmarks stream                  # 30 minutes
     python -m benchmarks stream --quick          # 1,000,000 rows, two minutes
 
-A producer writes Debezium's messages at that rate, of rows all over the table. A query (``hive_batches``)
+A producer writes Debezium's messages at that rate, of rows all over the table. A query (``hive_sink``)
 takes them in batches of ten seconds, each a transaction that reduces them to the last of each key and merges
 it. Hive's own compactor works beside it: a minor compaction is asked for again and again. The rate is held if
 the last batch ends soon after the last message. Memory is what each kind of process holds, in the second
@@ -37,9 +37,9 @@ from examples.local import create_table
 from examples.stream_query import COLUMNS, ORDERS, changes, started
 from judges.hive.hive_judges import Hive23
 from judges.kafka import Kafka, spark_jars
-from metastore_client import CompactionType, connect
-from mutation_api import MutatorClientBuilder, apply_changes, local_session
-from mutation_api.cdc import HiveBatches, ReduceLog, hive_batches
+from metastore_client import CompactionType, open_client
+from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session
+from mutation_api.cdc import HiveSink, ReduceLog, hive_sink
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -68,12 +68,12 @@ WATCHED = {"driver": "driver's Python", "java": "Spark's JVM", "python": "worker
 class Timed:
     """What the query calls for each batch: writes it, and notes how long it took."""
 
-    write: HiveBatches
+    write: HiveSink
     seconds: list[float] = field(default_factory=list)
     last_end: float = 0.0
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """See :class:`HiveBatches`."""
+        """See :class:`HiveSink`."""
         began = time.monotonic()
         self.write(batch, number)
         self.last_end = time.monotonic()
@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
             "spark.local.dir": str(work / "spark"),
             "spark.sql.shuffle.partitions": "4",
         }
-        spark = stack.enter_context(local_session("stream", master="local[2]", settings=settings))
+        spark = stack.enter_context(local_spark_session("stream", master="local[2]", settings=settings))
         _prepare(spark, hive, rows)
         course = _course(spark, hive, kafka, work, (rows, arguments.changes, minutes * 60))
         found = _found(hive)
@@ -168,7 +168,7 @@ def _course(
     ``load``: rows of the table, changes a second, seconds.
     """
     action = ReduceLog(ORDERS, key=["id"], order_by=["place"], rows=changes)
-    timed = Timed(hive_batches(hive.uri, "orders", action))
+    timed = Timed(hive_sink(hive.uri, "orders", action))
     ours, theirs = multiprocessing.Pipe(duplex=False)
     producer = multiprocessing.get_context("spawn").Process(
         target=send, args=(kafka.servers, TOPIC, *load, theirs), daemon=True
@@ -198,7 +198,7 @@ def _compactions(hive: Hive23, timed: Timed) -> Iterator[None]:
 
     def work() -> None:
         asked = 0
-        with connect(hive.uri) as metastore:
+        with open_client(hive.uri) as metastore:
             while not stopped.wait(1.0):
                 if len(timed.seconds) // COMPACTION_BATCHES > asked:
                     asked += 1

@@ -121,12 +121,12 @@ def _rows(count: int) -> pa.Table:
 
 
 def _filter(table: HiveTable, count: int) -> object:
-    return table.scan(["id"], filter=pc.field(f"c{count - 1}") == 1).to_arrow()
+    return table.scan(["id"], where=pc.field(f"c{count - 1}") == 1).to_arrow()
 
 
 def _filter_of_all(table: HiveTable, count: int) -> object:
     conditions = [pc.field(f"c{at}") == 1 for at in range(count)]
-    return table.scan(["id"], filter=reduce(lambda a, b: a & b, conditions)).to_arrow()
+    return table.scan(["id"], where=reduce(lambda a, b: a & b, conditions)).to_arrow()
 
 
 def _merge(table: HiveTable, count: int) -> object:

@@ -58,9 +58,9 @@ from mutation_api import (
     apply_changes,
     configure_storage,
     list_staged,
-    local_session,
+    local_spark_session,
     merge_into,
-    snapshot,
+    read_table,
 )
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache"
@@ -163,7 +163,7 @@ def run(line: str, storage: str, cache: Path) -> int:
         with step("starting Spark"):
             # Spark's default of two hundred partitions is too many for few rows.
             settings = {"spark.local.dir": str(work / "spark"), "spark.sql.shuffle.partitions": "8"}
-            spark = stack.enter_context(local_session("airports", settings=settings))
+            spark = stack.enter_context(local_spark_session("airports", settings=settings))
             # pyspark's handler of Ctrl-C would fill the screen with py4j's stacks.
             signal.signal(signal.SIGINT, signal.default_int_handler)
         columns = ", ".join(f"{name} string" for name in DATA_COLUMNS)
@@ -262,11 +262,11 @@ def merge_release(
         merge.whenNotMatched().insertAll()
         merge.whenNotMatchedBySource().delete()
         if release == DRY_RUN_OF:
-            with step(f"transaction {transaction.id}: dry run"):
+            with step(f"transaction {transaction.txn_id}: dry run"):
                 report = merge.dry_run()
             show(report, release)
-        with step(f"transaction {transaction.id}: merging"):
-            report = merge.merge()
+        with step(f"transaction {transaction.txn_id}: merging"):
+            report = merge.execute()
         show(report, release)
         ending = time.monotonic()
     if report.written is None:
@@ -289,9 +289,9 @@ def abort_half_way(client: MutatorClient, spark: SparkSession) -> Report:
     started = time.monotonic()
     with contextlib.suppress(Aborted), client.new_transaction() as transaction:
         begun, table = time.monotonic(), transaction.table(TABLE)
-        rows = snapshot(transaction, TABLE, columns=[], spark=spark)
+        rows = read_table(transaction, TABLE, columns=[], spark=spark)
         changes = rows.select(ROW_ID_COLUMN, sf.lit("delete").alias("operation"))
-        with step(f"transaction {transaction.id}: writing"):
+        with step(f"transaction {transaction.txn_id}: writing"):
             applied = apply_changes(transaction, TABLE, changes)
         print(
             f"   {len(staged_locations(table)):,} files are staged and hidden from every reader; now the "
@@ -399,7 +399,7 @@ def print_reports(reports: Sequence[Report]) -> None:
     for report in reports:
         applied = report.applied
         counts = (applied.inserted, applied.updated, applied.deleted)
-        sizes = (len(applied.partitions), *counts, applied.files, applied.bytes)
+        sizes = (len(applied.partitions), *counts, applied.file_count, applied.byte_count)
         seconds = (report.begin_seconds, applied.write_seconds, report.end_seconds)
         rows.append(
             [

@@ -29,7 +29,7 @@ from pathlib import Path
 from examples.local import create_table
 from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.postgres import Postgres
-from metastore_client import connect
+from metastore_client import open_client
 from mutation_api.cdc import enable_update, extract_update, status_page, update_status
 from mutation_api.upkeep import CompactionThreshold, compact_table
 
@@ -106,7 +106,7 @@ def _source(server: Postgres) -> str:
 def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) -> bool:
     """Follow the shop, then compare both sides."""
     source = _source(server)
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         enabled = enable_update(metastore, TABLE, source, password=server.password)
         say(str(enabled))
         say(str(extract_update(metastore, TABLE, password=server.password, source=source)))

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from metastore_client import ColumnInfo, EmbeddedMetastore, TableInfo, connect
+from metastore_client import ColumnInfo, EmbeddedMetastore, TableInfo, open_client
 from mutation_api import create_acid_table
 
 
@@ -58,7 +58,7 @@ def create_table(
         location: the table's directory, on Hive 2. If '', the server chooses it.
     """
     data, keys = _columns(columns), _columns(partition_keys)
-    with connect(uri) as metastore:
+    with open_client(uri) as metastore:
         if metastore.capabilities().has_write_ids:
             create_acid_table(
                 metastore, table, data, keys, clustered_by=(bucket_column,), num_buckets=num_buckets

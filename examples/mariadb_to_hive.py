@@ -24,9 +24,9 @@ from pyspark.sql import SparkSession
 
 from examples.local import PrintLoss, create_table, metastore_address
 from judges.mysql import MariaDbJudge
-from metastore_client import connect
-from mutation_api import MutatorClientBuilder, local_session, snapshot
-from mutation_api.cdc import Following, MySqlAddress, MySqlSource, ingest
+from metastore_client import open_client
+from mutation_api import MutatorClientBuilder, local_spark_session, read_table
+from mutation_api.cdc import MySqlAddress, MySqlSource, TableMapping, ingest
 
 TABLE = "default.orders"
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="example-") as folder,
         MariaDbJudge(Path(folder)) as server,
         metastore_address(arguments) as uri,
-        local_session() as spark,
+        local_spark_session() as spark,
     ):
         types = "id int, customer string, total decimal(9,2), status string, placed timestamp"
         create_table(uri, TABLE, types, "", "id", 2)
@@ -79,8 +79,9 @@ def run(server: MariaDbJudge, statements: Sequence[str]) -> None:
 
 def follow(uri: str, spark: SparkSession, source: MySqlSource) -> None:
     """Apply the log to Hive's table up to its end, and print the result."""
-    with connect(uri) as metastore:
-        print(ingest(metastore, [Following("orders", TABLE)], source, listener=PrintLoss(), spark=spark))
+    with open_client(uri) as metastore:
+        mappings = [TableMapping("orders", TABLE)]
+        print(ingest(metastore, mappings, source, lock_failure_listener=PrintLoss(), spark=spark))
 
 
 def show(server: MariaDbJudge, uri: str, spark: SparkSession) -> int:
@@ -91,7 +92,9 @@ def show(server: MariaDbJudge, uri: str, spark: SparkSession) -> int:
         MutatorClientBuilder().metastore(uri).add_source_table(TABLE).build() as client,
         client.new_transaction() as transaction,
     ):
-        rows = snapshot(transaction, TABLE, spark=spark).select(*columns.split(", ")).orderBy("id").collect()
+        rows = (
+            read_table(transaction, TABLE, spark=spark).select(*columns.split(", ")).orderBy("id").collect()
+        )
     there = [tuple(row) for row in rows]
     for name, found in (("MariaDB", here), ("Hive", there)):
         print(f"{name}:", *found, sep="\n  ")

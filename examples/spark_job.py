@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import pyspark.sql.functions as sf
 
 from examples.local import PrintLoss, create_table, metastore_address
-from mutation_api import MutatorClientBuilder, apply_changes, local_session, snapshot
+from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, read_table
 
 TABLE = "default.products"
 
 
 def main(arguments: Sequence[str]) -> int:
     """Load three products, then change them."""
-    with metastore_address(arguments) as uri, local_session() as spark:
+    with metastore_address(arguments) as uri, local_spark_session() as spark:
         create_table(uri, TABLE, "id bigint, name string, price decimal(10,2)", "shelf string", "id", 2)
         builder = MutatorClientBuilder().metastore(uri).lock_failure_listener(PrintLoss())
         builder.add_sink_table("default.products", create_partitions=True)
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
                 print(apply_changes(transaction, TABLE, inserts.withColumn("operation", sf.lit("insert"))))
 
             with client.new_transaction() as transaction:
-                rows = snapshot(transaction, TABLE, spark=spark)
+                rows = read_table(transaction, TABLE, spark=spark)
                 # Garden tools become dearer, the saw is deleted, a spade is added: all in one DataFrame.
                 dearer = rows.where("shelf = 'garden'").withColumn(
                     "price", (sf.col("price") * sf.lit("1.1").cast("decimal(2,1)")).cast("decimal(10,2)")
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> int:
                 print(apply_changes(transaction, TABLE, changes, verify_row_ids=True))
 
             with client.new_transaction() as transaction:
-                snapshot(transaction, TABLE, spark=spark).drop("ROW__ID").orderBy("id").show()
+                read_table(transaction, TABLE, spark=spark).drop("ROW__ID").orderBy("id").show()
     return 0
 
 

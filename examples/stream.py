@@ -33,7 +33,7 @@ from examples.stream_query import COLUMNS, DATABASE, HISTORY, ORDERS, TOPIC
 from judges.hive.hive_judges import Hive41, replication_settings
 from judges.kafka import Kafka
 from judges.mysql import MariaDbJudge
-from metastore_client import LockState, connect
+from metastore_client import LockState, open_client
 
 ROWS_DEFAULT = 20_000
 ROUNDS = 3
@@ -194,7 +194,7 @@ class Query:
         The server would abort the dead transaction when its heartbeat is five minutes late. The demo aborts
         it at once.
         """
-        with connect(self._uri) as metastore:
+        with open_client(self._uri) as metastore:
             database, table = ORDERS.split(".")
 
             def transaction() -> int | None:

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from judges.kafka import spark_jars
-from mutation_api import local_session
-from mutation_api.cdc import AppendRows, BatchReport, HiveBatches, ReduceLog, hive_batches
+from mutation_api import local_spark_session
+from mutation_api.cdc import AppendRows, BatchReport, HiveSink, ReduceLog, hive_sink
 
 TOPIC = "erp.shop.orders"
 DATABASE = "sales"
@@ -64,9 +64,9 @@ def history(batch: DataFrame) -> DataFrame:
     return changes(batch).select("id", "operation", "status", "total", "place")
 
 
-def batches(uri: str) -> HiveBatches:
+def sink(uri: str) -> HiveSink:
     """Return the function that writes a batch."""
-    return hive_batches(
+    return hive_sink(
         uri,
         QUERY,
         ReduceLog(ORDERS, key=["id"], order_by=["place"], rows=changes),
@@ -118,8 +118,8 @@ def main(arguments: Sequence[str]) -> int:
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
     }
-    with local_session("orders", master="local[2]", settings=settings) as spark:
-        write = batches(uri)
+    with local_spark_session("orders", master="local[2]", settings=settings) as spark:
+        write = sink(uri)
         query = started(spark, servers, TOPIC, checkpoint, write, BATCH_SECONDS, MOST_MESSAGES)
 
         def stop_at_the_end() -> None:

@@ -20,8 +20,8 @@ from mutation_api import (
     MutatorClientBuilder,
     Transaction,
     apply_changes,
-    local_session,
-    snapshot,
+    local_spark_session,
+    read_table,
 )
 
 ACCOUNTS = "default.accounts"
@@ -36,7 +36,7 @@ class BankClosed(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Open accounts, transfer, fail to transfer, and show that the sum never changed."""
-    with metastore_address(arguments) as uri, local_session() as spark:
+    with metastore_address(arguments) as uri, local_spark_session() as spark:
         create_table(uri, ACCOUNTS, "id bigint, balance bigint", "", "id", 2)
         create_table(uri, JOURNAL, "source bigint, target bigint, amount bigint", "day string", "source", 2)
         builder = MutatorClientBuilder().metastore(uri).lock_failure_listener(PrintLoss())
@@ -73,7 +73,7 @@ def _new_balances(
     spark: SparkSession, transaction: Transaction, source: int, target: int, amount: int
 ) -> DataFrame:
     step = sf.when(sf.col("id") == source, -amount).otherwise(amount)
-    rows = snapshot(transaction, ACCOUNTS, spark=spark).where(sf.col("id").isin(source, target))
+    rows = read_table(transaction, ACCOUNTS, spark=spark).where(sf.col("id").isin(source, target))
     changed = rows.withColumn("balance", sf.col("balance") + step)
     return changed.withColumn("operation", sf.lit("update"))
 
@@ -81,8 +81,8 @@ def _new_balances(
 def show(client: MutatorClient, spark: SparkSession) -> int:
     """Print both tables. Return 0 if accounts and journal agree."""
     with client.new_transaction() as transaction:
-        accounts = snapshot(transaction, ACCOUNTS, spark=spark).drop("ROW__ID").orderBy("id")
-        journal = snapshot(transaction, JOURNAL, spark=spark).drop("ROW__ID")
+        accounts = read_table(transaction, ACCOUNTS, spark=spark).drop("ROW__ID").orderBy("id")
+        journal = read_table(transaction, JOURNAL, spark=spark).drop("ROW__ID")
         balances = {row["id"]: row["balance"] for row in accounts.collect()}
         entries = [(row["source"], row["target"], row["amount"]) for row in journal.collect()]
     print(f"balances {balances}\njournal {entries}")

@@ -64,10 +64,10 @@ def change(hive: Hive) -> None:
         merge = table.merge(corrections, on=["id"])
         report = merge.when_matched_update_all().when_not_matched_insert_all().execute()
         print(f"merged: {report.total}")
-        coffee = table.scan(filter=pc.field("item") == "coffee", row_ids=True).to_arrow()
+        coffee = table.scan(where=pc.field("item") == "coffee", row_ids=True).to_arrow()
         dearer = pc.add(coffee["price"], pa.scalar(Decimal("1.00"), PRICE)).cast(PRICE)
         table.update(coffee.set_column(coffee.schema.get_field_index("price"), "price", dearer))
-        table.delete(table.scan(columns=[], filter=pc.field("price") < Decimal(2), row_ids=True))
+        table.delete(table.scan(columns=[], where=pc.field("price") < Decimal(2), row_ids=True))
 
 
 def read(hive: Hive) -> list[tuple[str, str]]:

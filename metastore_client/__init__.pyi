@@ -47,7 +47,7 @@ from .model import TxnInfo as TxnInfo
 from .model import TxnState as TxnState
 from .model import WriteNotification as WriteNotification
 from .remote.thrift_client import ThriftMetastoreClient as ThriftMetastoreClient
-from .remote.thrift_client import connect as connect
+from .remote.thrift_client import open_client as open_client
 from .transport.security import HttpConfig as HttpConfig
 from .transport.security import KerberosLogin as KerberosLogin
 from .transport.security import PlainLogin as PlainLogin

@@ -17,7 +17,6 @@ from .errors import GroupRevisitedError as GroupRevisitedError
 from .errors import HiveError as HiveError
 from .errors import InputError as InputError
 from .errors import InputFormatError as InputFormatError
-from .errors import LocalEngineError as LocalEngineError
 from .errors import LockError as LockError
 from .errors import LockLostError as LockLostError
 from .errors import LockNotAcquiredError as LockNotAcquiredError
@@ -37,6 +36,7 @@ from .errors import TableNotMutableError as TableNotMutableError
 from .errors import TransactionAbortedError as TransactionAbortedError
 from .errors import TransactionError as TransactionError
 from .errors import TransactionStateError as TransactionStateError
+from .errors import UnsupportedLocallyError as UnsupportedLocallyError
 from .errors import WorkerError as WorkerError
 from .errors import WriteConflictError as WriteConflictError
 from .format.event import ROW_ID_COLUMN as ROW_ID_COLUMN
@@ -45,14 +45,14 @@ from .format.event import RecordIdentifier as RecordIdentifier
 from .format.hive_type import arrow_type as arrow_type
 from .format.hive_type import parse_hive_type as parse_hive_type
 from .format.layout import AcidVersion as AcidVersion
-from .format.text_values import BinaryText as BinaryText
+from .format.text_values import BinaryEncoding as BinaryEncoding
 from .hive.connection import Hive as Hive
 from .hive.connection import connect as connect
 from .hive.hive_table import HiveTable as HiveTable
 from .hive.hive_table import SnapshotTable as SnapshotTable
-from .hive.hive_table import TableHandle as TableHandle
 from .hive.hive_transaction import HiveSnapshot as HiveSnapshot
 from .hive.hive_transaction import HiveTransaction as HiveTransaction
+from .hive.hive_transaction import TableHandle as TableHandle
 from .merge.clauses import FirstBy as FirstBy
 from .merge.clauses import first_by as first_by
 from .merge.local_merge import LocalMerge as LocalMerge
@@ -61,6 +61,9 @@ from .merge.merge_report import MergeReport as MergeReport
 from .merge.spark_diff import diff as diff
 from .merge.spark_merge import MergeInto as MergeInto
 from .merge.spark_merge import merge_into as merge_into
+from .merge.spark_rules import delete_where as delete_where
+from .merge.spark_rules import overwrite as overwrite
+from .merge.spark_rules import update_where as update_where
 from .orc.read.column_reader import TimestampForm as TimestampForm
 from .read.directory_scan import open_directory as open_directory
 from .read.export import export_rows as export_rows
@@ -69,8 +72,8 @@ from .read.table_view import TableView as TableView
 from .read.table_view import open_table as open_table
 from .spark.frame_table import create_table as create_table
 from .spark.job import apply_changes as apply_changes
-from .spark.local_session import local_session as local_session
-from .spark.snapshot_frame import snapshot as snapshot
+from .spark.local_spark_session import local_spark_session as local_spark_session
+from .spark.snapshot_frame import read_table as read_table
 from .spark.worker_errors import translated_worker_errors as translated_worker_errors
 from .storage.connect import configure_storage as configure_storage
 from .storage.hadoop_settings import HadoopSettings as HadoopSettings
@@ -95,6 +98,7 @@ from .transaction.transaction_state import TableSummary as TableSummary
 from .transaction.transaction_state import TransactionState as TransactionState
 from .transaction.transaction_state import TransactionSummary as TransactionSummary
 from .upkeep.create_acid_table import create_acid_table as create_acid_table
+from .write.change_set import OverwriteReport as OverwriteReport
 from .write.coordinator import MutatorCoordinator as MutatorCoordinator
 from .write.forecast import ApplySummary as ApplySummary
 from .write.local_plan import LocalOptions as LocalOptions

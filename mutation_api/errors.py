@@ -5,7 +5,7 @@
     MutationError                     root of this package; a HiveError, as the metastore client's errors
     ├─ ClientError                    an error on the driver
     │   ├─ ConfigurationError         an option or a hive-site.xml value is invalid
-    │   │   └─ LocalEngineError           only Spark's engine can do this
+    │   │   └─ UnsupportedLocallyError    only Spark's engine can do this
     │   ├─ ConnectionFailedError      the metastore could not be reached, or the connection was lost
     │   ├─ TableNotMutableError       the table breaks a rule that the message names
     │   │   └─ TableNotFoundError         it does not exist; the class is a ConfigurationError too
@@ -58,12 +58,12 @@ __all__ = [
     "MAX_NAMES_IN_MESSAGE", "BucketIdError", "CaptureError", "ClientError", "CommitOutcomeUnknownError",
     "CompactionError", "ConfigurationError", "ConnectionFailedError", "ConstraintViolationError",
     "ContradictionError", "CorruptFileError", "DataError", "DeltaWriteError", "DirectoryStateError",
-    "DuplicateKeyError", "GroupRevisitedError", "HiveError", "InputError", "InputFormatError",
-    "LocalEngineError", "LockError", "LockLostError", "LockNotAcquiredError", "ManifestError",
-    "MutationError", "OutstandingChangesError", "PartitionCreationError", "ReadError", "RecordLayoutError",
-    "RecordSequenceError", "RecordValueError", "RowIdNotFoundError", "SourcePositionError",
-    "StoppedAtStatementError", "TableNotFoundError", "TableNotMutableError", "TransactionAbortedError",
-    "TransactionError", "TransactionStateError", "WorkerError", "WriteConflictError", "listed",
+    "DuplicateKeyError", "GroupRevisitedError", "HiveError", "InputError", "InputFormatError", "LockError",
+    "LockLostError", "LockNotAcquiredError", "ManifestError", "MutationError", "OutstandingChangesError",
+    "PartitionCreationError", "ReadError", "RecordLayoutError", "RecordSequenceError", "RecordValueError",
+    "RowIdNotFoundError", "SourcePositionError", "StoppedAtStatementError", "TableNotFoundError",
+    "TableNotMutableError", "TransactionAbortedError", "TransactionError", "TransactionStateError",
+    "UnsupportedLocallyError", "WorkerError", "WriteConflictError", "listed",
 ]  # fmt: skip
 
 
@@ -95,7 +95,7 @@ class ConfigurationError(ClientError):
     """
 
 
-class LocalEngineError(ConfigurationError):
+class UnsupportedLocallyError(ConfigurationError):
     """Raised when a request needs Spark's engine.
 
     The local engine does not support it, or cannot guarantee the same result.

@@ -18,6 +18,7 @@ import metastore_client
 import mutation_api
 import mutation_api.cdc
 import mutation_api.upkeep
+from mutation_api.merge.clauses import MergeOptions
 
 __all__ = ["FRONT_DOORS", "public_names"]
 
@@ -58,8 +59,12 @@ def _members(value: type) -> Iterator[str]:
 
 
 def _signature(value: object) -> str:
-    """Without addresses of objects that are defaults."""
-    return re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))  # type: ignore[arg-type]
+    """Without addresses of objects that are defaults, and with the options that a TypedDict names."""
+    text = re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))  # type: ignore[arg-type]
+    options = str(inspect.signature(MergeOptions)).removeprefix("(").removesuffix(") -> None")
+    return text.replace(
+        "**options: 'Unpack[MergeOptionsDict]'", options if " *, " in text else f"*, {options}"
+    )
 
 
 if __name__ == "__main__":

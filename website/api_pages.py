@@ -81,7 +81,7 @@ PAGES = (
         {
             "mutation_api": "connect Hive- TableHandle- configure_storage HadoopSettings Location",
             "metastore_client": (
-                "connect MetastoreConfig Address UriSelection= KerberosLogin PlainLogin TokenLogin "
+                "open_client MetastoreConfig Address UriSelection= KerberosLogin PlainLogin TokenLogin "
                 "DelegationToken Protection= TlsConfig HttpConfig MetastoreClient ThriftMetastoreClient- "
                 "Capabilities"
             ),
@@ -100,9 +100,9 @@ PAGES = (
         {
             "mutation_api": (
                 "HiveTransaction- HiveTable- LocalOptions WriterOptions ApplySummary= TransactionSummary= "
-                "TableSummary= LockFailureListener apply_changes local_session translated_worker_errors "
-                "MutatorClientBuilder MutatorClient- Transaction- TransactionState= MutatorCoordinator "
-                "BucketIdResolver AcidTableSerializer DeltaManifest="
+                "TableSummary= LockFailureListener apply_changes local_spark_session "
+                "translated_worker_errors MutatorClientBuilder MutatorClient- Transaction- "
+                "TransactionState= MutatorCoordinator BucketIdResolver AcidTableSerializer DeltaManifest="
             ),
         },
         {
@@ -120,7 +120,8 @@ PAGES = (
         },
         {
             "mutation_api.merge": (
-                "local_merge.Condition local_merge.Values spark_expressions.Expression "
+                "clauses.MergeOptionsDict local_merge.Condition local_merge.Values "
+                "spark_expressions.Expression "
                 "spark_merge.WhenMatched- spark_merge.WhenNotMatched- spark_merge.WhenNotMatchedBySource- "
                 "merge_report.Share= preview.Preview= preview.SampleRow= preview.ForeignLock="
             ),
@@ -132,8 +133,8 @@ PAGES = (
         "Read the rows of a snapshot, also of a past one. [Read tables](../../guides/read.md) is the guide.",
         {
             "mutation_api": (
-                "HiveSnapshot- SnapshotTable- TableScan- TimestampForm= BinaryText= export_rows snapshot "
-                "open_table open_directory TableView- Snapshot- PastSnapshot- SnapshotView"
+                "HiveSnapshot- SnapshotTable- TableScan- TimestampForm= BinaryEncoding= export_rows "
+                "read_table open_table open_directory TableView- Snapshot- PastSnapshot- SnapshotView"
             ),
         },
         {
@@ -147,13 +148,13 @@ PAGES = (
         "log](../../guides/ingest.md) and [Kafka](../../kafka.md) are the guides.",
         {
             "mutation_api.cdc": (
-                "ingest Following IngestReport= IngestedTable= Contradictions= MySqlSource MySqlAddress "
+                "ingest TableMapping IngestReport= IngestedTable= Contradictions= MySqlSource MySqlAddress "
                 "DebeziumSource DebeziumValues FlattenedMessages MaxwellSource CanalSource KafkaTopics "
-                "LogOptions NewSnapshot= Positions= CollectorSource TungstenSource SeparatedText "
-                "HeaderField= HEADER_DEFAULT HEADER_WITHOUT_KEY find_watermarks Watermark= Watermarks= "
-                "WATERMARK_TABLE_NAME reduce_operations reduced_log ReducedLog= read_source ChangeSource "
-                "LocalChangeSource SourceTable Batch LocalBatch TableOperations LocalOperations Position "
-                "Stop OPERATION POSITION"
+                "LogOptions NewSnapshot= PositionSource= CollectorSource TungstenSource DelimitedText "
+                "HeaderField= HEADER_DEFAULT HEADER_WITHOUT_KEY list_watermarks Watermark= Watermarks= "
+                "WATERMARK_TABLE_NAME latest_operations open_log_reduction LogReduction= read_source "
+                "ChangeSource LocalChangeSource SourceTable Batch LocalBatch TableOperations LocalOperations "
+                "Position Stop OPERATION POSITION"
             ),
         },
         {
@@ -168,8 +169,7 @@ PAGES = (
         "guide.",
         {
             "mutation_api.cdc": (
-                "hive_batches HiveBatches- BatchReport= BatchAction AppendRows ApplyChanges MergeRows "
-                "ReduceLog"
+                "hive_sink HiveSink- BatchReport= BatchAction AppendRows ApplyChanges MergeRows ReduceLog"
             ),
         },
         {
@@ -204,7 +204,7 @@ PAGES = (
             "mutation_api.upkeep": (
                 "alter_acid_table AlteredTable= added_columns "
                 "compact_table CompactReport= CompactedPartition= CompactionThreshold delta_sizes "
-                "DeltaSizes= FileSizes= examine DoctorReport= TableReport= verify_table verify_view "
+                "DeltaSizes= FileSizes= doctor DoctorReport= TableReport= verify_table verify_view "
                 "VerifyReport= Finding= Severity= VerifyProgress= table_history TableHistory= "
                 "HistoryEntry= EventCounts= explain_transaction TransactionExplanation= sweep SweptTable= "
                 "SweptSize= abort_transactions replication_of ReplicationReport= ReplicatedTable= "

@@ -27,7 +27,7 @@ _GUIDES = {
     "ingest": "[Ingest a database's log](../../guides/ingest.md), [Kafka](../../kafka.md)",
     "merge": "[Merge by key](../../guides/merge.md)",
     "pack": "[Clusters](../../clusters.md)",
-    "snapshot": "[Read tables](../../guides/read.md)",
+    "read": "[Read tables](../../guides/read.md)",
     "update": "[Incremental update](../../incremental-update.md)",
 }
 

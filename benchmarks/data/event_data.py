@@ -133,7 +133,7 @@ class Shape:
         """The change set, in random order.
 
         Args:
-            table: ROW__ID, id and ds of the table's rows, as ``snapshot`` reads them.
+            table: ROW__ID, id and ds of the table's rows, as ``read_table`` reads them.
 
         Returns:
             operation, ROW__ID, id, msg, v, ds, and ``bucket_id`` by Hive's first hash, for contestants that

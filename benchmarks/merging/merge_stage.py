@@ -18,7 +18,7 @@ from benchmarks.merging.merge_tables import HiveTables
 from benchmarks.peers import PeerProcess
 from judges.hive.hive_judges import Hive23
 from metastore_client import EmbeddedMetastore
-from mutation_api import local_session
+from mutation_api import local_spark_session
 
 __all__ = ["HIVE", "OURS_KINDS", "Content", "Stage", "checksums"]
 
@@ -67,7 +67,7 @@ class Stage:
                 "spark.local.dir": str(folder / "spark"),
                 **more_settings,
             }
-            spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
+            spark = stack.enter_context(local_spark_session(master=f"local[{CORES}]", settings=settings))
             tables = HiveTables(metastore, prepared, base)
             yield cls(rows, prepared, folder, spark, metastore, tables, kinds, stack, dict(more_settings))
 

@@ -88,7 +88,7 @@ def _let_pass(client: MutatorClient, txn_id: int) -> None:
     """Commit empty transactions until the one that wrote the kept files is among the past ones."""
     while True:
         with client.new_transaction() as transaction:
-            last = transaction.id
+            last = transaction.txn_id
         if last >= txn_id:
             return
 

@@ -12,7 +12,7 @@ import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mutation_api import local_session
+from mutation_api import local_spark_session
 
 __all__ = ["files", "load", "merge", "version"]
 
@@ -62,4 +62,4 @@ def _session() -> SparkSession:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
-    return local_session("delta-spark", master="local[2]", settings=settings)
+    return local_spark_session("delta-spark", master="local[2]", settings=settings)

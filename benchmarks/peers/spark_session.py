@@ -24,7 +24,9 @@ def start(master: str, settings: Mapping[str, str]) -> str:
     """Start the session. Returns the version of pyspark."""
     sys.path.insert(0, sysconfig.get_path("purelib"))
     os.environ["PYTHONPATH"] = str(_ROOT)
-    _sessions.append(importlib.import_module("mutation_api").local_session(master=master, settings=settings))
+    _sessions.append(
+        importlib.import_module("mutation_api").local_spark_session(master=master, settings=settings)
+    )
     return str(importlib.import_module("pyspark").__version__)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from benchmarks.data.event_data import BUCKETS, KEY, PARTITION_KEYS, RowSource, bucket_of, shuffled
 from benchmarks.writing.write_stage import DATABASE, LAYOUTS, Layout, Server, Stage
 from examples.local import PrintLoss, create_table
-from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, snapshot
+from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, read_table
 
 __all__ = ["Prepared", "client_of", "new_table", "prepare_changes", "prepare_inserts"]
 
@@ -58,7 +58,9 @@ def prepare_changes(stage: Stage, name: str, source: RowSource, line: str) -> Pr
             rows = source.base(stage.spark).withColumn("operation", sf.lit("insert"))
             summary = apply_changes(transaction, f"{DATABASE}.{table}", rows)
         full_name = f"{DATABASE}.{table}"
-        loaded = snapshot(client.open_snapshot(full_name), full_name, columns=["id", "ds"], spark=stage.spark)
+        loaded = read_table(
+            client.open_snapshot(full_name), full_name, columns=["id", "ds"], spark=stage.spark
+        )
         source.changes(loaded).write.parquet(str(changes))
     days = tuple(each.partition("=")[2] for each in summary.partitions)
     counts = _counts(stage.spark, changes)

@@ -19,7 +19,7 @@ from benchmarks.measuring.arguments import Rounds
 from benchmarks.measuring.local_metastore import METASTORE, measured_metastore
 from benchmarks.measuring.measure import Watch, versions
 from judges.hive.hive_judges import Hive23, Hive41, HiveJudge
-from mutation_api import local_session
+from mutation_api import local_spark_session
 
 __all__ = [
     "DATABASE",
@@ -140,7 +140,7 @@ class Stage:
                 "spark.ui.liveUpdate.period": "0",
                 **more_settings,
             }
-            spark = stack.enter_context(local_session(master=f"local[{CORES}]", settings=settings))
+            spark = stack.enter_context(local_spark_session(master=f"local[{CORES}]", settings=settings))
             yield cls(folder, spark, servers, dict(more_settings), set(versions("pyspark", "pyarrow")))
 
     @classmethod

@@ -20,7 +20,7 @@ from benchmarks.measuring.measure import Contestant
 from benchmarks.merging.merge_tables import linked_copy
 from benchmarks.writing.write_input import Prepared, client_of, new_table
 from benchmarks.writing.write_stage import DATABASE, Layout, Stage
-from metastore_client import connect
+from metastore_client import open_client
 from mutation_api import ROW_ID_COLUMN, ApplySummary, MutatorClient, Operation, WriterOptions, apply_changes
 
 __all__ = ["OURS_KINDS", "SparkWriter", "TableWriter", "plain_files", "sorted_events"]
@@ -87,7 +87,7 @@ class TableWriter:
         self._client.connect()
         if self._prepared.base is not None:
             self._bring(self._prepared.base)
-            with connect(server.uri) as metastore:
+            with open_client(server.uri) as metastore:
                 days = [(day,) for day in self._prepared.partitions]
                 metastore.add_partitions(DATABASE, self.table, days)
             with self._client.new_transaction():
@@ -116,7 +116,7 @@ class TableWriter:
     def _drop(self) -> None:
         self.close()
         if self.table:
-            with connect(self._prepared.server.uri) as metastore:
+            with open_client(self._prepared.server.uri) as metastore:
                 metastore.drop_table(DATABASE, self.table, delete_data=True)
 
 

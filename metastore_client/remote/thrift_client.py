@@ -15,10 +15,10 @@ from metastore_client.hive_site import MetastoreConfig
 from metastore_client.remote.thrift_tables import TableCalls
 from metastore_client.remote.thrift_transactions import TransactionCalls
 
-__all__ = ["ThriftMetastoreClient", "connect"]
+__all__ = ["ThriftMetastoreClient", "open_client"]
 
 
-def connect(
+def open_client(
     target: MetastoreConfig | str | Mapping[str, str] | Path | None = None, *, user: str | None = None
 ) -> ThriftMetastoreClient:
     """Connect to a metastore and probe its capabilities.

@@ -23,11 +23,12 @@ from pyspark.sql import DataFrame
 
 from mutation_api.cdc.engine import operation_clauses
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
-from mutation_api.cdc.reduce import reduced_log
+from mutation_api.cdc.reduce import open_log_reduction
 from mutation_api.cdc.source import Position
 from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.format.event import ADDED_OPERATION, DELETE
+from mutation_api.merge.clauses import MergeOptionsDict
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.spark_merge import MergeInto, merge_into
 from mutation_api.spark.job import apply_changes
@@ -127,7 +128,8 @@ class MergeRows:
     on: the key columns.
     clauses: a function that adds clauses to the merge, in order. By default matching rows are updated and the
         other rows are inserted.
-    options: options of :func:`mutation_api.merge.spark_merge.merge_into`, such as ``on_duplicate``.
+    options: options of the merge, such as ``on_duplicate``; see
+        :class:`~mutation_api.merge.clauses.MergeOptionsDict`.
     """
 
     table: str
@@ -137,7 +139,7 @@ class MergeRows:
         merge.whenMatched().updateAll().whenNotMatched().insertAll()
     )
     rows: Rows = _all_rows
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: MergeOptionsDict = field(default_factory=MergeOptionsDict)
     first_batch: int = 0
 
     inserts_only = False
@@ -145,7 +147,7 @@ class MergeRows:
     def write(self, transaction: Transaction, batch: DataFrame) -> MergeReport:
         """Merge the rows of a batch. See :class:`BatchAction`."""
         merge = merge_into(transaction, self.table, source=self.rows(batch), on=self.on, **self.options)
-        return self.clauses(merge).merge()
+        return self.clauses(merge).execute()
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class ReduceLog:
         for copy, name in order_by.items():
             rows = rows.withColumn(copy, sf.col(quoted(name)))
         of_table = {column.name for column in transaction.table(self.table).all_columns}
-        log = reduced_log(
+        log = open_log_reduction(
             rows.drop(*(name for name in self.order_by if name.lower() not in of_table)),
             self.key,
             tuple(order_by),
@@ -200,7 +202,7 @@ class ReduceLog:
             )
             is_delete = f"{quoted('source', self.operation_column)} = '{DELETE}'"
             merge.clauses += operation_clauses(is_delete, f"NOT ({is_delete})", is_emptied=False)
-            return merge.merge()
+            return merge.execute()
 
 
 SOURCE_TABLE = "batch"

@@ -38,12 +38,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mutation_api.cdc.delimited_text import DelimitedText
 from mutation_api.cdc.record_files import Chunk, FileColumns, RecordFile, operations_batch, refuse
-from mutation_api.cdc.separated_text import SeparatedText
 from mutation_api.cdc.source import LocalBatch, LocalOperations, OperationParts, Position, SourceTable
 from mutation_api.cdc.source_url import LocationsLike, all_located, children, entry_at, fingerprint, readable
 from mutation_api.errors import ConfigurationError, InputFormatError, SourcePositionError
-from mutation_api.format.text_values import BinaryText
+from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CollectorSource", "uid_of"]
 
-TEXT = SeparatedText(",", null="NULL", escape='"', quote='"')
+TEXT = DelimitedText(",", null="NULL", escape='"', quote='"')
 
 POSITION_PARTS = ("file", "byte", "row")
 """The numbers of a position: that of the file, the offset of the chunk, and the row in that chunk."""
@@ -87,7 +87,7 @@ class CollectorSource:
     name: str
     _: KW_ONLY
     columns: Sequence[str] | None = None
-    binary: BinaryText | None = None
+    binary: BinaryEncoding | None = None
 
     @property
     def source_id(self) -> str:

@@ -55,11 +55,11 @@ from mutation_api.write.local_plan import LocalOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Following", "IngestOptions", "ingest", "ingest_by"]
+__all__ = ["IngestOptions", "TableMapping", "ingest", "ingest_by"]
 
 
 @dataclass(frozen=True)
-class Following:
+class TableMapping:
     """A target table and the source table that it follows.
 
     ``source_table`` is the source's name for its table, ``target`` is ``database.table``. ``key`` lists the
@@ -89,13 +89,13 @@ class IngestOptions:
     create_partitions: bool = False
     user: str | None = None
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
-    listener: LockFailureListener | None = None
+    lock_failure_listener: LockFailureListener | None = None
     progress: Callable[[str], None] = lambda line: None
 
 
 def ingest(
     metastore: MetastoreClient,
-    tables: Sequence[Following],
+    mappings: Sequence[TableMapping],
     source: AnySource,
     *,
     spark: SparkSession | None = None,
@@ -106,7 +106,7 @@ def ingest(
     create_partitions: bool = False,
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
-    listener: LockFailureListener | None = None,
+    lock_failure_listener: LockFailureListener | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> IngestReport:
     """Bring tables up to the end of a change source.
@@ -121,7 +121,7 @@ def ingest(
 
     Args:
         metastore: the metastore of the tables; stays open.
-        tables: the pairs of source table and target. Each table occurs once.
+        mappings: the target tables and the source tables that they follow. Each table occurs once.
         source: the log.
         spark: the session that does the work.
         local: the memory and threads to use if this process does the work, without Spark. The new operations
@@ -135,7 +135,7 @@ def ingest(
         create_partitions: create missing partitions. If False, they are refused.
         user: the user name for the metastore. If None, the default user.
         lock_timeout_seconds: how long to wait for another run, or for another writer of the tables.
-        listener: called if the transaction is lost while it runs.
+        lock_failure_listener: called if the transaction is lost while it runs.
         progress: called with one line for each step.
 
     Raises:
@@ -158,33 +158,33 @@ def ingest(
         create_partitions=create_partitions,
         user=user,
         lock_timeout_seconds=lock_timeout_seconds,
-        listener=listener,
+        lock_failure_listener=lock_failure_listener,
         progress=progress,
     )
-    return ingest_by(engine_for(source, spark, local), metastore, tables, source, options)
+    return ingest_by(engine_for(source, spark, local), metastore, mappings, source, options)
 
 
 def ingest_by(
     engine: Engine,
     metastore: MetastoreClient,
-    tables: Sequence[Following],
+    mappings: Sequence[TableMapping],
     source: AnySource,
     options: IngestOptions,
 ) -> IngestReport:
     """Run :func:`ingest` with an engine that has been checked to read the source. See there for errors."""
-    followed = _checked(tables)
+    followed = _checked(mappings)
     run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
     has_watermarks = not options.dry_run or watermark_table_exists(metastore, run.watermark_table)
     if not options.dry_run:
         ensure_watermark_table(metastore, run.watermark_table)
     builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(options.lock_timeout_seconds)
-    for each in run.tables:
+    for each in run.mappings:
         builder.add_sink_table(each.target, create_partitions=options.create_partitions)
     if has_watermarks:
         builder.add_sink_table(run.watermark_table)
     if options.user is not None:
         builder.user(options.user)
-    builder.lock_failure_listener(options.listener or SaidByTheNextStep())
+    builder.lock_failure_listener(options.lock_failure_listener or SaidByTheNextStep())
     with builder.build() as client:
         report = _in_transaction(run, client, has_watermarks=has_watermarks)
     report.check_stop()
@@ -197,7 +197,7 @@ class _Run:
 
     engine: Engine
     source: AnySource
-    tables: tuple[Following, ...]
+    mappings: tuple[TableMapping, ...]
     watermark_table: str
     options: IngestOptions
 
@@ -212,17 +212,17 @@ class _Run:
 
 def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -> IngestReport:
     source_id, dry_run = run.source.source_id, run.options.dry_run
-    run.progress(f"{source_id}: waiting for the lock on {', '.join(t.target for t in run.tables)}")
+    run.progress(f"{source_id}: waiting for the lock on {', '.join(m.target for m in run.mappings)}")
     with client.new_transaction() as transaction:
         known = run.options.known_watermarks
         marks = Watermarks.read(transaction, run.watermark_table, known=known) if has_watermarks else None
         sources = [
-            SourceTable(each.source_table, transaction.table(each.target), each.key) for each in run.tables
+            SourceTable(each.source_table, transaction.table(each.target), each.key) for each in run.mappings
         ]
         for each in sources:
             _check_names(each.target)
         after = _positions(run, marks)
-        run.progress(f"{source_id}: reading, in transaction {transaction.id}")
+        run.progress(f"{source_id}: reading, in transaction {transaction.txn_id}")
         reading = run.engine.read(run.source, sources, after, functools.partial(_target_bytes, transaction))
         stop = reading.stop
         if reading.position is None:
@@ -230,12 +230,12 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             return IngestReport(
                 source_id, dry_run, None, after, None, (), reading.engine, stop, reading.warnings
             )
-        positions = dict.fromkeys((each.source_table for each in run.tables), reading.position)
+        positions = dict.fromkeys((each.source_table for each in run.mappings), reading.position)
         if stop is not None:
             positions = dict(stop.positions)
         new = [
             _watermark(run, transaction, each, positions[each.source_table])
-            for each in run.tables
+            for each in run.mappings
             if each.source_table in positions
         ]
         if marks is not None:
@@ -245,8 +245,8 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             transaction.abort()
         elif marks is not None:
             marks.write(transaction, new, set_back=reading.set_back)
-            run.progress(f"{source_id}: committing transaction {transaction.id}")
-        txn_id = None if dry_run else transaction.id
+            run.progress(f"{source_id}: committing transaction {transaction.txn_id}")
+        txn_id = None if dry_run else transaction.txn_id
     return IngestReport(
         source_id, dry_run, txn_id, after, reading.position, found, reading.engine, stop, reading.warnings
     )
@@ -327,13 +327,14 @@ def _check_names(table: AcidTable) -> None:
         )
 
 
-def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
-    if not tables:
+def _checked(mappings: Sequence[TableMapping]) -> tuple[TableMapping, ...]:
+    if not mappings:
         raise ConfigurationError("no tables to ingest: name at least one target table")
     checked = tuple(
-        Following(t.source_table, normal_full_name(t.target), tuple(k.lower() for k in t.key)) for t in tables
+        TableMapping(m.source_table, normal_full_name(m.target), tuple(k.lower() for k in m.key))
+        for m in mappings
     )
-    for names in ([t.source_table for t in checked], [t.target for t in checked]):
+    for names in ([m.source_table for m in checked], [m.target for m in checked]):
         doubled = repeated(names)
         if doubled:
             raise ConfigurationError(
@@ -342,16 +343,16 @@ def _checked(tables: Sequence[Following]) -> tuple[Following, ...]:
     return checked
 
 
-def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
-    databases = sorted({split_full_name(each.target)[0] for each in tables})
-    default = watermark_table_beside(min(each.target for each in tables))
+def _watermark_table(mappings: Sequence[TableMapping], given: str | None) -> str:
+    databases = sorted({split_full_name(each.target)[0] for each in mappings})
+    default = watermark_table_beside(min(each.target for each in mappings))
     if given is None and len(databases) > 1:
         raise ConfigurationError(
             f"the targets are in several databases ({', '.join(databases)}): name the table of watermarks, "
             f"such as {default}, and use the same one in each run"
         )
     name = normal_full_name(given or default)
-    if name in {each.target for each in tables}:
+    if name in {each.target for each in mappings}:
         raise ConfigurationError(f"table {name} cannot be both a target and the table of watermarks")
     return name
 
@@ -359,17 +360,17 @@ def _watermark_table(tables: Sequence[Following], given: str | None) -> str:
 def _positions(run: _Run, marks: Watermarks | None) -> Mapping[str, Position]:
     if marks is None:
         return {}
-    found = {t.source_table: marks.get(run.source.source_id, t.source_table, t.target) for t in run.tables}
+    found = {m.source_table: marks.get(run.source.source_id, m.source_table, m.target) for m in run.mappings}
     return {name: Position(mark.order, mark.text) for name, mark in found.items() if mark is not None}
 
 
-def _watermark(run: _Run, transaction: Transaction, table: Following, position: Position) -> Watermark:
+def _watermark(run: _Run, transaction: Transaction, mapping: TableMapping, position: Position) -> Watermark:
     return Watermark(
         run.source.source_id,
-        table.source_table,
-        table.target,
+        mapping.source_table,
+        mapping.target,
         position.order,
         position.text,
-        transaction.id,
+        transaction.txn_id,
         datetime.now(UTC).replace(tzinfo=None),
     )

@@ -2,7 +2,7 @@
 
 An operation can contradict the operation before it in the log, or the rows of the table. Contradictions are
 counted, and are errors in a strict run. :class:`KeptRows` buffers operations in a Parquet file until they are
-applied. :func:`find_watermarks` reads, between runs, the positions up to which sources have been applied.
+applied. :func:`list_watermarks` reads, between runs, the positions up to which sources have been applied.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
     "LogCounts",
     "changed_rows",
     "contradictions_with_table",
-    "find_watermarks",
+    "list_watermarks",
     "log_contradicts_itself",
     "log_contradicts_table",
     "read_watermarks",
 ]
 
 
-def find_watermarks(
+def list_watermarks(
     metastore: MetastoreClient,
     watermark_table: str,
     *,
@@ -72,7 +72,7 @@ def find_watermarks(
 def read_watermarks(metastore: MetastoreClient, watermark_table: str) -> Watermarks | None:
     """Read all watermarks in a snapshot; return None if the table does not exist.
 
-    The lock of the snapshot is released afterwards. Raises: See :func:`find_watermarks`.
+    The lock of the snapshot is released afterwards. Raises: See :func:`list_watermarks`.
     """
     if not watermark_table_exists(metastore, watermark_table):
         return None
@@ -220,15 +220,15 @@ def _shown(contradictions: Contradictions, samples: Sequence[str]) -> str:
 class IngestedTable:
     """The result of applying one table's operations.
 
-    ``operations``: number of operations read. ``keys``: number of distinct keys among them; each was applied
-    once. ``contradictions``: those within the log plus those with the rows of the table. ``is_emptied``: True
-    if the source emptied its table before the first of the operations; then rows without an operation were
-    deleted.
+    ``operation_count``: number of operations read. ``key_count``: number of distinct keys among them; each
+    was applied once. ``contradictions``: those within the log plus those with the rows of the table.
+    ``is_emptied``: True if the source emptied its table before the first of the operations; then rows without
+    an operation were deleted.
     """
 
     source_table: str
-    operations: int
-    keys: int
+    operation_count: int
+    key_count: int
     contradictions: Contradictions
     merge: MergeReport
     is_emptied: bool = False
@@ -242,8 +242,8 @@ class IngestedTable:
         """Return the report as a JSON-serialisable dict."""
         return {
             "source_table": self.source_table,
-            "operations": self.operations,
-            "keys": self.keys,
+            "operation_count": self.operation_count,
+            "key_count": self.key_count,
             "contradictions": dict(vars(self.contradictions)),
             "emptied": self.is_emptied,
             **self.merge.to_dict(),
@@ -273,7 +273,7 @@ class IngestReport:
     @property
     def operation_count(self) -> int:
         """The number of operations read, for all tables."""
-        return sum(table.operations for table in self.tables)
+        return sum(table.operation_count for table in self.tables)
 
     def check_stop(self) -> None:
         """Raise StoppedAtStatementError if the run did not reach the end of the log."""
@@ -328,7 +328,7 @@ _HEADER = ["TABLE", "OPERATIONS", "KEYS", "INSERTED", "UPDATED", "DELETED", "MOV
 
 
 def _cells(table: IngestedTable) -> list[str]:
-    counts = (table.operations, table.keys, *vars(table.merge.total).values())
+    counts = (table.operation_count, table.key_count, *vars(table.merge.total).values())
     return [table.target, *[f"{count:,}" for count in counts]]
 
 

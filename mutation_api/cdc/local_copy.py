@@ -31,13 +31,14 @@ from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.bucket_hash import hash_columns
 from mutation_api.format.event import INSERT
 from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array
-from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT, Action, Clause, Match, copied_keys_error
+from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT, Action, Clause, Match
 from mutation_api.merge.evaluator import target_types
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.merge.local_merge import LocalMerge, local_merge
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.preview import Preview
+from mutation_api.merge.source_rows import copied_keys_error
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import SORT_MEMORY_BYTES_MAX

@@ -55,10 +55,10 @@ from mutation_api.cdc.log_walk import (
 from mutation_api.cdc.source import OPERATION, POSITION, LocalBatch, LocalChangeSource, Position, SourceTable
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
 from mutation_api.format.event import DELETE, INSERT
+from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array, struct_fields
 from mutation_api.merge.clauses import SOURCE
 from mutation_api.merge.evaluator import target_types
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.merge.local_merge import LocalMerge, local_merge
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.source_rows import plain_batch

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.cdc.separated_text import DamagedRecordError, SeparatedText
+from mutation_api.cdc.delimited_text import DamagedRecordError, DelimitedText
 from mutation_api.cdc.source import OPERATION, POSITION
 from mutation_api.errors import InputFormatError, MutationError, RecordLayoutError, RecordValueError
 from mutation_api.format.hive_type import MisfitError, UnfitTypeError, parse_hive_type
-from mutation_api.format.text_values import BinaryText, check_text_type, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, check_text_type, values_of_texts
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
@@ -61,7 +61,7 @@ class FileColumns:
 
     table_name: str
     columns: tuple[AcidColumn, ...]
-    binary: BinaryText | None = None
+    binary: BinaryEncoding | None = None
 
     @classmethod
     def of(
@@ -69,7 +69,7 @@ class FileColumns:
         table: AcidTable,
         names: Sequence[str] | None,
         *,
-        binary: BinaryText | None,
+        binary: BinaryEncoding | None,
         elsewhere: Collection[str] = (),
     ) -> FileColumns:
         """Match the columns of a file with those of the table.
@@ -165,7 +165,7 @@ class RecordFile:
     location: Location
     start: int
     end: int
-    text: SeparatedText
+    text: DelimitedText
     fields: tuple[str, ...]
 
     def chunks(self) -> Iterator[Chunk]:

@@ -42,19 +42,19 @@ from mutation_api.cdc.log_walk import (
     doubled_texts,
 )
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
-from mutation_api.merge.spark_outcome import json_text
+from mutation_api.merge.spark_outcome import json_text, key_json
 from mutation_api.spark.frame_table import counted_by_rows
 from mutation_api.spark.plan import default_num_partitions
 from mutation_api.spark.worker_errors import raised_in_job, translated_worker_errors
 from mutation_api.table.row_type import quoted
 
-__all__ = ["ReducedLog", "reduce_operations", "reduced_log"]
+__all__ = ["LogReduction", "latest_operations", "open_log_reduction"]
 
 _ORDER = "__order"
 
 
 @dataclass(frozen=True)
-class ReducedLog:
+class LogReduction:
     """A reduced log, with what was found while reducing it.
 
     ``rows`` has one row for each key and is cached: the columns of the operations without those of their
@@ -73,7 +73,7 @@ class ReducedLog:
         return sum(self.outcomes.values())
 
 
-def reduce_operations(
+def latest_operations(
     operations: DataFrame,
     key: Sequence[str],
     order_by: str | Sequence[str],
@@ -84,7 +84,7 @@ def reduce_operations(
 
     Applying the result to a table has the same effect as replaying all operations in their order. A
     ``delete`` then removes the key's row, and other operations give it the row's values.
-    :func:`reduced_log` reports contradictions.
+    :func:`open_log_reduction` reports contradictions.
 
     Args:
         operations: rows with an operation ``insert``, ``update`` or ``delete``, and any other columns.
@@ -109,7 +109,7 @@ def reduce_operations(
 
 
 @contextmanager
-def reduced_log(
+def open_log_reduction(
     operations: DataFrame,
     key: Sequence[str],
     order_by: str | Sequence[str],
@@ -117,20 +117,20 @@ def reduced_log(
     operation_column: str = "operation",
     strict: bool = False,
     what: str = "the log",
-) -> Iterator[ReducedLog]:
-    """Reduce as :func:`reduce_operations` does, in one job that also counts; cached within the block.
+) -> Iterator[LogReduction]:
+    """Reduce as :func:`latest_operations` does, in one job that also counts; cached within the block.
 
     Args:
-        operations: see :func:`reduce_operations`.
-        key: see :func:`reduce_operations`.
-        order_by: see :func:`reduce_operations`.
-        operation_column: see :func:`reduce_operations`.
+        operations: see :func:`latest_operations`.
+        key: see :func:`latest_operations`.
+        order_by: see :func:`latest_operations`.
+        operation_column: see :func:`latest_operations`.
         strict: refuse a log that contradicts itself.
         what: name of the log in messages.
 
     Raises:
         ContradictionError: If operations cannot follow one another, and ``strict`` is set. Lists some.
-        Others: See :func:`reduce_operations`.
+        Others: See :func:`latest_operations`.
     """
     log = _Log.of(operations, key, order_by, operation_column)
     with counted_by_rows(operations.sparkSession):
@@ -206,7 +206,7 @@ class _Log:
             "two operations on key ",
             self._key_text(),
             f" {before}",
-            json_text(sf.col(DOUBLED_POSITION)),
+            json_text(sf.col(DOUBLED_POSITION), found.schema[DOUBLED_POSITION].dataType),
             behind,
         )
         # In the filter, which always runs: Spark does not evaluate a column that nothing reads.
@@ -214,7 +214,7 @@ class _Log:
             sf.when(sf.col(DOUBLED_POSITION).isNotNull(), doubled.cast("boolean")).otherwise(True)
         )
 
-    def counted(self, rows: DataFrame) -> ReducedLog:
+    def counted(self, rows: DataFrame) -> LogReduction:
         """Count the reduced rows; runs the job that fills their cache."""
         sums = [sf.sum(name).alias(name) for name in (OPERATION_COUNT, *CONTRADICTIONS)]
         groups = (
@@ -222,7 +222,7 @@ class _Log:
             .agg(sf.count(sf.lit(1)).alias("keys"), *sums)
             .collect()
         )
-        return ReducedLog(
+        return LogReduction(
             rows.select(*self.columns, FIRST_OPERATION, FIRST_POSITION),
             sum(group[OPERATION_COUNT] for group in groups),
             {(group[FIRST_OPERATION], group["last"]): group["keys"] for group in groups},
@@ -234,7 +234,9 @@ class _Log:
         found = rows.where(sf.col(CONTRADICTION).isNotNull()).select(
             self._key_text().alias("key"),
             sf.col(CONTRADICTION).alias("kind"),
-            json_text(sf.col(CONTRADICTION_POSITION)).alias("order"),
+            json_text(sf.col(CONTRADICTION_POSITION), rows.schema[CONTRADICTION_POSITION].dataType).alias(
+                "order"
+            ),
         )
         shown = found.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
         return [f"{SINGULARS[row['kind']]} key {row['key']} at {row['order']}" for row in shown]
@@ -243,9 +245,12 @@ class _Log:
         operation = _column(self.operation)
         order = sf.struct(*[_column(name).alias(name.lstrip("_")) for name in self.order])
         missing = [_column(name).isNull() for name in self.key]
-        said = json_text(sf.struct(operation.alias("operation")))
+        said = sf.to_json(sf.struct(operation.alias("operation")), {"ignoreNullFields": "false"})
         where: list[Column | str] = ["operation ", said, ", key ", self._key_text()]
-        where += [", position ", json_text(order)]
+        where += [
+            ", position ",
+            json_text(order, self.operations.select(order.alias("o")).schema["o"].dataType),
+        ]
         wrong = (
             sf.when(
                 reduce(Column.__or__, missing),
@@ -270,7 +275,7 @@ class _Log:
         return [name for each in types if isinstance(each, StructType) for name in each.names]
 
     def _key_text(self) -> Column:
-        return json_text(sf.struct(*[_column(name).alias(name) for name in self.key]))
+        return key_json(self.key, self.operations.schema)
 
 
 def _walked_type(rows: StructType) -> StructType:

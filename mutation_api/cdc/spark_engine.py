@@ -26,7 +26,7 @@ from mutation_api.cdc.engine import (
 )
 from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, LogCounts
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
-from mutation_api.cdc.reduce import ReducedLog, reduced_log
+from mutation_api.cdc.reduce import LogReduction, open_log_reduction
 from mutation_api.cdc.source import (
     OPERATION,
     POSITION,
@@ -42,12 +42,14 @@ from mutation_api.cdc.source import (
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import DELETE, INSERT
 from mutation_api.format.hive_type import parse_hive_type, spark_type
-from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT, copied_keys_error
+from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT
 from mutation_api.merge.merge_report import MergeReport
+from mutation_api.merge.source_rows import copied_keys_error
 from mutation_api.merge.spark_merge import MergeInto, merge_into
+from mutation_api.merge.spark_outcome import json_text, key_json
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -105,7 +107,7 @@ class _SparkLog:
     @contextmanager
     def reduced(self, *, what: str, strict: bool) -> Iterator[_SparkReduced]:
         check_operation_columns(self.table, self.operations.columns)
-        log = reduced_log(
+        log = open_log_reduction(
             self.operations,
             self.table.key,
             POSITION,
@@ -123,7 +125,7 @@ class _SparkLog:
         keys = [sf.col(quoted(name)) for name in self.table.key]
         with translated_worker_errors(f"{what}: looking for duplicate keys"):
             doubled = self.operations.groupBy(*keys).count().where("count > 1")
-            text = sf.to_json(sf.struct(*keys)).alias("key")
+            text = key_json(self.table.key, self.operations.schema).alias("key")
             rows = doubled.select(text).orderBy("key").limit(DUPLICATES_SHOWN_DEFAULT).collect()
             raise copied_keys_error(
                 what, self.table.target.full_name, doubled.count(), [row["key"] for row in rows]
@@ -135,7 +137,7 @@ class _SparkReduced:
     """A :class:`~mutation_api.cdc.engine.ReducedTable`."""
 
     table: SourceTable
-    log: ReducedLog
+    log: LogReduction
     is_emptied: bool
 
     @property
@@ -143,7 +145,7 @@ class _SparkReduced:
         return LogCounts(self.log.operation_count, self.log.outcomes, self.log.contradictions)
 
     def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
-        return self._merge(transaction).merge(before_writing=before_writing)
+        return self._merge(transaction).execute(before_writing=before_writing)
 
     def dry_run(self, transaction: Transaction) -> MergeReport:
         return self._merge(transaction).dry_run(samples=0)
@@ -155,7 +157,7 @@ class _SparkReduced:
         """Return contradicting keys. They are looked up again, since a refusal may take longer."""
         key, name = self.table.key, self.table.target.full_name
         with translated_worker_errors(f"looking for contradictions with table {name}"):
-            present = snapshot(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
+            present = read_table(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
                 *[sf.col(quoted(k)).alias(f"__{k}") for k in key], sf.lit(True).alias("__is_present")
             )
             if self.is_emptied:
@@ -165,10 +167,11 @@ class _SparkReduced:
             wrong = self.log.rows.join(present, same, "left").where(
                 is_insert == sf.coalesce("__is_present", sf.lit(False))
             )
+            position = self.log.rows.schema[FIRST_POSITION].dataType
             shown = wrong.select(
                 FIRST_OPERATION,
-                sf.to_json(sf.struct(*[sf.col(quoted(k)).alias(k) for k in key])).alias("key"),
-                sf.to_json(FIRST_POSITION).alias("order"),
+                key_json(key, self.log.rows.schema).alias("key"),
+                json_text(sf.col(FIRST_POSITION), position).alias("order"),
             )
             rows = shown.orderBy("order", "key").limit(SAMPLES_SHOWN).collect()
         return [f"{row[FIRST_OPERATION]} of key {row['key']} at {row['order']}" for row in rows]

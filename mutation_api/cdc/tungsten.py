@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from mutation_api.cdc.delimited_text import DamagedRecordError, DelimitedText
 from mutation_api.cdc.record_files import FileColumns, RecordFile
-from mutation_api.cdc.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.cdc.source import LocalBatch, LocalOperations, OperationParts, Position, SourceTable
 from mutation_api.cdc.source_url import entry_at, located, opened, readable
 from mutation_api.cdc.tungsten_files import (
@@ -52,7 +52,7 @@ from mutation_api.cdc.tungsten_files import (
     staging_files,
 )
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError, SourcePositionError
-from mutation_api.format.text_values import BinaryText
+from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location, LocationLike
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ class TungstenSource:
     staging: LocationLike
     service: str
     _: KW_ONLY
-    text: SeparatedText = TEXT_DEFAULT
+    text: DelimitedText = TEXT_DEFAULT
     header: tuple[HeaderField, ...] = HEADER_DEFAULT
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     metadata: LocationLike | None = None
     commit_columns: Mapping[str, str | None] = field(default_factory=dict)
-    binary: BinaryText | None = None
+    binary: BinaryEncoding | None = None
 
     def __post_init__(self) -> None:
         needed = [*HEADER_WITHOUT_KEY[:3], *([HeaderField.COMMIT_TIMESTAMP] if self.commit_columns else [])]
@@ -225,7 +225,7 @@ class _Parts(OperationParts):
 
     layout: RecordLayout
     files: tuple[StagingFile, ...]
-    text: SeparatedText
+    text: DelimitedText
     after: _Reached | None
     ranges: tuple[tuple[int, int, int], ...]
 
@@ -257,7 +257,7 @@ def _is_folder(location: Location) -> bool:
     return entry is not None and entry.is_directory
 
 
-def _last_position(file: StagingFile, text: SeparatedText, layout: RecordLayout) -> _Reached:
+def _last_position(file: StagingFile, text: DelimitedText, layout: RecordLayout) -> _Reached:
     """Return the position of the last record. Raises InputFormatError if the file ends within a record."""
     records = RecordFile(file.location, 0, file.size, text, layout.field_names)
     try:

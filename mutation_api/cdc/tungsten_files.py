@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mutation_api.cdc.delimited_text import DamagedRecordError, DelimitedText
 from mutation_api.cdc.record_files import Chunk, FieldError, FileColumns, RecordFile, operations_batch, refuse
-from mutation_api.cdc.separated_text import DamagedRecordError, SeparatedText
 from mutation_api.cdc.source import POSITION
 from mutation_api.cdc.source_url import children, opened
 from mutation_api.errors import InputFormatError
@@ -101,7 +101,7 @@ def by_folder(files: Sequence[StagingFile]) -> list[list[StagingFile]]:
     return [list(group) for _, group in groupby(files, key=lambda file: file.folder)]
 
 
-def last_record(file: StagingFile, text: SeparatedText) -> tuple[int, list[str | None]]:
+def last_record(file: StagingFile, text: DelimitedText) -> tuple[int, list[str | None]]:
     """Return the byte at which the last record of a file begins, and its fields; the file is not empty.
 
     If the format has quotes, the file is read from its beginning.
@@ -123,7 +123,7 @@ def last_record(file: StagingFile, text: SeparatedText) -> tuple[int, list[str |
     return last
 
 
-def splits(file: StagingFile, text: SeparatedText, split_bytes: int = SPLIT_BYTES) -> list[tuple[int, int]]:
+def splits(file: StagingFile, text: DelimitedText, split_bytes: int = SPLIT_BYTES) -> list[tuple[int, int]]:
     """Split a file into ranges of bytes of whole records.
 
     If the format has quotes, a file is one range: only a scan from its beginning finds the newlines that end
@@ -185,7 +185,7 @@ def _after_end(file: BinaryIO, end: bytes) -> int:
     return start + read.index(end) + len(end)
 
 
-TEXT_DEFAULT = SeparatedText("\x01")
+TEXT_DEFAULT = DelimitedText("\x01")
 r"""Tungsten's CSV type "hive": 0x01 between fields, ``\N`` for NULL, a backslash before 0x01 and itself."""
 
 

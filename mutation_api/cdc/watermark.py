@@ -105,12 +105,12 @@ class Watermarks:
     files: PlannedFiles | None = None
 
     @classmethod
-    def read(cls, view: SnapshotView, table_name: str, *, known: Watermarks | None = None) -> Watermarks:
+    def read(cls, view: SnapshotView, table: str, *, known: Watermarks | None = None) -> Watermarks:
         """Read the table, which seldom has more than a few rows, but one file for each of its last changes.
 
         Args:
             view: the transaction or snapshot.
-            table_name: ``database.table``.
+            table: ``database.table``.
             known: watermarks from an earlier snapshot; reused if a scan would find the same rows.
 
         Raises:
@@ -118,24 +118,24 @@ class Watermarks:
             SourcePositionError: If a row is not a valid watermark, or if two rows have the same key.
             Others: See :meth:`mutation_api.read.table_scan.TableScan.by_partition`.
         """
-        opened = open_table(view, table_name)
-        table = opened.table
-        _check_columns(table)
+        opened = open_table(view, table)
+        acid_table = opened.table
+        _check_columns(acid_table)
         scan = TableScan(opened, row_ids=True, truncate_nanoseconds=True)
         files = scan.planned()
         if known is not None and known.files is not None and files.have_rows_of(known.files):
-            return dataclasses.replace(known, table=table)
+            return dataclasses.replace(known, table=acid_table)
         scan = dataclasses.replace(scan, files=files)
         rows: dict[tuple[str, str, str], tuple[RecordIdentifier, Watermark]] = {}
         for record in scan.to_arrow().to_pylist():
-            mark = _parsed(table, record)
+            mark = _parsed(acid_table, record)
             if mark.key in rows:
                 raise SourcePositionError(
-                    f"table {table_name} has two watermarks of source {mark.source_id}, table "
+                    f"table {table} has two watermarks of source {mark.source_id}, table "
                     f"{mark.source_table}, target {mark.target}: delete the wrong one"
                 )
             rows[mark.key] = (RecordIdentifier(*record[ROW_ID_COLUMN].values()), mark)
-        return cls(table, rows, files)
+        return cls(acid_table, rows, files)
 
     def __iter__(self) -> Iterator[Watermark]:
         """Iterate over the watermarks in the order of their keys."""

@@ -1,6 +1,8 @@
 """``hive-mutate bucket``: compute Hive's bucket hash of values.
 
-Each line of the input is a JSON array with the values of the bucket columns.
+Each line of the input is a JSON array with the values of the bucket columns, in the form of files of changes:
+binary is base64, decimals, dates and timestamps are strings, a struct is an object, a union is [tag, value],
+and a map is an object, or a list of pairs if its keys are not strings.
 """
 
 from __future__ import annotations

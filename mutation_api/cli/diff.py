@@ -65,7 +65,7 @@ from mutation_api.cli.table_arguments import (
 from mutation_api.cli.terminal import say
 from mutation_api.cli.write_arguments import add_operation_column_argument
 from mutation_api.merge.differences import OPERATIONS
-from mutation_api.merge.file_rules import check_scalar, existing_file
+from mutation_api.merge.file_rules import existing_file
 from mutation_api.read.export import FORMATS, extension
 from mutation_api.read.table_view import open_table, table_bytes
 from mutation_api.storage.location import Location
@@ -144,8 +144,6 @@ def run(arguments: argparse.Namespace) -> int:
         .build() as client,
     ):
         task = _task(client, arguments, output_format_name)
-        if output_format_name == "csv":
-            check_scalar(task.table)
         engine, counts = by_engine(
             arguments.engine,
             [task.new.file] if isinstance(task.new, FileState) else [],

@@ -20,7 +20,7 @@ import json
 
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.upkeep.doctor import DoctorReport, TableReport, constraint_text, examine
+from mutation_api.upkeep.doctor import DoctorReport, TableReport, constraint_text, doctor
 from mutation_api.upkeep.replication import (
     ReplicatedTable,
     ReplicationReport,
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         say(json.dumps(replication.to_dict()) if arguments.json else _replication_text(replication))
         return int(not replication.is_replicated)
     with metastore_from(arguments) as metastore:
-        report = examine(metastore, database, table if dot else None)
+        report = doctor(metastore, database, table if dot else None)
     say(json.dumps(report.to_dict()) if arguments.json else _text(report))
     return int(any(table.version is None for table in report.tables))
 

@@ -18,8 +18,8 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from mutation_api.errors import ConfigurationError, LocalEngineError
-from mutation_api.merge.clauses import MergeRules
+from mutation_api.errors import ConfigurationError, UnsupportedLocallyError
+from mutation_api.merge.clauses import MergeOptionsDict, MergeRules
 from mutation_api.merge.file_rules import files_at
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.source_rows import READ_BYTES_MAX
@@ -172,7 +172,7 @@ def by_engine(
     engine = chosen_engine(given, files, table_bytes=table_bytes)
     try:
         return engine, work(engine)
-    except LocalEngineError as error:
+    except UnsupportedLocallyError as error:
         if engine == SPARK:
             raise
         try:
@@ -250,10 +250,7 @@ class MergeTask:
         format_name: the format of the files. If None, inferred from the extension of each file.
         keys: the key columns.
         rules: the rules for what happens to rows.
-        null_safe: True if NULL keys are equal. See :func:`mutation_api.merge_into`.
-        missing_columns: ``null`` or ``error``, for columns that the files lack. See there.
-        write_unchanged: True if updated rows are written even if they do not change. See there.
-        prune_buckets: True if only buckets to which keys hash are read. See there.
+        options: the options of the merge.
         is_dry_run: True if the merge is only reported.
         read_bytes_max: the most bytes of the table's files that the local engine reads. If None, unlimited.
         local: the settings of the local engine.
@@ -264,10 +261,7 @@ class MergeTask:
     format_name: str | None
     keys: Sequence[str]
     rules: MergeRules
-    null_safe: bool
-    missing_columns: str
-    write_unchanged: bool
-    prune_buckets: bool
+    options: MergeOptionsDict
     is_dry_run: bool
     read_bytes_max: int | None
     local: LocalOptions

@@ -105,7 +105,7 @@ def open_merge(app_name: str, task: MergeTask) -> Iterator[MergeFiles]:
     """Yield the function that merges. The local engine needs no session.
 
     Raises:
-        LocalEngineError: If only Spark supports the rules.
+        UnsupportedLocallyError: If only Spark supports the rules.
     """
     del app_name
     check_rules(task.rules)
@@ -121,11 +121,8 @@ def _merge(task: MergeTask, transaction: Transaction) -> MergeReport:
         source=files.read_all(task.files, task.format_name),
         on=task.keys,
         rules=task.rules,
-        null_safe=task.null_safe,
-        missing_columns=task.missing_columns,
-        write_unchanged=task.write_unchanged,
-        prune_buckets=task.prune_buckets,
         read_bytes_max=task.read_bytes_max,
         local=task.local,
+        **task.options,
     )
     return merge.dry_run() if task.is_dry_run else merge.execute()

@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     "bucket": "compute Hive's bucket hash of values",
     "compact": "make Hive compact the partitions of a table that have enough changes",
     "create-table": "create an ACID table",
+    "delete": "delete rows by a condition",
     "doctor": "show the server's release, and which tables can be changed",
     "diff": "compare a table with a file, another table or its own past, and save the changes",
     "explain": "explain the state of a transaction, its locks and files, and what to do next",
@@ -40,17 +41,24 @@ SUBCOMMANDS = {
     "ingest": "apply the operations of a change source to tables, exactly once",
     "merge": "merge rows of files into a table by key, in one transaction",
     "metastore": "run the embedded metastore",
+    "overwrite": "replace rows of a table, of partitions or of a condition by rows of files",
     "pack": "pack this Python and the library for the machines of a cluster",
+    "read": "print or save the rows of a table, optionally with ROW__ID",
     "show": "show transactions, locks or compactions",
-    "snapshot": "print or save the rows of a table, optionally with ROW__ID",
     "sweep": "remove staged files that dead transactions left in tables",
+    "truncate": "delete all rows of a table",
     "update": "keep tables up to date with tables of relational databases",
+    "update-rows": "give rows new values by a condition",
+    "upsert": "update the rows whose key is in a table, and insert the others",
     "verify": "check that a table's files are readable, sorted, in the right buckets and match their footers",
     "watermarks": "show up to which position change sources have been applied to tables",
 }
-"""The name and the help text of each subcommand.
+"""The name and the help text of each subcommand."""
 
-A module is named like its subcommand, with ``_`` for ``-``. It is imported only when the subcommand runs.
+MODULES = dict.fromkeys(("delete", "overwrite", "truncate", "update-rows", "upsert"), "verbs")
+"""Subcommands that share a module. Every other module is named like its subcommand, with ``_`` for ``-``.
+
+A module is imported only when its subcommand runs.
 """
 
 
@@ -87,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"mutation_api.cli.{name.replace('-', '_')}")
+    return importlib.import_module(f"mutation_api.cli.{MODULES.get(name, name).replace('-', '_')}")
 
 
 def _parser(name: str | None, module: ModuleType | None) -> argparse.ArgumentParser:

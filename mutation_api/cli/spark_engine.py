@@ -24,8 +24,8 @@ from mutation_api.merge.row_files import RowFiles, read_changes, save_changes
 from mutation_api.merge.spark_diff import count_operations, diff
 from mutation_api.merge.spark_rules import merge_by_rules
 from mutation_api.spark.job import apply_changes
-from mutation_api.spark.local_session import local_session
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.local_spark_session import local_spark_session
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
 from mutation_api.transaction.transaction import Transaction
@@ -38,7 +38,7 @@ def spark_session(app_name: str) -> SparkSession:
     """Return a session of the user's Spark (--master, spark-submit, spark-defaults.conf), or a local one."""
     if spark_is_given():
         return SparkSession.builder.appName(app_name).getOrCreate()
-    return local_session(app_name)
+    return local_spark_session(app_name)
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _read(spark: SparkSession, task: DiffTask) -> DataFrame:
 
 
 def _read_table(spark: SparkSession, state: TableState) -> DataFrame:
-    return snapshot(state.view, state.table_name, spark=spark)
+    return read_table(state.view, state.table_name, spark=spark)
 
 
 @contextmanager
@@ -125,9 +125,6 @@ def _merge(spark: SparkSession, task: MergeTask, transaction: Transaction) -> Me
             source=RowFiles(spark, table, keeps_unknown=True).read_all(task.files, task.format_name),
             on=task.keys,
             rules=task.rules,
-            null_safe=task.null_safe,
-            missing_columns=task.missing_columns,
-            write_unchanged=task.write_unchanged,
-            prune_buckets=task.prune_buckets,
+            **task.options,
         )
-        return merge.dry_run() if task.is_dry_run else merge.merge()
+        return merge.dry_run() if task.is_dry_run else merge.execute()

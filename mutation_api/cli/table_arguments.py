@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from metastore_client.errors import InvalidConfigurationError
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.cli.parsers import in_option_names, option_names
 from mutation_api.cli.terminal import say_aside
 from mutation_api.errors import ConfigurationError
@@ -172,7 +172,7 @@ def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
     path = None if arguments.hive_conf is None else Path(arguments.hive_conf)
     target = arguments.metastore if path is None else path
     try:
-        return connect(target, user=arguments.user)
+        return open_client(target, user=arguments.user)
     except InvalidConfigurationError as error:
         if target is not None:
             raise

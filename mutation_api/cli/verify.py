@@ -103,8 +103,8 @@ class _Progress:
             return
         self._last = now
         say_aside(
-            f"{done.file_count:,} of {done.all_files:,} files, "
-            f"{done.byte_count // _MEGABYTE:,} of {done.all_bytes // _MEGABYTE:,} MiB"
+            f"{done.file_count:,} of {done.total_file_count:,} files, "
+            f"{done.byte_count // _MEGABYTE:,} of {done.total_byte_count // _MEGABYTE:,} MiB"
         )
 
 

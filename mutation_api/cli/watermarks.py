@@ -12,7 +12,7 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 
-from mutation_api.cdc.ingest_report import find_watermarks
+from mutation_api.cdc.ingest_report import list_watermarks
 from mutation_api.cdc.watermark import Watermark, watermark_table_beside
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say, text_table
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.refuse_usage("give --table, --watermark-table, or both")
     name = arguments.watermark_table or watermark_table_beside(arguments.table)
     with metastore_from(arguments) as metastore:
-        found = find_watermarks(metastore, name, target=arguments.table, source_id=arguments.source)
+        found = list_watermarks(metastore, name, target=arguments.table, source_id=arguments.source)
     for line in _json_lines(found) if arguments.json else _table(found, name):
         say(line)
     return 0

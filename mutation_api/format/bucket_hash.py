@@ -23,7 +23,7 @@ from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotM
 from mutation_api.format.event import MAX_BUCKETS
 from mutation_api.format.hash_v1 import V1_HASHES, polynomial, proleptic_date
 from mutation_api.format.hash_v2 import V2_HASHES
-from mutation_api.format.hive_type import HiveType
+from mutation_api.format.hive_type import HiveType, TypeFamily, arrow_type
 from mutation_api.format.plain_array import map_parts, plain_array, rebased_list, struct_fields, union_parts
 
 __all__ = ["bucket_ids", "check_hashable", "hash_columns"]
@@ -117,7 +117,8 @@ def check_hashable(hive_types: Sequence[HiveType], version: int, time_zone: str 
 
 
 def _binary_in_v2(hive_type: HiveType, version: int) -> bool:
-    return any(kind == "binary" and used == 2 for kind, used in _kinds(hive_type, version))
+    kinds = (kind for kind, used in _kinds(hive_type, version) if used == 2)
+    return any(kind not in V2_HASHES and kind not in _NESTED for kind in kinds)
 
 
 def _timestamp_in_v1(hive_type: HiveType, version: int) -> bool:
@@ -163,11 +164,21 @@ def _hash(array: pa.Array | pa.ChunkedArray, hive_type: HiveType, rules: _Rules)
 def _expected_layout(array: pa.Array, hive_type: HiveType) -> pa.Array:
     if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
         array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
-    if not any(getattr(pa.types, f"is_{name}")(array.type) for name in _LAYOUTS[hive_type.kind]):
+    if not _is_layout(array.type, hive_type):
         raise RecordLayoutError(
             f"values of type {array.type} cannot be hashed as {hive_type.text}; convert them before hashing"
         )
     return array
+
+
+def _is_layout(arrow: pa.DataType, hive_type: HiveType) -> bool:
+    """Return True if the hashes read the buffers of this Arrow type."""
+    if hive_type.family is TypeFamily.NESTED:
+        return any(getattr(pa.types, f"is_{name}")(arrow) for name in _NESTED_LAYOUTS[hive_type.kind])
+    expected = arrow_type(hive_type)
+    wide = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(expected)
+    is_split = hive_type.family is TypeFamily.TIMESTAMP and pa.types.is_struct(arrow)
+    return arrow.id == expected.id or arrow == wide or is_split
 
 
 def _hash_array(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[np.uint32]:
@@ -213,21 +224,7 @@ def _hash_union(array: pa.Array, hive_type: HiveType, rules: _Rules) -> NDArray[
 
 _NESTED = {"array": _hash_array, "map": _hash_map, "struct": _hash_struct, "uniontype": _hash_union}
 
-_LAYOUTS = {
-    "boolean": ("boolean",),
-    "tinyint": ("int8",),
-    "smallint": ("int16",),
-    "int": ("int32",),
-    "bigint": ("int64",),
-    "float": ("float32",),
-    "double": ("float64",),
-    "string": ("string", "large_string"),
-    "varchar": ("string", "large_string"),
-    "char": ("string", "large_string"),
-    "binary": ("binary", "large_binary"),
-    "decimal": ("decimal128",),
-    "date": ("date32",),
-    "timestamp": ("timestamp", "struct"),
+_NESTED_LAYOUTS = {
     "array": ("list", "large_list", "fixed_size_list", "list_view", "large_list_view"),
     "map": ("map",),
     "struct": ("struct",),

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.hive_type import (
-    MAX_DECIMAL_PRECISION,
     HiveType,
     MisfitError,
     UnfitTypeError,
     arrow_type,
+    primitive_of_arrow,
     second_of_equal_keys,
 )
 from mutation_api.format.plain_array import (
@@ -260,24 +260,6 @@ _NESTED = {
 }
 
 
-_OF_ARROW = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.uint8(): "smallint",
-    pa.uint16(): "int",
-    pa.uint32(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.large_string(): "string",
-    pa.binary(): "binary",
-    pa.large_binary(): "binary",
-    pa.date32(): "date",
-    pa.date64(): "date",
-}
 _ADVICE = {
     pa.null(): "the column has no type yet: give it one, such as pyarrow.string()",
     pa.uint64(): "Hive has no unsigned type: use pyarrow.int64(), or pyarrow.decimal128(20) for large values",
@@ -301,13 +283,9 @@ def hive_type_of(arrow: pa.DataType, metadata: Mapping[bytes, bytes] | None = No
 
 
 def _hive_type_of(arrow: pa.DataType) -> HiveType:
-    kind = "binary" if pa.types.is_fixed_size_binary(arrow) else _OF_ARROW.get(arrow)
-    if kind is not None:
-        return HiveType(kind)
-    if pa.types.is_timestamp(arrow) and arrow.tz is None:
-        return HiveType("timestamp")
-    if pa.types.is_decimal(arrow) and 0 <= arrow.scale <= arrow.precision <= MAX_DECIMAL_PRECISION:
-        return HiveType("decimal", precision=arrow.precision, scale=arrow.scale)
+    primitive = primitive_of_arrow(arrow)
+    if primitive is not None:
+        return primitive
     if _is_list(arrow):
         return HiveType("array", children=(_of_child(arrow.value_type, ".element"),))
     if pa.types.is_map(arrow):

@@ -1,7 +1,7 @@
 """Hive types, the Arrow and Spark types that hold their values, and errors of value conversions. Pure.
 
-To add a type, add a branch in :func:`parse_hive_type`, a row in the maps here, a conversion
-(:mod:`mutation_api.format.conversion`), a hash (:mod:`mutation_api.format.bucket_hash`) and a golden file.
+To add a type, add a row to :data:`PRIMITIVES`. A type of a new family also needs what is done with its
+values: CONTRIBUTING lists the modules, and tests/unit/format/test_every_type.py finds one that lacks it.
 
 Keys that occur twice in a map are found for whole arrays. Errors of conversions do not name the place of a
 value: their callers add the table, the column and the row.
@@ -9,6 +9,7 @@ value: their callers add the table, the column and the row.
 
 from __future__ import annotations
 
+import enum
 import functools
 import re
 from dataclasses import dataclass
@@ -21,25 +22,106 @@ from mutation_api.errors import TableNotMutableError
 
 __all__ = [
     "DECIMALS_OF_INTEGERS",
+    "FLOAT_KINDS",
     "INTEGER_BITS",
     "INTEGER_KINDS",
     "MAX_CHAR_LENGTH",
     "MAX_DECIMAL_PRECISION",
     "MAX_VARCHAR_LENGTH",
     "NESTED_KINDS",
+    "PRIMITIVES",
+    "TEXT_KINDS",
     "HiveType",
     "MisfitError",
+    "TypeFacts",
+    "TypeFamily",
     "UnfitTypeError",
     "arrow_type",
     "parse_hive_type",
+    "primitive_of_arrow",
+    "primitive_of_spark",
     "second_of_equal_keys",
     "spark_type",
 ]
 
 
-INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-INTEGER_KINDS = tuple(INTEGER_BITS)
+class TypeFamily(enum.Enum):
+    """Types whose values are handled alike."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOAT = "float"
+    DECIMAL = "decimal"
+    TEXT = "text"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    NESTED = "nested"
+
+
+@dataclass(frozen=True)
+class TypeFacts:
+    """The properties of a type, without its parameters.
+
+    Attributes:
+        family: the types whose values are handled in the same way.
+        arrow: the Arrow type of its values. If None, it depends on the column: see :func:`arrow_type`.
+        also_from: further Arrow types whose values a new column of this type holds.
+        spark: Spark's name, if it differs.
+        max_length: the largest length that a column can declare, 0 if it declares none.
+        is_partition_key: True if partition names can hold its values.
+        keeps_bucket: True if equal values are in one bucket, and are read as they were hashed.
+        has_answers: True if Hive 4 answers queries for its least and greatest value from recorded statistics.
+
+    Source of ``has_answers``: getType of Hive 4's StatsOptimizer; seen on 4.1.0 and 4.2.1.
+    """
+
+    family: TypeFamily
+    arrow: pa.DataType | None = None
+    also_from: tuple[pa.DataType, ...] = ()
+    spark: str = ""
+    max_length: int = 0
+    is_partition_key: bool = True
+    keeps_bucket: bool = True
+    has_answers: bool = False
+
+
+MAX_CHAR_LENGTH = 255
+MAX_VARCHAR_LENGTH = 65535
+MAX_DECIMAL_PRECISION = 38
+
+PRIMITIVES = {
+    "boolean": TypeFacts(TypeFamily.BOOLEAN, pa.bool_(), has_answers=True),
+    "tinyint": TypeFacts(TypeFamily.INTEGER, pa.int8(), has_answers=True),
+    "smallint": TypeFacts(TypeFamily.INTEGER, pa.int16(), (pa.uint8(),), has_answers=True),
+    "int": TypeFacts(TypeFamily.INTEGER, pa.int32(), (pa.uint16(),), has_answers=True),
+    "bigint": TypeFacts(TypeFamily.INTEGER, pa.int64(), (pa.uint32(),), has_answers=True),
+    "float": TypeFacts(TypeFamily.FLOAT, pa.float32(), keeps_bucket=False, has_answers=True),
+    "double": TypeFacts(TypeFamily.FLOAT, pa.float64(), keeps_bucket=False, has_answers=True),
+    "decimal": TypeFacts(TypeFamily.DECIMAL),
+    "string": TypeFacts(TypeFamily.TEXT, pa.string(), (pa.large_string(),), has_answers=True),
+    "varchar": TypeFacts(TypeFamily.TEXT, pa.string(), spark="string", max_length=MAX_VARCHAR_LENGTH),
+    "char": TypeFacts(TypeFamily.TEXT, pa.string(), spark="string", max_length=MAX_CHAR_LENGTH),
+    "binary": TypeFacts(
+        TypeFamily.BINARY, pa.binary(), (pa.large_binary(),), is_partition_key=False, has_answers=True
+    ),
+    "date": TypeFacts(TypeFamily.DATE, pa.date32(), (pa.date64(),), has_answers=True),
+    "timestamp": TypeFacts(TypeFamily.TIMESTAMP, spark="timestamp_ntz", keeps_bucket=False),
+}
+"""Every Hive type whose values do not contain others, in the order of its family."""
+
 NESTED_KINDS = ("array", "map", "struct", "uniontype")
+_NESTED_FACTS = TypeFacts(TypeFamily.NESTED, is_partition_key=False)
+
+
+def _kinds(family: TypeFamily) -> tuple[str, ...]:
+    return tuple(kind for kind, facts in PRIMITIVES.items() if facts.family is family)
+
+
+INTEGER_KINDS, FLOAT_KINDS, TEXT_KINDS = map(_kinds, (TypeFamily.INTEGER, TypeFamily.FLOAT, TypeFamily.TEXT))
+INTEGER_BITS = {
+    kind: int(arrow.bit_width) for kind in INTEGER_KINDS if (arrow := PRIMITIVES[kind].arrow) is not None
+}
 DECIMALS_OF_INTEGERS = {
     pa.int8(): pa.decimal128(3, 0),
     pa.int16(): pa.decimal128(5, 0),
@@ -47,26 +129,17 @@ DECIMALS_OF_INTEGERS = {
     pa.int64(): pa.decimal128(19, 0),
 }
 """The decimal type that holds every value of an integer type."""
-MAX_CHAR_LENGTH = 255
-MAX_VARCHAR_LENGTH = 65535
-MAX_DECIMAL_PRECISION = 38
-
-_PLAIN_ARROW = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "varchar": pa.string(),
-    "char": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
+_OF_ARROW = {
+    arrow: kind
+    for kind, facts in reversed(PRIMITIVES.items())
+    for arrow in (facts.arrow, *facts.also_from)
+    if arrow is not None
 }
+"""The Hive type of a new column by Arrow type: the first of several with the same Arrow type."""
 _ALIASES = {"integer": "int", "double precision": "double", "dec": "decimal", "numeric": "decimal"}
-_SPARK_NAMES = {"char": "string", "varchar": "string", "timestamp": "timestamp_ntz"}
+_OF_SPARK = {facts.spark or kind: kind for kind, facts in reversed(PRIMITIVES.items())} | {
+    "timestamp": "timestamp"
+}
 _UNSUPPORTED = {
     "timestamp with local time zone": "no Hive release can read it back from ORC",
     "timestamplocaltz": "no Hive release can read it back from ORC",
@@ -97,9 +170,19 @@ class HiveType:
     field_names: tuple[str, ...] = ()
 
     @property
+    def facts(self) -> TypeFacts:
+        """The properties of this kind of type."""
+        return PRIMITIVES.get(self.kind, _NESTED_FACTS)
+
+    @property
+    def family(self) -> TypeFamily:
+        """The types whose values are handled like those of this type."""
+        return self.facts.family
+
+    @property
     def text(self) -> str:
         """The type as the metastore spells it, without blanks."""
-        if self.kind in ("char", "varchar"):
+        if self.length:
             return f"{self.kind}({self.length})"
         if self.kind == "decimal":
             return f"decimal({self.precision},{self.scale})"
@@ -140,8 +223,8 @@ def arrow_type(hive_type: HiveType, *, timestamp_unit: str = "ns") -> pa.DataTyp
     range matters more than the last three digits.
     """
     kind = hive_type.kind
-    if kind in _PLAIN_ARROW:
-        return _PLAIN_ARROW[kind]
+    if hive_type.facts.arrow is not None:
+        return hive_type.facts.arrow
     if kind == "timestamp":
         return pa.timestamp(timestamp_unit)
     if kind == "decimal":
@@ -157,6 +240,25 @@ def arrow_type(hive_type: HiveType, *, timestamp_unit: str = "ns") -> pa.DataTyp
     return pa.dense_union([pa.field(f"_union_{tag}", child) for tag, child in enumerate(children)])
 
 
+def primitive_of_arrow(arrow: pa.DataType) -> HiveType | None:
+    """Return the type of a new column for values of an Arrow type, or None if there is none.
+
+    It is the inverse of :func:`arrow_type` for types without nested values. An unsigned integer gets the next
+    wider type.
+    """
+    if pa.types.is_timestamp(arrow) and arrow.tz is None:
+        return HiveType("timestamp")
+    if pa.types.is_decimal(arrow) and 0 <= arrow.scale <= arrow.precision <= MAX_DECIMAL_PRECISION:
+        return HiveType("decimal", precision=arrow.precision, scale=arrow.scale)
+    kind = "binary" if pa.types.is_fixed_size_binary(arrow) else _OF_ARROW.get(arrow)
+    return None if kind is None else HiveType(kind)
+
+
+def primitive_of_spark(name: str) -> str | None:
+    """Return the kind of a new column for the name of a Spark type without parameters, or None."""
+    return _OF_SPARK.get(name)
+
+
 class _Parser:
     """A recursive-descent parser for one type."""
 
@@ -168,7 +270,7 @@ class _Parser:
         kind = self.word()
         if kind == "decimal":
             return self.decimal()
-        if kind in ("char", "varchar"):
+        if kind in PRIMITIVES and PRIMITIVES[kind].max_length:
             return self.character(kind)
         if kind in ("array", "map", "uniontype"):
             children = self.children()
@@ -176,7 +278,7 @@ class _Parser:
             return HiveType(kind, children=children)
         if kind == "struct":
             return self.struct()
-        if kind in _PLAIN_ARROW or kind == "timestamp":
+        if kind in PRIMITIVES:
             return HiveType(kind)
         raise self.refusal(f"{kind!r} is not a Hive type")
 
@@ -200,7 +302,7 @@ class _Parser:
         return HiveType("decimal", precision=precision, scale=scale)
 
     def character(self, kind: str) -> HiveType:
-        longest = MAX_CHAR_LENGTH if kind == "char" else MAX_VARCHAR_LENGTH
+        longest = PRIMITIVES[kind].max_length
         length, second = self.numbers() or (0, None)
         if second is not None or not 1 <= length <= longest:
             raise self.refusal(f"{kind} requires a length from 1 to {longest}")
@@ -282,7 +384,7 @@ def spark_type(hive_type: HiveType) -> str:
         return f"struct<{','.join(f'`{name}`:{child}' for name, child in fields)}>"
     if children:
         return f"{kind}<{','.join(children)}>"
-    return _SPARK_NAMES.get(kind, hive_type.text)
+    return hive_type.facts.spark or hive_type.text
 
 
 def second_of_equal_keys(offsets: NDArray[np.int64], keys: pa.Array) -> int | None:

@@ -23,7 +23,8 @@ uniontype          ``[tag, value]``, tag = position of the
                    alternative
 =================  ============================================  ==========================================
 
-A cell of a CSV file has the same content: a string without quotes, any other value as JSON.
+A cell of a CSV file has the same content: a string without quotes, any other value as JSON. Files of changes,
+exports, samples and keys in messages, and the input of ``hive-mutate bucket`` have these forms.
 
 Values that other programs wrote are also read. An invalid value never becomes NULL.
 """
@@ -41,11 +42,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.format.hive_type import INTEGER_KINDS, NESTED_KINDS, HiveType, MisfitError
+from mutation_api.format.hive_type import TEXT_KINDS, HiveType, MisfitError, TypeFamily
+from mutation_api.format.number_text import texts_of_decimals
 from mutation_api.format.plain_array import (
-    dense_union,
+    Inner,
+    array_of_lists,
+    array_of_structs,
+    array_of_unions,
     map_parts,
     offsets_of_lists,
     rebased_list,
@@ -53,9 +59,18 @@ from mutation_api.format.plain_array import (
     struct_fields,
     union_parts,
 )
-from mutation_api.format.text_values import BinaryText, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 
-__all__ = ["JsonMisfitError", "cell_text", "decode_json", "from_cells", "from_json", "to_json"]
+__all__ = [
+    "JsonMisfitError",
+    "cell_text",
+    "decode_json",
+    "from_cells",
+    "from_json",
+    "json_texts",
+    "to_cells",
+    "to_json",
+]
 
 
 def to_json(array: pa.Array) -> list[Any]:
@@ -70,28 +85,59 @@ def to_json(array: pa.Array) -> list[Any]:
     kind = array.type
     if pa.types.is_map(kind):
         return _map_to_json(array)
-    if pa.types.is_list(kind):
+    if any(is_list(kind) for is_list in _LISTS):
         offsets, elements = rebased_list(array)
         return _lists(array, offsets, to_json(elements))
     if pa.types.is_struct(kind):
         return _struct_to_json(array)
     if pa.types.is_union(kind):
         return _union_to_json(array)
-    values: list[Any] = array.to_pylist()
+    values: list[Any]
+    if (texts := _texts(array)) is not None:
+        values = texts.to_pylist()
+        return values
+    values = array.to_pylist()
     if pa.types.is_float32(kind):  # a double would be printed with more digits
         return [None if v is None else _double(float(str(np.float32(v)))) for v in values]
     convert = next((each for is_kind, each in _CONVERTED if is_kind(kind)), None)
     return values if convert is None else [None if v is None else convert(v) for v in values]
 
 
+def json_texts(rows: pa.Array) -> list[str]:
+    """Return n values as JSON strings, for files and messages. Values that Hive lacks are strings."""
+    return list(map(_ENCODER.encode, to_json(rows)))
+
+
 def cell_text(value: Any) -> str | None:
     """Return a value of :func:`to_json` as a cell of a CSV file. None stays None."""
-    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if value is None or isinstance(value, str) else _CELL_ENCODER.encode(value)
 
 
-def _decimal(value: Decimal) -> str:
-    text = f"{value:f}"
-    return (text.rstrip("0").rstrip(".") if "." in text else text) if value else "0"
+def to_cells(array: pa.Array) -> pa.Array:
+    """Return the values of a column as cells of a CSV file. See :func:`cell_text`; null stays null."""
+    kind = array.type
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_string(kind):
+        return array.cast(pa.string())
+    if (texts := _texts(array)) is not None:
+        return texts
+    return pa.array(list(map(cell_text, to_json(array))), pa.string())
+
+
+_CELL_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
+_BINARIES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+_LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+
+
+def _texts(array: pa.Array) -> pa.Array | None:
+    """Format decimals, dates and timestamps, including years and nanoseconds that Python lacks."""
+    kind = array.type
+    if pa.types.is_decimal128(kind):
+        return texts_of_decimals(array)
+    if not pa.types.is_date(kind) and not (pa.types.is_timestamp(kind) and kind.tz is None):
+        return None
+    texts = pc.replace_substring(array.cast(pa.string()), " ", "T")
+    return pc.replace_substring_regex(pc.replace_substring_regex(texts, r"(\.\d*?)0+$", r"\1"), r"\.$", "")
 
 
 def _double(value: float) -> float | str:
@@ -100,21 +146,14 @@ def _double(value: float) -> float | str:
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
 
 
-def _timestamp(value: datetime.datetime) -> str:
-    text = value.isoformat()
-    return text.rstrip("0") if "." in text else text
-
-
 def _binary(value: bytes) -> str:
     return base64.b64encode(value).decode("ascii")
 
 
 _CONVERTED: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any], Any]], ...] = (
     (pa.types.is_float64, _double),
-    (pa.types.is_decimal, _decimal),
-    (pa.types.is_date, datetime.date.isoformat),
-    (pa.types.is_timestamp, _timestamp),
-    (pa.types.is_binary, _binary),
+    (pa.types.is_timestamp, datetime.datetime.isoformat),
+    *((is_kind, _binary) for is_kind in _BINARIES),
 )
 
 
@@ -148,8 +187,6 @@ def _union_to_json(array: pa.Array) -> list[Any]:
     # Arrow's unions cannot be null; a null union arrives as a null of its first alternative.
     return [None if value is None else [tag, value] for tag, value in pairs]
 
-
-_TEXT_KINDS = ("string", "varchar", "char")
 
 TextReader = Callable[[pa.Array, HiveType], pa.Array]
 """A function that converts n strings to values of a scalar type. It raises MisfitError."""
@@ -197,8 +234,7 @@ _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object. Raise ValueError if a name occurs twice, since Python would keep the last value."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    if len(found := dict(pairs)) < len(pairs):
         raise ValueError(f"names occur twice in an object: {', '.join(repeated(name for name, _ in pairs))}")
     return found
 
@@ -216,7 +252,7 @@ _DECODER = json.JSONDecoder(
 
 
 def _of_texts(texts: pa.Array, hive_type: HiveType) -> pa.Array:
-    return values_of_texts(texts, hive_type, binary=BinaryText.BASE64)
+    return values_of_texts(texts, hive_type, binary=BinaryEncoding.BASE64)
 
 
 def from_json(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader = _of_texts) -> pa.Array:
@@ -237,7 +273,7 @@ def from_json(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader =
     nested = _NESTED.get(hive_type.kind)
     if nested is not None:
         return nested(values, hive_type, of_texts)
-    text_of = _TEXT_OF[hive_type.kind]
+    text_of = _TEXT_OF.get(hive_type.family, _only_text)
     texts: list[str | None] = []
     for row, value in enumerate(values):
         text = None if value is None else text_of(value)
@@ -263,7 +299,7 @@ def from_cells(texts: pa.Array, hive_type: HiveType) -> pa.Array:
     Raises:
         MisfitError: If a string is not a value of the type.
     """
-    if hive_type.kind not in NESTED_KINDS:
+    if hive_type.family is not TypeFamily.NESTED:
         return _of_texts(texts, hive_type)
     given = texts.to_pylist()
     values = [None if text is None else _cell(row, text) for row, text in enumerate(given)]
@@ -281,59 +317,57 @@ def _cell(row: int, text: str) -> Any:
         raise MisfitError(row, repr(text), f"is not JSON: {error}") from error
 
 
-def _within(
-    values: Sequence[Any], parents: Sequence[int], hive_type: HiveType, of_texts: TextReader
-) -> pa.Array:
-    """Convert values inside others. ``parents`` are the rows of the outer values."""
-    try:
-        return from_json(values, hive_type, of_texts)
-    except JsonMisfitError as misfit:
-        raise JsonMisfitError(parents[misfit.row], misfit.reason) from misfit
+def _inner(hive_type: HiveType, of_texts: TextReader) -> Inner:
+    """Return the function that converts values inside others."""
+
+    def convert(values: list[Any], parents: list[int]) -> pa.Array:
+        try:
+            return from_json(values, hive_type, of_texts)
+        except JsonMisfitError as misfit:
+            raise JsonMisfitError(parents[misfit.row], misfit.reason) from misfit
+
+    return convert
 
 
 def _list(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
     _refuse_first(values, lambda value: not isinstance(value, list))
-    flat = [(row, element) for row, value in enumerate(values) for element in value or ()]
-    rows = [row for row, _ in flat]
-    elements = _within([each for _, each in flat], rows, hive_type.children[0], of_texts)
-    return pa.ListArray.from_arrays(offsets_of_lists(values), elements)
+    return array_of_lists(values, _inner(hive_type.children[0], of_texts))
 
 
 def _map(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
-    key_type, item_type = hive_type.children
+    key_type = hive_type.children[0]
+    key, item = (_inner(child, of_texts) for child in hive_type.children)
     maps = [None if value is None else _pairs(row, value, key_type) for row, value in enumerate(values)]
-    flat = [(row, key, item) for row, pairs in enumerate(maps) for key, item in pairs or ()]
-    rows = [row for row, _, _ in flat]
-    for row, key, _ in flat:
-        if key is None:
-            raise JsonMisfitError(row, "a key is null")
-    keys = _within([key for _, key, _ in flat], rows, key_type, of_texts)
-    items = _within([item for _, _, item in flat], rows, item_type, of_texts)
-    return pa.MapArray.from_arrays(offsets_of_lists(maps), keys, items)
+
+    def entries(pairs: list[Any], rows: list[int]) -> pa.Array:
+        for row, (name, _) in zip(rows, pairs, strict=True):
+            if name is None:
+                raise JsonMisfitError(row, "a key is null")
+        parts = [key([each for each, _ in pairs], rows), item([each for _, each in pairs], rows)]
+        return pa.StructArray.from_arrays(parts, names=["key", "value"])
+
+    lists = array_of_lists(maps, entries)
+    return pa.MapArray.from_arrays(offsets_of_lists(maps), lists.values.field(0), lists.values.field(1))
 
 
 def _pairs(row: int, value: Any, key_type: HiveType) -> list[tuple[Any, Any]]:
-    if isinstance(value, dict) and (key_type.kind in _TEXT_KINDS or not value):
+    if isinstance(value, dict) and (key_type.kind in TEXT_KINDS or not value):
         return list(value.items())
-    is_list = isinstance(value, list) and key_type.kind not in _TEXT_KINDS
+    is_list = isinstance(value, list) and key_type.kind not in TEXT_KINDS
     if not is_list or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         raise JsonMisfitError(row)
     return [(key, item) for key, item in value]
 
 
 def _struct(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
-    names = set(hive_type.field_names)
-    _refuse_first(values, lambda value: not isinstance(value, dict) or not value.keys() <= names)
-    rows = range(len(values))
-    children = [
-        _within([None if value is None else value.get(name) for value in values], rows, child, of_texts)
-        for name, child in zip(hive_type.field_names, hive_type.children, strict=True)
-    ]
-    nulls = [row for row, value in enumerate(values) if value is None]
-    if nulls and hive_type.contains("uniontype"):  # pyarrow ends the process at such nulls
-        raise JsonMisfitError(nulls[0], "a struct that contains a union cannot be null")
-    mask = pa.array([value is None for value in values], pa.bool_()) if nulls else None
-    return pa.StructArray.from_arrays(children, names=list(hive_type.field_names), mask=mask)
+    names = hive_type.field_names
+    _refuse_first(values, lambda value: not isinstance(value, dict) or not value.keys() <= set(names))
+    if hive_type.contains("uniontype"):  # pyarrow ends the process at null structs
+        for row, value in enumerate(values):
+            if value is None:
+                raise JsonMisfitError(row, "a struct that contains a union cannot be null")
+    rows = [None if value is None else [value.get(name) for name in names] for value in values]
+    return array_of_structs(rows, names, [_inner(child, of_texts) for child in hive_type.children])
 
 
 def _union(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> pa.Array:
@@ -341,12 +375,7 @@ def _union(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader) -> 
     count = len(hive_type.children)
     _refuse_first(values, lambda value: not _is_tagged(value, count))
     pairs = [(0, None) if value is None else (value[0], value[1]) for value in values]
-    parts = []
-    for tag, child in enumerate(hive_type.children):
-        rows = [row for row, (found, _) in enumerate(pairs) if found == tag]
-        parts.append(_within([pairs[row][1] for row in rows], rows, child, of_texts))
-    names = [f"_union_{tag}" for tag in range(count)]
-    return dense_union(np.array([tag for tag, _ in pairs], np.int8), parts, names)
+    return array_of_unions(pairs, [_inner(child, of_texts) for child in hive_type.children])
 
 
 def _is_tagged(value: Any, count: int) -> bool:
@@ -403,15 +432,11 @@ def _only_text(value: Any) -> str | None:
     return value if type(value) is str else None
 
 
-_TEXT_OF: dict[str, Callable[[Any], str | None]] = {
-    "boolean": _boolean_text,
-    **dict.fromkeys(INTEGER_KINDS, _integer_text),
-    "float": _float_text,
-    "double": _float_text,
-    "decimal": _decimal_text,
-    **dict.fromkeys(_TEXT_KINDS, _string_text),
-    "date": _only_text,
-    "timestamp": _only_text,
-    "binary": _only_text,
+_TEXT_OF: dict[TypeFamily, Callable[[Any], str | None]] = {
+    TypeFamily.BOOLEAN: _boolean_text,
+    TypeFamily.INTEGER: _integer_text,
+    TypeFamily.FLOAT: _float_text,
+    TypeFamily.DECIMAL: _decimal_text,
+    TypeFamily.TEXT: _string_text,
 }
-"""Functions that return a value as :mod:`.text_values` accepts it, or None if the value is invalid."""
+"""Functions that return a value as :mod:`.text_values` accepts it, or None. Other families have strings."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,10 @@ from numpy.typing import NDArray
 from mutation_api.format.hive_type import UnfitTypeError
 
 __all__ = [
+    "Inner",
+    "array_of_lists",
+    "array_of_structs",
+    "array_of_unions",
     "dense_union",
     "has_timestamp",
     "has_union",
@@ -265,6 +270,41 @@ def offsets_of_lists(lists: Sequence[Sequence[object] | None]) -> pa.Array:
     """
     ends = np.cumsum([0, *(len(each or ()) for each in lists)])
     return pa.array(ends, pa.int32(), mask=np.array([*(each is None for each in lists), False]))
+
+
+Inner = Callable[[list[Any], list[int]], pa.Array]
+"""A function that makes an array of values inside others. It gets them and the row of each outer value."""
+
+
+def array_of_lists(lists: Sequence[Sequence[Any] | None], elements: Inner) -> pa.ListArray:
+    """Return an array of Python lists. None is null."""
+    flat = [(row, element) for row, each in enumerate(lists) for element in each or ()]
+    values = elements([element for _, element in flat], [row for row, _ in flat])
+    return pa.ListArray.from_arrays(offsets_of_lists(lists), values)
+
+
+def array_of_structs(
+    structs: Sequence[Sequence[Any] | None], names: Sequence[str], fields: Sequence[Inner]
+) -> pa.StructArray:
+    """Return an array of structs, whose values are in the order of the names. None is null."""
+    rows = list(range(len(structs)))
+    columns = [
+        field([None if each is None else each[at] for each in structs], rows)
+        for at, field in enumerate(fields)
+    ]
+    nulls = [each is None for each in structs]
+    mask = pa.array(nulls, pa.bool_()) if any(nulls) else None
+    return pa.StructArray.from_arrays(columns, names=list(names), mask=mask)
+
+
+def array_of_unions(pairs: Sequence[tuple[int, Any]], alternatives: Sequence[Inner]) -> pa.UnionArray:
+    """Return an array of unions, given as (tag, value)."""
+    parts = []
+    for tag, alternative in enumerate(alternatives):
+        rows = [row for row, (found, _) in enumerate(pairs) if found == tag]
+        parts.append(alternative([pairs[row][1] for row in rows], rows))
+    names = [f"_union_{tag}" for tag in range(len(parts))]
+    return dense_union(np.array([tag for tag, _ in pairs], np.int8), parts, names)
 
 
 def text_arrays(array: pa.Array) -> Iterator[pa.StringArray]:

@@ -15,7 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.format.hive_type import INTEGER_BITS, HiveType, MisfitError, UnfitTypeError, arrow_type
+from mutation_api.format.hive_type import (
+    INTEGER_BITS,
+    HiveType,
+    MisfitError,
+    TypeFamily,
+    UnfitTypeError,
+    arrow_type,
+)
 from mutation_api.format.timestamps import SECONDS_PER_DAY, UNITS_PER_SECOND
 
 __all__ = [
@@ -48,7 +55,7 @@ def convert_scalars(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array
         MisfitError: If a value does not fit.
         UnfitTypeError: If values of this type can never be stored in the column.
     """
-    return _CONVERSIONS[hive_type.kind](array, hive_type, unit)
+    return _CONVERSIONS[hive_type.family](array, hive_type, unit)
 
 
 def _to_boolean(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
@@ -383,13 +390,13 @@ def _unfit(array: pa.Array, hive_type: HiveType) -> UnfitTypeError:
     )
 
 
-_CONVERSIONS: dict[str, Callable[[pa.Array, HiveType, str], pa.Array]] = {
-    "boolean": _to_boolean,
-    **dict.fromkeys(INTEGER_BITS, _to_integer),
-    **dict.fromkeys(("float", "double"), _to_float),
-    "decimal": _to_decimal,
-    **dict.fromkeys(("string", "varchar", "char"), _to_string),
-    "binary": _to_binary,
-    "date": _to_date,
-    "timestamp": _to_timestamp,
+_CONVERSIONS: dict[TypeFamily, Callable[[pa.Array, HiveType, str], pa.Array]] = {
+    TypeFamily.BOOLEAN: _to_boolean,
+    TypeFamily.INTEGER: _to_integer,
+    TypeFamily.FLOAT: _to_float,
+    TypeFamily.DECIMAL: _to_decimal,
+    TypeFamily.TEXT: _to_string,
+    TypeFamily.BINARY: _to_binary,
+    TypeFamily.DATE: _to_date,
+    TypeFamily.TIMESTAMP: _to_timestamp,
 }

@@ -15,7 +15,7 @@ date               ``2017-06-07``, or with midnight: ``2017-06-07 00:00:00.000``
 timestamp          ``2017-06-07 09:22:28`` with up to six digits of a second, or with ``T`` in the middle,
                    or only a date; further digits must be zeros, since Spark's timestamps cannot hold
                    them
-binary             see :class:`BinaryText`
+binary             see :class:`BinaryEncoding`
 =================  ====================================================================================
 
 Blanks around a value, empty strings (except in string columns), time zones and MySQL's zero dates are
@@ -32,11 +32,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType, MisfitError, UnfitTypeError, arrow_type
+from mutation_api.format.hive_type import HiveType, MisfitError, TypeFamily, UnfitTypeError, arrow_type
 from mutation_api.format.number_text import decimals_of_texts
 from mutation_api.format.scalar_conversion import MAX_DAYS, MIN_DAYS
 
-__all__ = ["BinaryText", "check_text_type", "first_refused", "shown", "values_of_texts"]
+__all__ = ["BinaryEncoding", "check_text_type", "first_refused", "shown", "values_of_texts"]
 
 _SHOWN_LENGTH = 80
 """Maximum number of characters of a value that a message shows."""
@@ -44,7 +44,7 @@ _SHOWN_LENGTH = 80
 _ZERO_DATE = "0000-00-00"
 
 
-class BinaryText(enum.Enum):
+class BinaryEncoding(enum.Enum):
     """The encoding of a binary column as strings. Formats do not state it, so the user must."""
 
     UTF8 = "utf8"
@@ -54,16 +54,18 @@ class BinaryText(enum.Enum):
     BASE64 = "base64"
 
 
-def check_text_type(hive_type: HiveType, binary: BinaryText | None) -> None:
+def check_text_type(hive_type: HiveType, binary: BinaryEncoding | None) -> None:
     """Raise UnfitTypeError unless strings can be converted to values of this type."""
-    if hive_type.kind == "binary" and binary is None:
-        forms = ", ".join(form.value for form in BinaryText)
+    if hive_type.family is TypeFamily.BINARY and binary is None:
+        forms = ", ".join(form.value for form in BinaryEncoding)
         raise UnfitTypeError(f"the encoding of binary values in strings is not set; choose one of {forms}")
-    if hive_type.kind not in _PARSERS:
+    if hive_type.family not in _PARSERS:
         raise UnfitTypeError(f"a string cannot be converted to a value of type {hive_type.text}")
 
 
-def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText | None = None) -> pa.Array:
+def values_of_texts(
+    texts: pa.Array, hive_type: HiveType, *, binary: BinaryEncoding | None = None
+) -> pa.Array:
     """Convert strings to values. Nulls stay nulls.
 
     Args:
@@ -82,9 +84,11 @@ def values_of_texts(texts: pa.Array, hive_type: HiveType, *, binary: BinaryText 
     check_text_type(hive_type, binary)
 
     def parse(some: pa.Array) -> pa.Array:
-        return _BINARY_PARSERS[binary](some) if binary and kind == "binary" else _PARSERS[kind](some, target)
+        if binary and family is TypeFamily.BINARY:
+            return _BINARY_PARSERS[binary](some)
+        return _PARSERS[family](some, target)
 
-    kind, target = hive_type.kind, arrow_type(hive_type, timestamp_unit="us")
+    family, target = hive_type.family, arrow_type(hive_type, timestamp_unit="us")
     try:
         return parse(texts)
     except pa.ArrowInvalid:
@@ -184,48 +188,44 @@ def _refuse_any(is_wrong: pa.Array) -> None:
         raise pa.ArrowInvalid("a string is not a value of the type")
 
 
-def _reason(value: str, hive_type: HiveType, binary: BinaryText | None) -> str:
-    kind = hive_type.kind
-    if kind in ("date", "timestamp") and value.startswith(_ZERO_DATE):
+def _reason(value: str, hive_type: HiveType, binary: BinaryEncoding | None) -> str:
+    family = hive_type.family
+    if family in (TypeFamily.DATE, TypeFamily.TIMESTAMP) and value.startswith(_ZERO_DATE):
         return "is MySQL's zero date, which is not a date: make it NULL in the source, or the column a string"
-    if kind in INTEGER_KINDS:
+    if family is TypeFamily.INTEGER:
         bits = arrow_type(hive_type).bit_width
         return f"is not a whole number from {-(2 ** (bits - 1))} to {2 ** (bits - 1) - 1}"
-    if kind == "decimal":
+    if family is TypeFamily.DECIMAL:
         digits = hive_type.precision - hive_type.scale
         return f"is not a number of at most {digits} digits before and {hive_type.scale} after the point"
-    if kind == "binary" and binary is not None:
+    if family is TypeFamily.BINARY and binary is not None:
         return f"is not {binary.value}"
-    return _REASONS[kind]
+    return _REASONS[family].format(kind=hive_type.kind)
 
 
 _REASONS = {
-    "boolean": "is not 0, 1, true or false",
-    "float": "is not a number that a float can hold",
-    "double": "is not a number that a double can hold",
-    "date": "is not a date such as 2017-06-07, from the years 1 to 9999",
-    "timestamp": "is not a timestamp without time zone such as 2017-06-07 09:22:28.123456 (six digits of a "
-    "second), from the years 1 to 9999",
+    TypeFamily.BOOLEAN: "is not 0, 1, true or false",
+    TypeFamily.FLOAT: "is not a number that a {kind} can hold",
+    TypeFamily.DATE: "is not a date such as 2017-06-07, from the years 1 to 9999",
+    TypeFamily.TIMESTAMP: "is not a timestamp without time zone such as 2017-06-07 09:22:28.123456 (six "
+    "digits of a second), from the years 1 to 9999",
 }
 
 _Parser = Callable[[pa.Array, pa.DataType], pa.Array]
 
-_PARSERS: dict[str, _Parser] = {
-    "boolean": _boolean,
-    **dict.fromkeys(INTEGER_KINDS, _integer),
-    "float": _float,
-    "double": _float,
-    "decimal": decimals_of_texts,
-    "string": _string,
-    "char": _string,
-    "varchar": _string,
-    "date": _date,
-    "timestamp": _timestamp,
-    "binary": lambda texts, _target: _utf8_bytes(texts),
+_PARSERS: dict[TypeFamily, _Parser] = {
+    TypeFamily.BOOLEAN: _boolean,
+    TypeFamily.INTEGER: _integer,
+    TypeFamily.FLOAT: _float,
+    TypeFamily.DECIMAL: decimals_of_texts,
+    TypeFamily.TEXT: _string,
+    TypeFamily.DATE: _date,
+    TypeFamily.TIMESTAMP: _timestamp,
+    TypeFamily.BINARY: lambda texts, _target: _utf8_bytes(texts),
 }
 
-_BINARY_PARSERS: dict[BinaryText, Callable[[pa.Array], pa.Array]] = {
-    BinaryText.UTF8: _utf8_bytes,
-    BinaryText.HEX: _hex_bytes,
-    BinaryText.BASE64: _base64_bytes,
+_BINARY_PARSERS: dict[BinaryEncoding, Callable[[pa.Array], pa.Array]] = {
+    BinaryEncoding.UTF8: _utf8_bytes,
+    BinaryEncoding.HEX: _hex_bytes,
+    BinaryEncoding.BASE64: _base64_bytes,
 }

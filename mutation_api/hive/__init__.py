@@ -5,5 +5,5 @@
     with connect("thrift://host:9083") as hive, hive.transaction("sales.orders") as tx:
         orders = tx.table("sales.orders")
         orders.append(new_rows)
-        dear = orders.scan(filter=pc.field("price") > 100).to_arrow()
+        dear = orders.scan(where=pc.field("price") > 100).to_arrow()
 """

@@ -14,8 +14,7 @@ from metastore_client.errors import InvalidConfigurationError, MetastoreError
 from metastore_client.hive_site import MetastoreConfig
 from metastore_client.remote import thrift_client
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
-from mutation_api.hive.hive_table import TableHandle
-from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction
+from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
 from mutation_api.storage.hadoop_settings import log_in_as_spark
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.builder import (
@@ -101,7 +100,7 @@ def _opened(metastore: MetastoreTarget, options: _Options) -> Hive:
         return Hive(metastore, options, owns_metastore=False)
     log_in_as_spark()
     try:
-        return Hive(thrift_client.connect(metastore, user=options.user), options, owns_metastore=True)
+        return Hive(thrift_client.open_client(metastore, user=options.user), options, owns_metastore=True)
     except InvalidConfigurationError as error:
         raise ConfigurationError(str(error)) from error
     except MetastoreError as error:
@@ -266,7 +265,9 @@ class Hive(NotPickled):
         return self.table(name)
 
     def table(self, name: str) -> TableHandle:
-        """Return a table (``database.table``): its schema, its history, and a check of its files.
+        """Return a table (``database.table``): schema, history, a check of its files, and single changes::
+
+            hive.table("sales.orders").delete(where="item = 'tea'")
 
         Raises:
             TableNotFoundError: If it does not exist.
@@ -278,7 +279,7 @@ class Hive(NotPickled):
         database, table = split_full_name(name)
         with metastore_errors_as_ours(f"could not look up table {database}.{table}"):
             opened = Catalog(self._metastore).read(TableSpec(database, table, TableRole.SOURCE))
-        return TableHandle(self._metastore, opened.table)
+        return TableHandle(self._metastore, opened.table, self.transaction)
 
     def tables(self, database: str, *, like: str = "*") -> list[str]:
         """Return the names ``database.table`` of a database's tables and views, sorted.
@@ -406,7 +407,7 @@ class Hive(NotPickled):
             raise TransactionStateError("the connection is closed: open another one with connect()")
 
     def _check_unused(self, name: str, be: str) -> None:
-        if any(name in names and not user.is_over for names, user in self._users):
+        if any(name in names and not user.closed for names, user in self._users):
             raise TransactionStateError(
                 f"table {name} cannot be {be}: a transaction or snapshot of this connection uses it. End it "
                 "first"
@@ -414,7 +415,7 @@ class Hive(NotPickled):
 
     def _remember(self, user: HiveTransaction | HiveSnapshot, *tables: str) -> None:
         names = frozenset(normal_full_name(each) for each in tables)
-        self._users = [*(each for each in self._users if not each[1].is_over), (names, user)]
+        self._users = [*(each for each in self._users if not each[1].closed), (names, user)]
 
 
 def _schema(schema: Any) -> object:

@@ -1,90 +1,35 @@
-"""HiveTable and SnapshotTable: one table of a transaction, which can be changed, or of a snapshot.
-
-TableHandle: one table outside of both.
-"""
+"""HiveTable and SnapshotTable: one table of a transaction, which can be changed, or of a snapshot."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Unpack, overload
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metastore_client.client import MetastoreClient
+from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import DELETE, INSERT, UPDATE
-from mutation_api.hive.table_changes import TableChanges
-from mutation_api.merge.clauses import FirstBy
-from mutation_api.merge.local_merge import LocalMerge, local_merge
+from mutation_api.hive.table_changes import TableChanges, as_filter
+from mutation_api.merge.clauses import TARGET, MergeOptionsDict
+from mutation_api.merge.local_merge import Condition, LocalMerge, Values, changed_rows, local_merge
+from mutation_api.merge.merge_report import MergeReport
 from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.read.read_ahead import WAITING_BYTES_DEFAULT
-from mutation_api.read.table_scan import TableScan, arrow_schema
+from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidTable, SnapshotView
+from mutation_api.table.expression_parts import fields_of
 from mutation_api.transaction.transaction import Transaction
-from mutation_api.upkeep.history import TableHistory, table_history
-from mutation_api.upkeep.verify.verify import Progress, VerifyReport, verify_table
+from mutation_api.write.change_set import OverwriteReport, Replaced
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HiveTable", "SnapshotTable", "TableHandle"]
+__all__ = ["HiveTable", "SnapshotTable"]
 
 _WAITING_PART = 4
 """One part in _WAITING_PART of the memory is for rows that were read ahead."""
-
-
-class TableHandle:
-    """A table of a metastore, as it was described when the handle was made. Created by ``Hive.table``.
-
-    It holds no lock. To read rows, use ``Hive.snapshot``; to change them, ``Hive.transaction``.
-
-    Args:
-        metastore: the metastore's client.
-        table: the table's descriptor.
-    """
-
-    def __init__(self, metastore: MetastoreClient, table: AcidTable) -> None:
-        self._metastore = metastore
-        self._table = table
-
-    def __repr__(self) -> str:
-        """Return the name and the columns."""
-        columns = ", ".join(f"{column.name} {column.type}" for column in self._table.all_columns)
-        return f"TableHandle({self.name}: {columns})"
-
-    @property
-    def name(self) -> str:
-        """The name ``database.table``, in lower case."""
-        return self._table.full_name
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns as scans read them: data columns, then partition columns."""
-        return arrow_schema(self._table)
-
-    def history(self) -> TableHistory:
-        """Return the changes of the table, transaction by transaction; see ``table_history``.
-
-        Raises:
-            TableNotFoundError: If the table was dropped.
-            ConnectionFailedError, TransactionError: If the server could not be asked.
-            OSError: If a directory cannot be listed.
-        """
-        return table_history(self._metastore, self.name)
-
-    def verify(self, *, threads: int | None = None, progress: Progress | None = None) -> VerifyReport:
-        """Examine all files of the table, as a snapshot of this moment reads them; see ``verify_table``.
-
-        Args:
-            threads: the number of files to examine at a time. If None, one per processor.
-            progress: called now and then, from any thread.
-
-        Raises:
-            TableNotFoundError: If the table was dropped.
-            LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
-            ReadError, OSError: If a directory cannot be listed, or this machine cannot read a file.
-        """
-        return verify_table(self._metastore, self.name, threads=threads, progress=progress)
 
 
 class SnapshotTable:
@@ -107,6 +52,11 @@ class SnapshotTable:
         return self._name
 
     @property
+    def descriptor(self) -> AcidTable:
+        """The table's descriptor, which can be sent to other processes."""
+        return self._view.table(self._name)
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns as :meth:`scan` reads them: data columns, then partition columns."""
         return self.scan().schema
@@ -114,7 +64,7 @@ class SnapshotTable:
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        filter: pc.Expression | str | None = None,
+        where: pc.Expression | str | None = None,
         *,
         row_ids: bool = False,
         limit: int | None = None,
@@ -129,8 +79,8 @@ class SnapshotTable:
 
         Args:
             columns: names of data and partition columns, in any case, in the desired order. If None, all.
-            filter: the rows to read: an Arrow expression over the table's columns (in lower case), or the
-                name of a boolean column. Partitions without matching rows are not read.
+            where: the rows to read: SQL such as ``"day < date '2024-01-01'"``, or an Arrow expression over
+                the table's columns (in lower case). Partitions without matching rows are not read.
             row_ids: True to put ROW__ID first, which updates and deletes need.
             limit: the number of rows after which reading ends.
             timestamps: the form of timestamps in data columns. ``MICROSECONDS`` holds the years 1 to 9999,
@@ -145,10 +95,11 @@ class SnapshotTable:
             MutationError: If earlier changes of the transaction are wrong; see ``HiveTransaction.commit``.
         """
         self._before_reading()
+        view = open_table(self._view, self._name)
         return TableScan(
-            open_table(self._view, self._name),
+            view,
             columns=columns,
-            filter=filter,
+            where=where if where is None else as_filter(where, view.table),
             row_ids=row_ids,
             limit=limit,
             timestamps=timestamps,
@@ -198,33 +149,165 @@ class HiveTable(SnapshotTable):
         """
         return self._changes.add(data, INSERT)
 
-    def update(self, data: object, *, verify_row_ids: bool = False) -> int:
-        """Give existing rows new values and return the number of rows.
+    @overload
+    def update(self, data: object, *, verify_row_ids: bool = False) -> int: ...
 
-        A row stays in its partition and bucket. To move it, delete it and append its new form.
+    @overload
+    def update(self, *, set: Values, where: Condition = None, dry_run: bool = False) -> MergeReport: ...
+
+    def update(
+        self,
+        data: object = None,
+        *,
+        set: Values | None = None,
+        where: Condition = None,
+        dry_run: bool = False,
+        verify_row_ids: bool = False,
+    ) -> int | MergeReport:
+        """Give existing rows new values, by a condition or by ROW__ID::
+
+            orders.update(set={"price": "price * 1.1"}, where="item = 'tea'")
 
         Args:
-            data: ROW__ID, as ``scan(row_ids=True)`` reads it, and all columns of the table.
-            verify_row_ids: True to look up every ROW__ID that the transaction changes in this table before
-                anything is written. Needed only for ROW__IDs that were not read in this transaction.
+            data: whole new rows: ROW__ID, as ``scan(row_ids=True)`` reads it, and all columns of the table.
+                Such a row stays in its partition and bucket; to move it, delete it and append its new form.
+            set: new values by column: SQL or an Arrow expression over the table's columns, or a constant. A
+                row whose partition or bucket changes is moved.
+            where: the rows to update: SQL, or an Arrow expression. If None, all rows. A row for which it is
+                NULL is not updated.
+            dry_run: True to report what would be done, without writing.
+            verify_row_ids: True to look up every ROW__ID of ``data`` before anything is written. Needed only
+                for ROW__IDs that were not read in this transaction.
+
+        Returns:
+            With ``data`` the number of rows; with ``set`` a report.
 
         Raises:
-            MutationError: See :meth:`append`.
+            ConfigurationError: If both or neither of ``data`` and ``set`` are given.
+            UnsupportedLocallyError: If SQL means something that only Spark or Hive can interpret.
+            MutationError: See :meth:`append` and ``LocalMerge.execute``.
         """
-        return self._changes.add(data, UPDATE, verify_row_ids=verify_row_ids)
+        if set is None and data is not None:
+            _check_unused("update", where=where, dry_run=dry_run)
+            return self._changes.add(data, UPDATE, verify_row_ids=verify_row_ids)
+        if set is None or data is not None:
+            raise ConfigurationError(f"table {self.name}: update needs rows with ROW__ID, or set={{…}}")
+        values = {
+            name: fields_of(value, TARGET) if isinstance(value, pc.Expression) else value
+            for name, value in set.items()
+        }
+        return _done(self._by_condition().when_not_matched_by_source_update(values, _flat(where)), dry_run)
 
-    def delete(self, data: object, *, verify_row_ids: bool = False) -> int:
-        """Delete rows and return their number.
+    @overload
+    def delete(self, data: object, *, verify_row_ids: bool = False) -> int: ...
+
+    @overload
+    def delete(self, *, where: pc.Expression | str, dry_run: bool = False) -> MergeReport: ...
+
+    def delete(
+        self,
+        data: object = None,
+        *,
+        where: Condition = None,
+        dry_run: bool = False,
+        verify_row_ids: bool = False,
+    ) -> int | MergeReport:
+        """Delete rows, by a condition or by ROW__ID::
+
+            orders.delete(where="day < date '2024-01-01'")
 
         Args:
             data: ROW__ID, as ``scan(row_ids=True)`` reads it: a column among any others, or a struct array
                 alone.
-            verify_row_ids: True to look up the ROW__IDs first; see :meth:`update`.
+            where: the rows to delete: SQL, or an Arrow expression. A row for which it is NULL is not deleted.
+                To delete all rows, use :meth:`truncate`.
+            dry_run: True to report what would be done, without writing.
+            verify_row_ids: True to look up the ROW__IDs of ``data`` first; see :meth:`update`.
+
+        Returns:
+            With ``data`` the number of rows; with ``where`` a report.
 
         Raises:
-            MutationError: See :meth:`append`.
+            ConfigurationError: If both or neither of ``data`` and ``where`` are given.
+            UnsupportedLocallyError: If SQL means something that only Spark or Hive can interpret.
+            MutationError: See :meth:`append` and ``LocalMerge.execute``.
         """
-        return self._changes.add(data, DELETE, verify_row_ids=verify_row_ids)
+        if where is None and data is not None:
+            _check_unused("delete", dry_run=dry_run)
+            return self._changes.add(data, DELETE, verify_row_ids=verify_row_ids)
+        if where is None or data is not None:
+            raise ConfigurationError(
+                f"table {self.name}: delete needs rows with ROW__ID, or where=…; truncate() deletes all rows"
+            )
+        return _done(self._by_condition().when_not_matched_by_source_delete(_flat(where)), dry_run)
+
+    def truncate(self, *, dry_run: bool = False) -> MergeReport:
+        """Delete all rows; partitions stay.
+
+        Args:
+            dry_run: True to report what would be done, without writing.
+
+        Raises:
+            MutationError: See :meth:`append` and ``LocalMerge.execute``.
+        """
+        return _done(self._by_condition().when_not_matched_by_source_delete(), dry_run)
+
+    def upsert(self, data: object, on: Sequence[str], *, dry_run: bool = False) -> MergeReport:
+        """Update the rows whose key exists, and insert the others::
+
+            orders.upsert(rows, on=["id"])
+
+        Args:
+            data: the rows; columns that they lack keep their value, and are NULL in new rows.
+            on: the key columns, which must be unique in ``data``.
+            dry_run: True to report what would be done, without writing.
+
+        Raises:
+            DuplicateKeyError: If a key occurs twice in ``data``.
+            MutationError: See :meth:`merge` and ``LocalMerge.execute``.
+        """
+        return _done(self.merge(data, on).when_matched_update_all().when_not_matched_insert_all(), dry_run)
+
+    def overwrite(
+        self,
+        data: object,
+        *,
+        partitions: str | Sequence[Mapping[str, object]] | None = None,
+        where: Condition = None,
+    ) -> OverwriteReport:
+        """Replace rows by new ones::
+
+            orders.overwrite(rows, partitions="dynamic")
+
+        Args:
+            data: the new rows, with all columns of the table.
+            partitions: ``"dynamic"`` to replace the partitions that the new rows belong to, or the partitions
+                to replace by the values of some partition columns, such as ``[{"day": date(2024, 5, 1)}]``.
+                If None, the whole table is replaced.
+            where: the rows to replace: SQL, or an Arrow expression. New rows must meet it as well.
+
+        Returns:
+            The numbers of old and new rows.
+
+        Raises:
+            ConfigurationError: If both ``partitions`` and ``where`` are given, or a partition column does not
+                exist.
+            RecordValueError: If a new row does not belong to what is replaced.
+            MutationError: See :meth:`append` and :meth:`scan`.
+        """
+        table = self._changes.checked_sink()
+        condition = where if where is None else as_filter(where, table)
+        return self._changes.overwrite(data, Replaced.of(table, partitions, condition))
+
+    def _by_condition(self) -> LocalMerge:
+        self._changes.checked_sink()
+        return self._ours(changed_rows(self._transaction, self.name, self._local))
+
+    def _ours(self, merge: LocalMerge) -> LocalMerge:
+        """Return a merge that sees the transaction's earlier changes, and writes a step of its own."""
+        return dataclasses.replace(
+            merge, before_reading=self._changes.before_reading, write=self._changes.add_merged
+        )
 
     def apply(
         self,
@@ -252,13 +335,7 @@ class HiveTable(SnapshotTable):
         self,
         source: object,
         on: Sequence[str],
-        *,
-        null_safe: bool = False,
-        on_duplicate: str | FirstBy = "error",
-        missing_columns: str = "null",
-        write_unchanged: bool = False,
-        prune_buckets: bool = True,
-        count_by: str | None = None,
+        **options: Unpack[MergeOptionsDict],
     ) -> LocalMerge:
         """Begin a merge by key: add clauses to the result, then call ``execute()`` or ``dry_run()``::
 
@@ -270,14 +347,7 @@ class HiveTable(SnapshotTable):
         Args:
             source: the rows to merge; held in memory together with the table's rows that they match.
             on: key columns, which both sides must have; a single string is one column.
-            null_safe: True if NULL equals NULL; in SQL it does not.
-            on_duplicate: how to handle source rows that would change the same row or insert the same key:
-                ``error``, or ``first_by("updated")``.
-            missing_columns: how to handle columns that the source lacks in ``…_all``: ``null`` inserts NULL
-                and keeps the values on update; ``error`` refuses the merge.
-            write_unchanged: True to write updates without comparing them with the rows that they replace.
-            prune_buckets: True to read only the buckets to which the source's keys hash.
-            count_by: a column of the source; the report also counts rows by its values.
+            **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`.
 
         Raises:
             TransactionStateError: If the transaction is not open, or only reads the table. On Hive 2 also if
@@ -286,25 +356,26 @@ class HiveTable(SnapshotTable):
             RecordLayoutError: If the source is not Arrow data or has a duplicate column.
         """
         self._changes.checked_sink()
-        begun = local_merge(
-            self._transaction,
-            self.name,
-            source=source,
-            on=on,
-            null_safe=null_safe,
-            on_duplicate=on_duplicate,
-            missing_columns=missing_columns,
-            write_unchanged=write_unchanged,
-            prune_buckets=prune_buckets,
-            count_by=count_by,
-            local=self._local,
-        )
-        merge = dataclasses.replace(
-            begun, before_reading=self._changes.before_reading, write=self._changes.add_merged
-        )
+        begun = local_merge(self._transaction, self.name, source=source, on=on, local=self._local, **options)
+        merge = self._ours(begun)
         self._changes.expect(merge)
         return merge
 
     def _before_reading(self) -> None:
         """Write the changes that were collected, so that the read sees them."""
         self._changes.before_reading()
+
+
+def _done(merge: LocalMerge, dry_run: bool) -> MergeReport:
+    return merge.dry_run() if dry_run else merge.execute()
+
+
+def _flat(where: Condition) -> Condition:
+    """Return a condition over the table's rows as a merge needs it: over the side ``target``."""
+    return where if where is None or isinstance(where, str) else fields_of(where, TARGET)
+
+
+def _check_unused(verb: str, **options: object) -> None:
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise ConfigurationError(f"{verb}: {', '.join(given)} cannot be combined with rows with ROW__ID")

@@ -3,26 +3,37 @@
 HiveTransaction: atomic changes of some tables.
 
 HiveSnapshot: a consistent view of some tables.
+
+TableHandle: one table outside of both; each change is a transaction of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metastore_client.client import MetastoreClient
 from mutation_api.errors import TransactionStateError
 from mutation_api.hive.hive_table import HiveTable, SnapshotTable
 from mutation_api.hive.table_changes import TableChanges
-from mutation_api.table.acid_table import WriterOptions
+from mutation_api.merge.local_merge import Condition, Values
+from mutation_api.merge.merge_report import MergeReport
+from mutation_api.read.table_scan import arrow_schema
+from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
 from mutation_api.transaction.snapshot import NotPickled, OfOneProcess, Snapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
-from mutation_api.write.change_set import MemoryShare
+from mutation_api.upkeep.history import TableHistory, table_history
+from mutation_api.upkeep.verify.verify import Progress, VerifyReport, verify_table
+from mutation_api.write.change_set import MemoryShare, OverwriteReport
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HiveSnapshot", "HiveTransaction"]
+__all__ = ["HiveSnapshot", "HiveTransaction", "TableHandle"]
 
 _COLLECTING_PART = 4
 """One part in _COLLECTING_PART of the memory is for changes that wait for the commit."""
@@ -48,18 +59,18 @@ class HiveTransaction(OfOneProcess):
         self._share = MemoryShare(local.memory_bytes // _COLLECTING_PART)
         self._transaction: Transaction | None = None
         self._changes: dict[str, TableChanges] = {}
-        self._is_over = False
+        self._closed = False
         self._was_ended = False
 
     @property
-    def is_over(self) -> bool:
+    def closed(self) -> bool:
         """True if the transaction was committed or aborted."""
-        return self._is_over
+        return self._closed
 
     @property
-    def id(self) -> int:
+    def txn_id(self) -> int:
         """The transaction's id. Raises TransactionStateError before it has begun."""
-        return self._begun().id
+        return self._begun().txn_id
 
     @property
     def summary(self) -> TransactionSummary:
@@ -79,7 +90,7 @@ class HiveTransaction(OfOneProcess):
             LockNotAcquiredError: If other transactions held the lock for too long.
             ConnectionFailedError, TransactionError: If the metastore failed.
         """
-        if self._transaction is not None or self._is_over:
+        if self._transaction is not None or self._closed:
             raise TransactionStateError("a transaction can be used only once: create another one")
         try:
             transaction = self._client.connect().new_transaction()
@@ -153,14 +164,14 @@ class HiveTransaction(OfOneProcess):
         """
         if self.is_of_another_process:
             return
-        self._is_over = True
+        self._closed = True
         for changes in self._changes.values():
             changes.close()
         self._client.close()
 
     def __enter__(self) -> HiveTransaction:
         """Begin, unless it has already begun."""
-        return self.begin() if self._transaction is None or self._is_over else self
+        return self.begin() if self._transaction is None or self._closed else self
 
     def __exit__(
         self,
@@ -176,10 +187,10 @@ class HiveTransaction(OfOneProcess):
         """
         if error is None:
             self.check_process()
-            if self._is_over and not self._was_ended:
-                txn_id = None if self._transaction is None else self._transaction.id
+            if self._closed and not self._was_ended:
+                txn_id = None if self._transaction is None else self._transaction.txn_id
                 raise ended_meanwhile(txn_id, "its connection was closed, or close() was called on it")
-            if not self._is_over:
+            if not self._closed:
                 self.commit()
         self.close()
 
@@ -218,12 +229,12 @@ class HiveSnapshot(NotPickled):
         self._local = local
         self._as_of = as_of
         self._snapshot: Snapshot | PastSnapshot | None = None
-        self._is_over = False
+        self._closed = False
 
     @property
-    def is_over(self) -> bool:
+    def closed(self) -> bool:
         """True if the snapshot was closed."""
-        return self._is_over
+        return self._closed
 
     def open(self) -> HiveSnapshot:
         """Open the snapshot, as the ``with`` statement does, and return it. Do nothing if it is open.
@@ -235,7 +246,7 @@ class HiveSnapshot(NotPickled):
             DirectoryStateError: If a compaction has removed the requested past state.
             LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
         """
-        if self._is_over:
+        if self._closed:
             raise TransactionStateError("the snapshot is closed: open another one")
         if self._snapshot is None:
             try:
@@ -265,7 +276,7 @@ class HiveSnapshot(NotPickled):
 
     def close(self) -> None:
         """Release the lock. May be called twice."""
-        self._is_over = True
+        self._closed = True
         self._client.close()
 
     def __enter__(self) -> HiveSnapshot:
@@ -280,3 +291,106 @@ class HiveSnapshot(NotPickled):
     ) -> None:
         """Close."""
         self.close()
+
+
+class TableHandle:
+    """A table of a metastore, as it was described when the handle was made. Created by ``Hive.table``.
+
+    It holds no lock. To read rows, use ``Hive.snapshot``. Each change is a transaction of its own. For
+    several changes in one, use ``Hive.transaction``.
+
+    Args:
+        metastore: the metastore's client.
+        table: the table's descriptor.
+        transaction: begins a transaction of the table; see ``Hive.transaction``.
+    """
+
+    def __init__(
+        self, metastore: MetastoreClient, table: AcidTable, transaction: Callable[..., HiveTransaction]
+    ) -> None:
+        self._metastore = metastore
+        self._table = table
+        self._transaction = transaction
+
+    def __repr__(self) -> str:
+        """Return the name and the columns."""
+        columns = ", ".join(f"{column.name} {column.type}" for column in self._table.all_columns)
+        return f"TableHandle({self.name}: {columns})"
+
+    @property
+    def name(self) -> str:
+        """The name ``database.table``, in lower case."""
+        return self._table.full_name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as scans read them: data columns, then partition columns."""
+        return arrow_schema(self._table)
+
+    def history(self) -> TableHistory:
+        """Return the changes of the table, transaction by transaction; see ``table_history``.
+
+        Raises:
+            TableNotFoundError: If the table was dropped.
+            ConnectionFailedError, TransactionError: If the server could not be asked.
+            OSError: If a directory cannot be listed.
+        """
+        return table_history(self._metastore, self.name)
+
+    def verify(self, *, threads: int | None = None, progress: Progress | None = None) -> VerifyReport:
+        """Examine all files of the table, as a snapshot of this moment reads them; see ``verify_table``.
+
+        Args:
+            threads: the number of files to examine at a time. If None, one per processor.
+            progress: called now and then, from any thread.
+
+        Raises:
+            TableNotFoundError: If the table was dropped.
+            LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
+            ReadError, OSError: If a directory cannot be listed, or this machine cannot read a file.
+        """
+        return verify_table(self._metastore, self.name, threads=threads, progress=progress)
+
+    def append(self, data: object, *, create_partitions: bool = False) -> int:
+        """Add rows in a transaction of its own; see ``HiveTable.append``.
+
+        Args:
+            data: the rows.
+            create_partitions: True to create missing partitions.
+        """
+        with self._transaction(self.name, create_partitions=create_partitions) as tx:
+            return tx.table(self.name).append(data)
+
+    def delete(self, *, where: pc.Expression | str, dry_run: bool = False) -> MergeReport:
+        """Delete rows by a condition in a transaction of its own; see ``HiveTable.delete``."""
+        with self._transaction(self.name) as tx:
+            return tx.table(self.name).delete(where=where, dry_run=dry_run)
+
+    def update(self, *, set: Values, where: Condition = None, dry_run: bool = False) -> MergeReport:
+        """Update rows by a condition in a transaction of its own; see ``HiveTable.update``."""
+        with self._transaction(self.name) as tx:
+            return tx.table(self.name).update(set=set, where=where, dry_run=dry_run)
+
+    def upsert(
+        self, data: object, on: Sequence[str], *, create_partitions: bool = False, dry_run: bool = False
+    ) -> MergeReport:
+        """Update rows or insert them in a transaction of its own; see ``HiveTable.upsert``."""
+        with self._transaction(self.name, create_partitions=create_partitions) as tx:
+            return tx.table(self.name).upsert(data, on, dry_run=dry_run)
+
+    def overwrite(
+        self,
+        data: object,
+        *,
+        partitions: str | Sequence[Mapping[str, object]] | None = None,
+        where: Condition = None,
+        create_partitions: bool = False,
+    ) -> OverwriteReport:
+        """Replace rows in a transaction of its own; see ``HiveTable.overwrite``."""
+        with self._transaction(self.name, create_partitions=create_partitions) as tx:
+            return tx.table(self.name).overwrite(data, partitions=partitions, where=where)
+
+    def truncate(self, *, dry_run: bool = False) -> MergeReport:
+        """Delete all rows in a transaction of its own; see ``HiveTable.truncate``."""
+        with self._transaction(self.name) as tx:
+            return tx.table(self.name).truncate(dry_run=dry_run)

@@ -9,18 +9,41 @@ read after a change is refused, and everything is written as one change set at t
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mutation_api.errors import TransactionStateError
-from mutation_api.format.event import ADDED_OPERATION
+from mutation_api.format.event import ADDED_OPERATION, DELETE, INSERT
+from mutation_api.merge.clauses import TARGET
+from mutation_api.merge.evaluator import target_types
 from mutation_api.merge.local_merge import LocalMerge
+from mutation_api.merge.sql_conditions import resolved_condition
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import (
+    PlannedFiles,
+    open_table,
+)
 from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.apply import apply_arrow, write_change_set
-from mutation_api.write.change_set import ChangeSet, MemoryShare
+from mutation_api.write.change_set import ChangeSet, MemoryShare, OverwriteReport, Replaced
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["TableChanges"]
+__all__ = ["TableChanges", "as_filter"]
+
+
+def as_filter(where: pc.Expression | str, table: AcidTable) -> pc.Expression | str:
+    """Return a condition on a table's rows as a scan takes it: an expression, or the name of a column.
+
+    Raises:
+        UnsupportedLocallyError: If only Spark or Hive can interpret the SQL.
+        RecordLayoutError: If it names a column that does not exist, or is not a condition.
+    """
+    types = target_types(table)
+    if not isinstance(where, str) or where.lower() in types:
+        return where
+    what = f"table {table.full_name}: the condition"
+    return resolved_condition(where, {}, types, (TARGET,), what, is_flat=True)[0]
 
 
 class TableChanges:
@@ -86,6 +109,7 @@ class TableChanges:
         insert_files: int | None,
         options: WriterOptions | None,
         local: LocalOptions,
+        read_now: bool,
     ) -> ApplySummary | None:
         """Write the change set of a merge, or collect it on Hive 2.
 
@@ -102,12 +126,37 @@ class TableChanges:
             changes,
             operation_column=operation_column,
             insert_files=insert_files,
-            read_now=True,
+            read_now=read_now,
             options=options,
             local=local,
         )
         self._begin_step()
         return written
+
+    def overwrite(self, data: object, replaced: Replaced) -> OverwriteReport:
+        """Write new rows, and delete the rows that they replace; see ``HiveTable.overwrite``."""
+        self.before_reading()
+        table = self.checked_sink()
+        try:
+            inserted = self._changes.add(replaced.checked(table, data), INSERT)
+            view = open_table(self._transaction, self._name)
+            names = replaced.partitions(table, [*view.locations], self._changes.partitions())
+            old = TableScan(
+                view,
+                columns=[],
+                where=replaced.where,
+                row_ids=True,
+                files=PlannedFiles(tuple(view.plan(names)), view.valid_ids),
+            )
+            deleted = self._changes.add(old, DELETE)
+            if self._takes_steps:
+                self.write()
+        except BaseException:
+            self._changes.close()
+            self._begin_step()
+            raise
+        touched = tuple(sorted(names)) if table.partition_keys else ()
+        return OverwriteReport(self._name, deleted, inserted, touched)
 
     def before_reading(self) -> None:
         """Write what was collected, so that a read sees it.

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.merge.clauses import SOURCE, TARGET, Action, Match
+from mutation_api.format.json_values import json_texts
+from mutation_api.merge.clauses import SOURCE, TARGET, Match
 from mutation_api.merge.differences import differs
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.merge.resolve import ResolvedMerge, converted
 from mutation_api.read.key_groups import key_type
 from mutation_api.table.acid_table import AcidTable
@@ -39,7 +39,7 @@ AnyMerge = ResolvedMerge[Any, Any]
 
 KINDS = ("inserted", "updated", "deleted", "moved", "unchanged")
 """The outcomes of a row, which are fields of MergeCounts. The index is the code."""
-INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = range(len(KINDS))
+INSERTED, UPDATED, _DELETED, MOVED, UNCHANGED = range(len(KINDS))
 
 Indices = NDArray[np.int64]
 Columns = Mapping[str, pa.Array]
@@ -158,7 +158,7 @@ class Acting:
 
 def act(
     table: AcidTable,
-    plan: AnyMerge,
+    resolved: AnyMerge,
     number: int,
     rows: Candidates,
     given: Columns,
@@ -169,40 +169,38 @@ def act(
 
     Args:
         table: the table to change.
-        plan: the checked merge.
+        resolved: the checked merge.
         number: number of the clause.
         rows: n rows with the clause's kind of match.
-        given: the values that the clause assigns, by column; see :meth:`Evaluator.assigned`.
+        given: the values that the clause assigns, by column; see :meth:`Evaluator.assigned`. Empty if it
+            writes no row.
         write_unchanged: True to count updates as changes even if the row stays the same.
 
     Raises:
         RecordValueError: If a value does not fit its column.
     """
-    action = plan.clauses[number].action
-    no_partitions = pa.nulls(len(rows), pa.string())
-    if action is Action.DELETE:
-        return Acting(number, rows, {}, {}, np.full(len(rows), DELETED, np.int8), no_partitions)
-    new = _new_values(table, plan, number, rows, given)
-    if action is Action.INSERT:
-        kinds = np.full(len(rows), INSERTED, np.int8)
+    action = resolved.clauses[number].action
+    new = _new_values(table, resolved, number, rows, given) if action.writes_row else {}
+    if action.replaces_row:
+        kinds = _kinds_of_updates(table, resolved, rows, new, write_unchanged=write_unchanged)
     else:
-        kinds = _kinds_of_updates(table, plan, rows, new, write_unchanged=write_unchanged)
+        kinds = np.full(len(rows), KINDS.index(action.outcome), np.int8)
     placed = (kinds == INSERTED) | (kinds == MOVED)
-    keys = {key: given[key] for key in plan.keys or () if key in given}
+    keys = {key: given[key] for key in resolved.keys or () if key in given}
     return Acting(number, rows, new, keys, kinds, _new_partitions(table, new, placed))
 
 
 def _new_values(
-    table: AcidTable, plan: AnyMerge, number: int, rows: Candidates, given: Columns
+    table: AcidTable, resolved: AnyMerge, number: int, rows: Candidates, given: Columns
 ) -> dict[str, pa.Array]:
-    keeps_others = plan.clauses[number].action is Action.UPDATE
+    keeps_others = resolved.clauses[number].action.replaces_row
 
     def key_of(row: int) -> str:
-        return _key_text(plan, rows.take(np.array([row])))
+        return _key_text(resolved, rows.take(np.array([row])))
 
     new = {}
     for column in table.all_columns:
-        if column.name in plan.values[number]:
+        if column.name in resolved.values[number]:
             null_text = null_text_of(table, column.name)
             new[column.name] = converted(
                 table.full_name, column, given[column.name], key_of, null_text=null_text
@@ -215,9 +213,9 @@ def _new_values(
 
 
 def _kinds_of_updates(
-    table: AcidTable, plan: AnyMerge, rows: Candidates, new: Columns, *, write_unchanged: bool
+    table: AcidTable, resolved: AnyMerge, rows: Candidates, new: Columns, *, write_unchanged: bool
 ) -> NDArray[np.int8]:
-    names = {name for values in plan.values for name in values}
+    names = {name for values in resolved.values for name in values}
     assert rows.target is not None
     names &= rows.target.keys()  # the others are compared later if necessary
     compared = names & table.placing_columns if write_unchanged else names
@@ -246,10 +244,10 @@ def _new_partitions(table: AcidTable, new: Columns, placed: NDArray[np.bool_]) -
     return pc.replace_with_mask(nothing, pa.array(placed), names)
 
 
-def _key_text(plan: AnyMerge, row: Candidates) -> str:
+def _key_text(resolved: AnyMerge, row: Candidates) -> str:
     """Return the key of a single row, or the whole row if the source has no such row."""
     if row.source_rows is not None:
-        return json_texts(struct_of({key: row.source_column(key) for key in plan.keys or ()}))[0]
+        return json_texts(struct_of({key: row.source_column(key) for key in resolved.keys or ()}))[0]
     assert row.target is not None
     return json_texts(struct_of(row.target))[0]
 

@@ -3,8 +3,8 @@
 Change sets, for example those of ``local_diff``, are saved in the layout of :mod:`.row_files`: the operation,
 ROW__ID (a struct; in CSV one column per field) and the table's columns. ``hive-mutate apply`` reads them.
 Both engines read back every value exactly. A value for which the format makes this impossible raises
-LocalEngineError. In ORC files, timestamps without time zone are written as Spark writes them, as numbers with
-an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
+UnsupportedLocallyError. In ORC files, timestamps without time zone are written as Spark writes them, as
+numbers with an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
 
 Rows are read with the types of a table, by the rules of :mod:`mutation_api.merge.row_files` for CSV, JSON,
 ORC and Parquet. A value that is not valid for its column's type is refused and never becomes NULL; the
@@ -39,14 +39,14 @@ import pyarrow.compute as pc
 import pyarrow.orc
 import pyarrow.parquet
 
-from mutation_api.errors import ClientError, ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import ClientError, ConfigurationError, RecordLayoutError, UnsupportedLocallyError
 from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.json_values import json_texts, to_cells
 from mutation_api.format.plain_array import has_timestamp, plain_array, struct_fields
 from mutation_api.merge.column_files import SPARK_TYPE, WALL_CLOCK, read_column_file
 from mutation_api.merge.csv_files import CsvFile
 from mutation_api.merge.file_rules import RowColumns, files_at
 from mutation_api.merge.json_files import read_json_file
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.orc.format.stored_values import column_count
 from mutation_api.orc.format.tail import with_type_attributes
 from mutation_api.read.export import file_format
@@ -75,7 +75,7 @@ def save_arrow_changes(changes: pa.Table, file: Location, format_name: str | Non
 
     Raises:
         ConfigurationError: If the format is unknown.
-        LocalEngineError: If only Spark can write a value in this format.
+        UnsupportedLocallyError: If only Spark can write a value in this format.
         ClientError: If the file cannot be written.
     """
     write = _WRITERS[file_format(file, format_name)]
@@ -108,41 +108,22 @@ def _flat(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 
 def _csv_fields(name: str, column: pa.Array) -> pa.Array:
     """Return the values as CSV fields: NULL is empty, and values are quoted where necessary."""
-    if not pa.types.is_string(column.type):
-        return pc.fill_null(_plain_texts(column), "")
-    if pc.any(pc.match_substring_regex(column, _NO_TEXT)).as_py():
-        raise LocalEngineError(
+    cells = to_cells(column)
+    if pc.any(pc.match_substring_regex(cells, _NO_TEXT)).as_py():
+        raise UnsupportedLocallyError(
             f"column {name!r} has a string with a character 0 or 1, which some CSV readers do not accept. "
             "Write JSON, ORC or Parquet instead"
         )
-    doubled = pc.replace_substring(column, '"', '""')
+    doubled = pc.replace_substring(cells, '"', '""')
     quoted = pc.binary_join_element_wise('"', doubled, '"', "")
-    return pc.fill_null(pc.if_else(pc.match_substring_regex(column, _QUOTED), quoted, column), "")
-
-
-def _plain_texts(column: pa.Array) -> pa.Array:
-    texts = column.cast(pa.string())
-    if pa.types.is_floating(column.type):
-        texts = pc.replace_substring(pc.replace_substring(texts, "inf", "Infinity"), "nan", "NaN")
-    return texts
+    return pc.fill_null(pc.if_else(pc.match_substring_regex(cells, _QUOTED), quoted, cells), "")
 
 
 def _write_json(changes: pa.Table, stream: pa.NativeFile) -> None:
-    for field in changes.schema:
-        if _has_map_without_texts(field.type):
-            raise LocalEngineError(
-                f"column {field.name!r}, {field.type}: map keys must be strings in JSON. Write ORC or Parquet"
-            )
     for rows in _parts(changes):
         names = rows.column_names
         plain = pa.StructArray.from_arrays([plain_array(each) for each in rows.columns], names=names)
         stream.write("".join(f"{line}\n" for line in json_texts(plain)).encode())
-
-
-def _has_map_without_texts(kind: pa.DataType) -> bool:
-    if pa.types.is_map(kind) and not pa.types.is_string(kind.key_type):
-        return True
-    return any(_has_map_without_texts(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _write_parquet(changes: pa.Table, stream: pa.NativeFile) -> None:
@@ -154,7 +135,7 @@ def _write_orc(changes: pa.Table, stream: pa.NativeFile) -> None:
     for field, column in zip(changes.schema, changes.columns, strict=True):
         is_clock = pa.types.is_timestamp(field.type)
         if not is_clock and has_timestamp(field.type):
-            raise LocalEngineError(
+            raise UnsupportedLocallyError(
                 f"column {field.name!r}, {field.type}: ORC cannot hold nested timestamps in a form that both "
                 "engines read. Write JSON or Parquet"
             )

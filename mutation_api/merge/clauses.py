@@ -3,9 +3,9 @@
 Conditions and assignments are expressions of an engine: Spark's SQL strings and Columns, or Arrow
 expressions.
 
-:class:`MergeOptions` are the options of a merge besides its clauses. Several source rows of one key are
-either an error before anything is written, or one of the rows is used. Keys to insert that the table would
-store as different keys (rounded, cut, or padded) are errors.
+:class:`MergeOptionsDict` describes the options of a merge besides its clauses. Public functions take them as
+keyword arguments and pass them on together; :class:`MergeOptions` checks them. Keys to insert that the table
+would store as different keys (rounded, cut, or padded) are errors.
 
 :class:`MergeRules` are a merge described as people type it, by conditions in which columns need no side. Each
 engine parses the strings in its own way (:class:`RuleConditions`). This module makes the clauses.
@@ -19,11 +19,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypedDict, TypeVar
 
 import pyarrow as pa
 
-from mutation_api.errors import ConfigurationError, DuplicateKeyError, RecordValueError
+from mutation_api.errors import ConfigurationError, RecordValueError
 from mutation_api.table.row_type import checked_names
 
 __all__ = [
@@ -34,18 +34,16 @@ __all__ = [
     "TARGET",
     "Action",
     "Clause",
-    "DuplicatedKey",
     "E",
     "FirstBy",
     "Match",
     "MergeOptions",
+    "MergeOptionsDict",
     "MergeRules",
     "RowOrder",
     "RuleConditions",
     "altered_keys_error",
-    "checked_options",
-    "copied_keys_error",
-    "duplicate_key_error",
+    "checked_keys",
     "first_by",
     "padded_key_error",
     "parsed_order",
@@ -63,28 +61,53 @@ E = TypeVar("E")
 
 
 class Match(enum.Enum):
-    """The kind of rows that a clause applies to. The value is the name of the builder's method."""
+    """The kind of rows that a clause applies to: its name in a builder, and the sides that have such rows."""
 
-    MATCHED = "whenMatched"
-    NOT_MATCHED = "whenNotMatched"
-    NOT_MATCHED_BY_SOURCE = "whenNotMatchedBySource"
+    MATCHED = ("whenMatched", (SOURCE, TARGET))
+    NOT_MATCHED = ("whenNotMatched", (SOURCE,))
+    NOT_MATCHED_BY_SOURCE = ("whenNotMatchedBySource", (TARGET,))
+
+    def __init__(self, method: str, sides: tuple[str, ...]) -> None:
+        self.method = method
+        self.sides = sides
 
     @property
-    def sides(self) -> tuple[str, ...]:
-        """The sides that have such a row."""
-        return {
-            Match.MATCHED: (SOURCE, TARGET),
-            Match.NOT_MATCHED: (SOURCE,),
-            Match.NOT_MATCHED_BY_SOURCE: (TARGET,),
-        }[self]
+    def has_source(self) -> bool:
+        """True if the source has such rows."""
+        return SOURCE in self.sides
+
+    @property
+    def is_pair(self) -> bool:
+        """True if such a row is a source row with a row of the table."""
+        return len(self.sides) > 1
 
 
 class Action(enum.Enum):
-    """The operation that a clause performs on its rows."""
+    """The operation that a clause performs on its rows.
 
-    INSERT = "insert"
-    UPDATE = "update"
-    DELETE = "delete"
+    Its name in a builder, its outcome in reports (a field of MergeCounts), True if it writes a row, and True
+    if it removes the table's row.
+    """
+
+    INSERT = ("insert", "inserted", True, False)
+    UPDATE = ("update", "updated", True, True)
+    DELETE = ("delete", "deleted", False, True)
+
+    def __init__(self, method: str, outcome: str, writes_row: bool, removes_row: bool) -> None:
+        self.method = method
+        self.outcome = outcome
+        self.writes_row = writes_row
+        self.removes_row = removes_row
+
+    @property
+    def adds_row(self) -> bool:
+        """True if it writes a row that the table does not have. Values that it does not assign are NULL."""
+        return self.writes_row and not self.removes_row
+
+    @property
+    def replaces_row(self) -> bool:
+        """True if it writes the table's row with other values, or keeps it if there are none."""
+        return self.writes_row and self.removes_row
 
 
 @dataclass(frozen=True)
@@ -106,12 +129,12 @@ class Clause(Generic[E]):
     @property
     def takes_all(self) -> bool:
         """True if the clause assigns every column of the source."""
-        return self.action is not Action.DELETE and self.assignments is None
+        return self.action.writes_row and self.assignments is None
 
     def __str__(self) -> str:
         """Return the clause as the user wrote it, without its assignments."""
         condition = "" if self.condition is None else text_of(self.condition)
-        return f"{self.match.value}({condition}).{self.action.value}"
+        return f"{self.match.method}({condition}).{self.action.method}"
 
 
 def text_of(expression: object) -> str:
@@ -161,8 +184,7 @@ def _value_line(value: Any) -> str:
 
 
 DUPLICATES_SHOWN_DEFAULT = 5
-ROWS_SHOWN = 3
-"""The number of source rows that a message shows per key."""
+"""The number of keys that an error about duplicates shows."""
 
 
 @dataclass(frozen=True)
@@ -183,66 +205,6 @@ def first_by(*columns: Any) -> FirstBy:
     return FirstBy(columns)
 
 
-@dataclass(frozen=True)
-class DuplicatedKey:
-    """A key with several source rows: its JSON string, the row count, and JSON strings of some rows."""
-
-    key: str
-    row_count: int
-    rows: Sequence[str]
-
-
-def duplicate_key_error(
-    table_name: str, key_count: int, samples: Sequence[DuplicatedKey]
-) -> DuplicateKeyError:
-    """Return the error that shows some of the keys.
-
-    Args:
-        table_name: ``database.table``.
-        key_count: total number of such keys.
-        samples: some of the keys.
-    """
-    return DuplicateKeyError(
-        f"table {table_name}: {_counted(key_count)} more than one source row that would act, so the result "
-        f"would be ambiguous: {_listed([_rows_line(each) for each in samples], key_count)}. Nothing was "
-        "written. Keep one source row per key, or choose which one is used with on_duplicate=first_by(…)"
-    )
-
-
-def copied_keys_error(
-    what: str, table_name: str, key_count: int, samples: Sequence[str]
-) -> DuplicateKeyError:
-    """Return the error for a copy of a whole table in which keys have several rows.
-
-    Args:
-        what: name of the copy, for messages.
-        table_name: ``database.table`` that the copy would fill.
-        key_count: total number of such keys.
-        samples: JSON strings of some of the keys.
-    """
-    return DuplicateKeyError(
-        f"{what}: {_counted(key_count)} more than one row when stored in {table_name}: "
-        f"{_listed(samples, key_count)}. Nothing was written. If each key occurs only once in the source, "
-        "choose types for the key columns in Hive that keep the values distinct"
-    )
-
-
-def _counted(key_count: int) -> str:
-    return f"{key_count:,} {'key has' if key_count == 1 else 'keys have'}"
-
-
-def _listed(samples: Sequence[str], key_count: int) -> str:
-    more = f"; and {key_count - len(samples):,} more" if key_count > len(samples) else ""
-    return "; ".join(samples) + more
-
-
-def _rows_line(found: DuplicatedKey) -> str:
-    rows = sorted(found.rows)[:ROWS_SHOWN]
-    more = ", …" if found.row_count > len(rows) else ""
-    key = ", ".join(f"{name}={value!r}" for name, value in json.loads(found.key).items())
-    return f"({key}) in {found.row_count:,} rows: {', '.join(rows)}{more}"
-
-
 CHANGE_COLUMN = "__change"
 """The name of the operation column in a merge's change set. It must not clash with a table's column."""
 
@@ -250,63 +212,93 @@ COLLECTED_KEYS_DEFAULT = 2_000_000
 """The maximum number of source rows whose keys the driver collects, to read only matching table rows."""
 
 
+class MergeOptionsDict(TypedDict, total=False):
+    """The options of a merge besides its clauses, as keyword arguments.
+
+    The defaults are those of :class:`MergeOptions`.
+    """
+
+    null_safe: bool
+    """True if NULL keys equal NULL keys, which in SQL they do not. Only for key columns."""
+    on_duplicate: Literal["error"] | FirstBy
+    """The rule for several source rows that would act on one row or insert one key: ``"error"``, or an order
+    such as ``first_by("updated")``; without Spark also ``first_by(("updated", "descending"))``. Rows for
+    which no clause holds do not count. Repeated matches do not count if the only clause for matched rows is
+    an unconditional delete."""
+    missing_columns: Literal["null", "error"]
+    """The rule for columns that the source lacks in ``updateAll``, ``insertAll`` and ``…_all``: ``"null"``
+    inserts NULL and leaves the columns unchanged on update; ``"error"`` refuses the merge."""
+    write_unchanged: bool
+    """True to write updates without comparing them with the rows that they replace. Updates without a
+    difference are then written too, and counted as updated."""
+    duplicates_shown: int
+    """The number of keys that the error about duplicates shows."""
+    collected_keys: int
+    """The maximum number of source rows for which Spark's driver collects the keys, to read only matching
+    rows of the table. More keys are shuffled to their buckets. If they do not determine buckets, Spark joins
+    source and table. The option limits the driver's memory and does not change the result. Without Spark it
+    has no effect."""
+    prune_buckets: bool
+    """True to read only the buckets of the source's keys, if the keys determine a row's bucket. If a row lies
+    in a different bucket than its hash, the merge is refused; buckets that are not read are not checked. If
+    False, all buckets are read, as are those of a table that Hive's ALTER TABLE changed."""
+    count_by: str | None
+    """A source column, which the table need not have. If given, the report also counts rows by its values."""
+
+
 @dataclass(frozen=True)
 class MergeOptions:
-    """The options of a merge. See :func:`mutation_api.merge.spark_merge.merge_into`.
+    """The checked options of a merge, and their defaults. :class:`MergeOptionsDict` describes each of them.
 
-    If ``on_duplicate`` is None, duplicate keys are an error. ``count_by`` is in lower case.
+    Raises:
+        ConfigurationError: If an option is invalid.
     """
 
     null_safe: bool = False
-    on_duplicate: FirstBy | None = None
-    missing_is_error: bool = False
+    on_duplicate: Literal["error"] | FirstBy = "error"
+    missing_columns: Literal["null", "error"] = "null"
     write_unchanged: bool = False
     duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT
     collected_keys: int = COLLECTED_KEYS_DEFAULT
     prune_buckets: bool = True
     count_by: str | None = None
 
+    def __post_init__(self) -> None:
+        """Check the values, which users pass, and put ``count_by`` into lower case."""
+        if not (isinstance(self.on_duplicate, FirstBy) or self.on_duplicate == "error"):
+            raise ConfigurationError(
+                f"on_duplicate must be 'error' or first_by(…), got {self.on_duplicate!r}"
+            )
+        if self.missing_columns not in ("null", "error"):
+            raise ConfigurationError(
+                f"missing_columns must be 'null' or 'error', got {self.missing_columns!r}"
+            )
+        for name in ("null_safe", "write_unchanged", "prune_buckets"):
+            flag = getattr(self, name)
+            if not isinstance(flag, bool):  # otherwise 'no' would be taken as true
+                raise ConfigurationError(f"{name} must be True or False, got {flag!r}")
+        if not isinstance(self.count_by, str | None):
+            raise ConfigurationError(f"count_by must be the name of a source column, got {self.count_by!r}")
+        if self.count_by is not None:
+            object.__setattr__(self, "count_by", self.count_by.lower())
 
-def checked_options(
-    *,
-    keys: Sequence[str] | None,
-    on_duplicate: str | FirstBy,
-    missing_columns: str,
-    null_safe: bool = False,
-    write_unchanged: bool = False,
-    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
-    collected_keys: int = COLLECTED_KEYS_DEFAULT,
-    prune_buckets: bool = True,
-    count_by: str | None = None,
-) -> MergeOptions:
-    """Check the options that the user passed. ``keys`` are the key columns; None if a condition was passed.
+    @property
+    def first_by(self) -> FirstBy | None:
+        """The order that chooses one of several source rows. None if they are an error."""
+        return self.on_duplicate if isinstance(self.on_duplicate, FirstBy) else None
+
+
+def checked_keys(on: Sequence[str], what: str) -> tuple[str, ...]:
+    """Return the key columns of a merge in lower case. A single string is one name.
 
     Raises:
-        ConfigurationError: If an option is invalid.
+        ConfigurationError: If there are none, or if one is named twice.
+        RecordLayoutError: If something else was passed. ``what`` is its name in the message.
     """
-    if not (isinstance(on_duplicate, FirstBy) or on_duplicate == "error"):
-        raise ConfigurationError(f"on_duplicate must be 'error' or first_by(…), got {on_duplicate!r}")
-    if missing_columns not in ("null", "error"):
-        raise ConfigurationError(f"missing_columns must be 'null' or 'error', got {missing_columns!r}")
-    flags = {"null_safe": null_safe, "write_unchanged": write_unchanged, "prune_buckets": prune_buckets}
-    for name, flag in flags.items():
-        if not isinstance(flag, bool):  # otherwise 'no' would be taken as true
-            raise ConfigurationError(f"{name} must be True or False, got {flag!r}")
-    if not isinstance(count_by, str | None):
-        raise ConfigurationError(f"count_by must be the name of a source column, got {count_by!r}")
-    names = None if keys is None else checked_names(keys, "on")
-    if names is not None and (not names or len(set(names)) < len(names)):
+    names = checked_names(on, what)
+    if not names or len(set(names)) < len(names):
         raise ConfigurationError(f"on must name at least one key column, and each once, got {names!r}")
-    return MergeOptions(
-        null_safe,
-        on_duplicate if isinstance(on_duplicate, FirstBy) else None,
-        missing_columns == "error",
-        write_unchanged,
-        duplicates_shown,
-        collected_keys,
-        prune_buckets=prune_buckets,
-        count_by=None if count_by is None else count_by.lower(),
-    )
+    return tuple(names)
 
 
 _ORDER = re.compile(

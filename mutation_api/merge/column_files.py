@@ -12,7 +12,12 @@ import pyarrow.orc
 import pyarrow.parquet
 import pyorc
 
-from mutation_api.errors import ConfigurationError, CorruptFileError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import (
+    ConfigurationError,
+    CorruptFileError,
+    RecordLayoutError,
+    UnsupportedLocallyError,
+)
 from mutation_api.format.hive_type import UnfitTypeError
 from mutation_api.format.plain_array import plain_array
 from mutation_api.format.timestamps import FIRST_GREGORIAN_DAY, SECONDS_PER_DAY, UNITS_PER_SECOND
@@ -45,8 +50,8 @@ def read_column_file(file: Location, entries: Sequence[FileEntry], format_name: 
         ConfigurationError: If a file cannot be read in this format (possibly raised while reading batches),
             or if the files of a directory have different columns.
         RecordLayoutError: If columns hold durations that would be read as numbers.
-        LocalEngineError: If a file has values that only Spark can interpret (possibly raised while reading
-            batches).
+        UnsupportedLocallyError: If a file has values that only Spark can interpret (possibly raised while
+            reading batches).
     """
     if not entries:
         return pa.table({}).to_reader()
@@ -117,7 +122,7 @@ class _ParquetFile:
                 "dictionaries; pyarrow reads these as integers. Convert the columns before writing the file"
             )
         if instants:
-            raise LocalEngineError(
+            raise UnsupportedLocallyError(
                 f"{file.shown}: INT96 columns are ambiguous ({', '.join(instants)}): writers disagree "
                 "whether they are UTC or local time. Read the file with Spark, or write the columns as "
                 "TIMESTAMP"
@@ -169,7 +174,7 @@ def _readable(file: Location, format_name: str) -> Iterator[None]:
 def _refuse_early(batch: pa.RecordBatch, file: Location) -> None:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if any(map(_is_early, _leaves(column))):
-            raise LocalEngineError(
+            raise UnsupportedLocallyError(
                 f"{file.shown}: column {name} has dates before 1582-10-15, and the file does not state their "
                 "calendar. Read it with Spark, or write it as JSON or CSV"
             )

@@ -142,7 +142,9 @@ class SourceKeys:
 
     @cached_property
     def distinct(self) -> pa.Table:
-        """The distinct keys that may match."""
+        """The distinct keys that may match; none if there are no key columns."""
+        if not self.rows.num_columns:
+            return pa.table({})
         rows = self._filter.keys
         known = rows.filter(pa.array(~self.lost)) if self.lost.any() else rows
         kept = known if self.null_safe else known.drop_null()

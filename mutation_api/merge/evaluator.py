@@ -112,10 +112,13 @@ class ArrowAnalyser:
         return pc.scalar(value)
 
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> pc.Expression:
-        """Return an expression that reads the keys of both sides; :meth:`conjuncts` interprets it."""
+        """Return an expression that reads the keys of both sides; :meth:`conjuncts` interprets it.
+
+        Without keys no rows match.
+        """
         del null_safe
         parts = [pc.is_valid(pc.field(side, key)) for key in keys for side in _SIDES]
-        return reduce(lambda a, b: a & b, parts)
+        return reduce(lambda a, b: a & b, parts) if parts else pc.scalar(False)
 
     def analyse(self, expression: pc.Expression, sides: Sequence[str], what: str) -> Analysis[pa.DataType]:
         """Resolve an expression.
@@ -207,13 +210,13 @@ class ArrowEvaluator:
 
     Attributes:
         table: the table to change.
-        plan: the checked merge.
+        resolved: the checked merge.
         source: the source's rows.
         options: options of the merge, as the user passed them.
     """
 
     table: AcidTable
-    plan: ArrowMerge
+    resolved: ArrowMerge
     source: pa.RecordBatch
     options: MergeOptions
 
@@ -225,7 +228,7 @@ class ArrowEvaluator:
         """Return the rows of each clause. See :class:`Evaluator`."""
         left: Indices = np.arange(len(rows))
         found = []
-        for number, clause in enumerate(self.plan.clauses):
+        for number, clause in enumerate(self.resolved.clauses):
             if clause.match is not rows.match or not len(left):
                 continue
             held = left
@@ -242,7 +245,7 @@ class ArrowEvaluator:
 
     def assigned(self, number: int, rows: Candidates) -> dict[str, pa.Array]:
         """Return the values that a clause assigns. See :class:`Evaluator`."""
-        clause, values = self.plan.clauses[number], self.plan.values[number]
+        clause, values = self.resolved.clauses[number], self.resolved.values[number]
         if clause.takes_all:
             return rows.taken(values, clause.defaults)
         frame = rows.frame()
@@ -256,7 +259,7 @@ class ArrowEvaluator:
 
     def order(self) -> Indices:
         """Return the rank of each source row. See :class:`Evaluator`."""
-        rule = self.options.on_duplicate
+        rule = self.options.first_by
         assert rule is not None
         return order_of_rows(self.source, sort_keys(self.table.full_name, self.source.schema, rule.columns))
 
@@ -302,7 +305,7 @@ def check_countable(table: AcidTable, source: pa.Schema, name: str | None) -> No
 
 def with_expressions(table: AcidTable, source: pa.Schema, options: MergeOptions) -> MergeOptions:
     """Return the options with ``on_duplicate`` as Arrow expressions, which are checked like all others."""
-    if options.on_duplicate is None:
+    if options.first_by is None:
         return options
-    keys = sort_keys(table.full_name, source, options.on_duplicate.columns)
+    keys = sort_keys(table.full_name, source, options.first_by.columns)
     return replace(options, on_duplicate=FirstBy(tuple(pc.field(SOURCE, name) for name, _ in keys)))

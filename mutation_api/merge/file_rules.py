@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError, UnsupportedLocallyError
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.format.hive_type import NESTED_KINDS, HiveType, parse_hive_type, spark_type
+from mutation_api.format.hive_type import HiveType, parse_hive_type, spark_type
 from mutation_api.format.layout import is_hidden
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.local import without_links
@@ -24,10 +24,8 @@ from mutation_api.storage.protocol import FileEntry
 from mutation_api.table.acid_table import AcidTable
 
 __all__ = [
-    "COMPLEX_KINDS",
     "SAMPLE_ROWS",
     "RowColumns",
-    "check_scalar",
     "existing_file",
     "files_at",
     "is_row_id",
@@ -38,8 +36,6 @@ __all__ = [
 ]
 
 
-COMPLEX_KINDS = (*NESTED_KINDS, "binary")
-"""The kinds of Hive types that can be read from CSV files of changes but are not written to them."""
 SAMPLE_ROWS = 3
 """The number of rows with invalid values that a message shows."""
 
@@ -100,21 +96,6 @@ def existing_file(file: Location) -> Location:
     return found
 
 
-def check_scalar(table: AcidTable) -> None:
-    """Check that the table's changes can be written as CSV.
-
-    Raises:
-        RecordLayoutError: If columns have types that are not written to CSV. The message names them.
-    """
-    complex_columns = [c for c in table.all_columns if parse_hive_type(c.type).kind in COMPLEX_KINDS]
-    if complex_columns:
-        named = ", ".join(f"{c.name} {c.type}" for c in complex_columns)
-        raise RecordLayoutError(
-            f"table {table.full_name}: columns cannot be written as CSV: {named}. Use JSON, ORC or Parquet "
-            "instead"
-        )
-
-
 def is_row_id(name: str) -> bool:
     """Return True if a column is ROW__ID, or one of its fields in CSV."""
     return name.lower().partition(".")[0] == ROW_ID_COLUMN.lower()
@@ -173,11 +154,13 @@ def opened_text(file: Location) -> Iterator[io.BufferedReader]:
 
     Raises:
         ConfigurationError: If the storage cannot be read, when opening or within the block.
-        LocalEngineError: If the compression is not supported.
+        UnsupportedLocallyError: If the compression is not supported.
     """
     name = file.name.lower()
     if name.endswith(_UNKNOWN):
-        raise LocalEngineError(f"{file.shown}: only {', '.join(_PACKED)} can be decompressed without Spark")
+        raise UnsupportedLocallyError(
+            f"{file.shown}: only {', '.join(_PACKED)} can be decompressed without Spark"
+        )
     codec = next((codec for ending, codec in _PACKED.items() if name.endswith(ending)), None)
     try:
         with storage_at(file).open_input(file) as stream:

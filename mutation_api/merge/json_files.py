@@ -22,22 +22,22 @@ import pyarrow.json as pj
 
 from mutation_api.errors import (
     ConfigurationError,
-    LocalEngineError,
     RecordLayoutError,
     RecordValueError,
+    UnsupportedLocallyError,
 )
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.hive_type import (
-    INTEGER_KINDS,
     HiveType,
     MisfitError,
+    TypeFamily,
     arrow_type,
     parse_hive_type,
     spark_type,
 )
 from mutation_api.format.json_values import JsonMisfitError, decode_json, from_json
 from mutation_api.format.plain_array import repeated
-from mutation_api.format.text_values import BinaryText, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 from mutation_api.merge.file_rules import SAMPLE_ROWS, RowColumns, opened_text, row_id_ddl
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
@@ -56,10 +56,9 @@ __all__ = [
 _MAX_BYTES = 1 << 30
 """pyarrow parses one block at a time and counts its bytes with 31 bits."""
 
-_FLOATS = ("float", "double")
-_AS_TEXTS = ("string", "varchar", "char", "date", "timestamp", "binary")
-READ_BY_ARROW = frozenset({*INTEGER_KINDS, *_FLOATS, *_AS_TEXTS, "boolean"})
-"""The kinds of Hive types that pyarrow parses.
+_AS_TEXTS = (TypeFamily.TEXT, TypeFamily.DATE, TypeFamily.TIMESTAMP, TypeFamily.BINARY)
+READ_BY_ARROW = (*_AS_TEXTS, TypeFamily.BOOLEAN, TypeFamily.INTEGER, TypeFamily.FLOAT)
+"""The families of Hive types that pyarrow parses.
 
 Decimals are missing: pyarrow 25 reads a number with too many digits as another number, and crashes on the
 string ``-1e-999999999``. Lists and objects are missing because they are rare.
@@ -77,7 +76,7 @@ def values_by_arrow(lines: pa.Array, kinds: Mapping[str, HiveType]) -> dict[str,
 
     Args:
         lines: an object per line, as strings or UTF-8 bytes. Other columns are ignored.
-        kinds: the columns' types by name. Their kinds must be in READ_BY_ARROW.
+        kinds: the columns' types by name. Their families must be in READ_BY_ARROW.
     """
     schema = pa.schema([(name, _read_as(kind)) for name, kind in kinds.items()])
     table = _parsed(lines, schema)
@@ -92,14 +91,14 @@ def values_by_arrow(lines: pa.Array, kinds: Mapping[str, HiveType]) -> dict[str,
 
 
 def _read_as(kind: HiveType) -> pa.DataType:
-    return pa.string() if kind.kind in _AS_TEXTS else arrow_type(kind, timestamp_unit="us")
+    return pa.string() if kind.family in _AS_TEXTS else arrow_type(kind, timestamp_unit="us")
 
 
 def _values(column: pa.Array, kind: HiveType) -> pa.Array | None:
-    if kind.kind in _AS_TEXTS:
-        return values_of_texts(column, kind, binary=BinaryText.BASE64)
+    if kind.family in _AS_TEXTS:
+        return values_of_texts(column, kind, binary=BinaryEncoding.BASE64)
     # pyarrow also accepts other words for values that are not finite, such as Inf.
-    is_uncertain = kind.kind in _FLOATS and not np.isfinite(column.drop_null().to_numpy()).all()
+    is_uncertain = kind.family is TypeFamily.FLOAT and not np.isfinite(column.drop_null().to_numpy()).all()
     return None if is_uncertain else column
 
 
@@ -147,7 +146,7 @@ def read_json_file(
         RecordLayoutError: If columns are unknown, or differ only in case.
         RecordValueError: If a value is not valid for its column's type. The message shows some.
         ConfigurationError: If a line is not a JSON object.
-        LocalEngineError: If the rows do not fit into ``memory_bytes``.
+        UnsupportedLocallyError: If the rows do not fit into ``memory_bytes``.
     """
     known, types = columns.types(), _types_of(columns)
     if columns.has_row_ids:
@@ -164,7 +163,7 @@ def read_json_file(
             counts.append(len(lines.texts))
             byte_count += sum(array.nbytes for array in batch.values())
             if byte_count > memory_bytes:
-                raise LocalEngineError(
+                raise UnsupportedLocallyError(
                     f"{file.shown}: JSON must be held in memory, and its rows need more than "
                     f"{memory_bytes:,} bytes. Use CSV or Parquet, allow more memory, or use the Spark engine"
                 )
@@ -239,7 +238,7 @@ class _Lines:
             ConfigurationError: If a line is not a JSON object.
             RecordValueError: If a value is not valid for its column's type.
         """
-        quick = {name: kind for name, kind in types.items() if kind.kind in READ_BY_ARROW}
+        quick = {name: kind for name, kind in types.items() if kind.family in READ_BY_ARROW}
         found = values_by_arrow(self.texts, quick) or {}
         others = {name: kind for name, kind in types.items() if name not in found}
         return found | (_arrays(columns, self.file, self.objects, others) if others else {})

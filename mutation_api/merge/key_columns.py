@@ -16,18 +16,12 @@ Rows of the table are read with every digit of their timestamps. They are read i
 all years that Hive has. A part of the table with finer values is read again as strings, which lose nothing. A
 column becomes nanoseconds where its values need them.
 
-Messages show rows as JSON strings, as Spark's ``to_json`` formats them.
+Messages show rows as JSON strings, see :func:`~mutation_api.format.json_values.json_texts`.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import math
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date, datetime
-from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,13 +31,11 @@ from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.event import Mask
 from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
-from mutation_api.format.plain_array import struct_fields
-from mutation_api.merge.preview import python_value
 from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.layout import is_text
 
-__all__ = ["are_comparable", "exact_rows", "in_nanoseconds", "in_one_unit", "json_texts", "key_in_type"]
+__all__ = ["are_comparable", "exact_rows", "in_nanoseconds", "in_one_unit", "key_in_type"]
 
 
 _DIGITS = 20
@@ -258,59 +250,3 @@ def in_nanoseconds(table: AcidTable, name: str, array: pa.Array) -> pa.Array:
             f"table {table.full_name}: {error}. Other rows of that column have digits below microseconds. "
             "Write these in a separate transaction"
         ) from error
-
-
-def json_texts(rows: pa.StructArray) -> list[str]:
-    """Return n rows as JSON strings, nulls included."""
-    if not rows.type.num_fields:
-        return ["{}"] * len(rows)
-    names = [json.dumps(field.name, ensure_ascii=False) for field in rows.type]
-    columns = [_texts(field) for field in struct_fields(rows)]
-    texts = [
-        f"{{{','.join(map(':'.join, zip(names, values, strict=True)))}}}"
-        for values in zip(*columns, strict=True)
-    ]
-    if not rows.null_count:
-        return texts
-    return [
-        text if is_valid else "null"
-        for text, is_valid in zip(texts, rows.is_valid().to_pylist(), strict=True)
-    ]
-
-
-def _texts(values: pa.Array) -> list[str]:
-    """Format a whole column at a time, which is three times as fast as value by value."""
-    if pa.types.is_struct(values.type):
-        return json_texts(values)
-    if pa.types.is_nested(values.type):
-        return [_json(python_value(value)) for value in values]
-    try:
-        found = values.to_pylist()
-    except (ValueError, OverflowError):
-        found = [python_value(value) for value in values]
-    return list(map(_json, found))
-
-
-def _json(value: Any) -> str:
-    match value:
-        case float() if not math.isfinite(value):
-            return '"NaN"' if math.isnan(value) else ('"Infinity"' if value > 0 else '"-Infinity"')
-        case Decimal():
-            return format(value, "f")
-        case datetime():
-            is_exact = value.microsecond % 1000 == 0
-            return f'"{value.isoformat(timespec="milliseconds" if is_exact else "microseconds")}"'
-        case date():
-            return f'"{value.isoformat()}"'
-        case bytes():
-            return f'"{base64.b64encode(value).decode()}"'
-        case dict():
-            parts = (
-                f"{json.dumps(str(name), ensure_ascii=False)}:{_json(each)}" for name, each in value.items()
-            )
-            return f"{{{','.join(parts)}}}"
-        case list() | tuple():
-            return f"[{','.join(map(_json, value))}]"
-        case _:
-            # No column holds a time of day or a duration, but a source may have more columns than the table.
-            return json.dumps(value, ensure_ascii=False, default=str)

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import LocalEngineError, TableNotMutableError
+from mutation_api.errors import TableNotMutableError, UnsupportedLocallyError
 from mutation_api.format.event import ROW_ID_COLUMN, Mask
+from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array
 from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT
 from mutation_api.merge.differences import (
@@ -29,7 +30,6 @@ from mutation_api.merge.differences import (
     not_unique,
 )
 from mutation_api.merge.evaluator import target_types
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.merge.resolve import check_type, converted
 from mutation_api.merge.source_rows import check_memory, check_wall_clocks, dense_ranks, plain_batch
 from mutation_api.orc.read.key_filter import KeyFilter
@@ -68,8 +68,8 @@ def local_diff(
         values, or the old values for deletes.
 
     Raises:
-        LocalEngineError: If a key column is nested, if ``new`` holds timestamps with time zone, which only
-            Spark compares, or if more memory is needed than allowed.
+        UnsupportedLocallyError: If a key column is nested, if ``new`` holds timestamps with time zone, which
+            only Spark compares, or if more memory is needed than allowed.
         TableNotMutableError: If a column is a union.
         Other errors: See :func:`mutation_api.diff`.
     """
@@ -101,7 +101,7 @@ class _Budget:
         self._byte_count = 0
 
     def add(self, byte_count: int) -> None:
-        """Raise LocalEngineError if the total exceeds the memory limit."""
+        """Raise UnsupportedLocallyError if the total exceeds the memory limit."""
         self._byte_count += byte_count
         check_memory(self._table.full_name, "both states and their changes", self._byte_count, self._local)
 
@@ -215,7 +215,7 @@ def _check_types(table: AcidTable, key: Sequence[str], new: pa.Schema) -> None:
     types = target_types(table)
     nested = [f"{name} {types[name]}" for name in key if pa.types.is_nested(types[name])]
     if nested:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"table {table.full_name}: only Spark can compare nested key columns: {', '.join(nested)}"
         )
     found = {field.name.lower(): field.type for field in new}

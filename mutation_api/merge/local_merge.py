@@ -11,27 +11,27 @@ import dataclasses
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import LocalEngineError
+from mutation_api.errors import RecordLayoutError, UnsupportedLocallyError
 from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.json_values import json_texts
 from mutation_api.merge.acting import KINDS, Acting, struct_of
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
-    DUPLICATES_SHOWN_DEFAULT,
     SOURCE,
     TARGET,
     Action,
     Clause,
-    FirstBy,
     Match,
     MergeOptions,
-    checked_options,
+    MergeOptionsDict,
+    checked_keys,
 )
 from mutation_api.merge.evaluator import (
     ArrowAnalyser,
@@ -42,7 +42,6 @@ from mutation_api.merge.evaluator import (
     target_types,
     with_expressions,
 )
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.merge.local_plan import LocalMergePlan
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.preview import (
@@ -58,13 +57,13 @@ from mutation_api.merge.source_rows import check_read_bytes, plain_batch, source
 from mutation_api.merge.sql_conditions import resolved_condition
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.table.expression_parts import char_paths
-from mutation_api.table.row_type import checked_assignments, checked_names
+from mutation_api.table.row_type import checked_assignments
 from mutation_api.write.apply import apply_arrow
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions, forecast_arrow
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["LocalMerge", "local_merge", "preview_rows", "write_plan"]
+__all__ = ["LocalMerge", "changed_rows", "local_merge", "preview_rows", "write_plan"]
 
 
 def write_plan(
@@ -97,6 +96,7 @@ def write_plan(
         plan.changes(),
         operation_column=CHANGE_COLUMN,
         insert_files=insert_files,
+        read_now=True,
         options=options,
         local=plan.local,
     )
@@ -142,7 +142,8 @@ def _named(plan: LocalMergePlan, each: Acting, rows: NDArray[np.int64]) -> Itera
     chosen = each if len(rows) == len(each.kinds) else each.take(rows)
     old = chosen.rows.target or {}
     keys = {key: old[key] if key in old else chosen.new[key] for key in plan.keys}
-    yield from zip(chosen.partitions.to_pylist(), json_texts(struct_of(keys)), rows.tolist(), strict=True)
+    texts = json_texts(struct_of(keys)) if keys else [""] * len(rows)
+    yield from zip(chosen.partitions.to_pylist(), texts, rows.tolist(), strict=True)
 
 
 def _sample(kind: str, partition: str, key: str, row: Acting) -> SampleRow:
@@ -153,33 +154,28 @@ def _sample(kind: str, partition: str, key: str, row: Acting) -> SampleRow:
 def _values(columns: Mapping[str, pa.Array]) -> dict[str, object] | None:
     if not columns:
         return None
-    return row_values(struct_of(columns)[0])
+    return row_values(struct_of(columns))[0]
 
 
 Condition: TypeAlias = pc.Expression | str | None
 """An Arrow expression, or SQL such as ``"source.qty > target.qty"``. If None, it always holds."""
 
 Values: TypeAlias = Mapping[str, Any]
-"""New values by column: an Arrow expression, a column's name (of the source, or ``target.x``), or a constant.
+"""New values by column: an Arrow expression, a column (of the source, or ``target.x``), SQL, or a constant.
 
-A string is always a column's name. For a constant string write ``pc.scalar("text")``.
+A string that does not name a column is SQL, such as ``"target.qty + 1"``. A constant string is
+``pc.scalar("text")``, or ``"'text'"`` in SQL.
 """
 
 
 def local_merge(
     transaction: LookingTransaction,
-    table_name: str,
+    table: str,
     *,
     source: object,
     on: Sequence[str],
-    null_safe: bool = False,
-    on_duplicate: str | FirstBy = "error",
-    missing_columns: str = "null",
-    write_unchanged: bool = False,
-    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
-    prune_buckets: bool = True,
-    count_by: str | None = None,
     local: LocalOptions | None = None,
+    **options: Unpack[MergeOptionsDict],
 ) -> LocalMerge:
     """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
@@ -189,43 +185,36 @@ def local_merge(
 
     Args:
         transaction: an open transaction; the table is one of its sinks.
-        table_name: ``database.table``.
+        table: ``database.table``.
         source: the rows to merge: any object with the Arrow C stream interface. It is read once and held in
             memory, together with the table rows that it matches.
         on: key columns that both sides have; a string is a single column. They are compared as in Spark.
             Types for which Arrow cannot do this are refused, see
             :mod:`mutation_api.merge.key_columns`.
-        null_safe: True if NULL keys equal NULL keys. In SQL they do not.
-        on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
-            or an order such as ``first_by("updated")`` or ``first_by(("updated", "descending"))``.
-        missing_columns: what to do if the source lacks columns for ``…_all``: ``"null"`` inserts NULL and
-            leaves the columns unchanged on update; ``"error"`` refuses the merge.
-        write_unchanged: True to write updates without checking if they change the row.
-        duplicates_shown: number of keys that the error shows.
-        prune_buckets: True to read only the buckets to which the source's keys hash.
-        count_by: a source column. If given, the report also counts rows by its values.
         local: memory limit and number of threads.
+        **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`.
 
     Raises:
         ConfigurationError: If an option is invalid.
-        LocalEngineError: If the source needs more memory than allowed.
+        UnsupportedLocallyError: If the source needs more memory than allowed.
         RecordLayoutError: If the source is not Arrow data or has duplicate columns.
     """
-    keys = tuple(checked_names(on, f"table {table_name}: on"))
-    options = checked_options(
-        keys=keys,
-        null_safe=null_safe,
-        on_duplicate=on_duplicate,
-        missing_columns=missing_columns,
-        write_unchanged=write_unchanged,
-        duplicates_shown=duplicates_shown,
-        prune_buckets=prune_buckets,
-        count_by=count_by,
-    )
+    keys, checked = checked_keys(on, f"table {table}: on"), MergeOptions(**options)
     given = local or LocalOptions()
-    full_name = transaction.table(table_name).full_name
+    full_name = transaction.table(table).full_name
     rows = source_rows(full_name, source, given)
-    return LocalMerge(transaction, full_name, rows, keys, options, given)
+    return LocalMerge(transaction, full_name, rows, keys, checked, given)
+
+
+def changed_rows(
+    transaction: LookingTransaction, table_name: str, local: LocalOptions | None = None
+) -> LocalMerge:
+    """Begin a change of rows by a condition: a merge without source rows.
+
+    Its clauses ``when_not_matched_by_source_…`` act on all rows that meet their condition.
+    """
+    full_name = transaction.table(table_name).full_name
+    return LocalMerge(transaction, full_name, pa.table({}), (), MergeOptions(), local or LocalOptions())
 
 
 @dataclass
@@ -239,7 +228,7 @@ class LocalMerge:
     """
 
     transaction: LookingTransaction
-    table_name: str
+    table: str
     source: pa.Table
     keys: tuple[str, ...]
     options: MergeOptions
@@ -302,7 +291,7 @@ class LocalMerge:
             TableNotMutableError: If the table is insert-only and a clause does not just insert.
             PartitionCreationError: If rows belong to missing partitions that must not be created.
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
-            LocalEngineError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
+            UnsupportedLocallyError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
             Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
                 above.
         """
@@ -328,9 +317,9 @@ class LocalMerge:
         self.is_described_only = False
         self.transaction.check()
         self.before_reading()
-        inserts = any(clause.action is Action.INSERT for clause in self.clauses)
-        self.transaction.merging(self.table_name, self.keys, inserts=inserts)
-        table, source = self.transaction.table(self.table_name), plain_batch(self.source)
+        inserts = any(clause.action.adds_row for clause in self.clauses)
+        self.transaction.merging(self.table, self.keys, inserts=inserts)
+        table, source = self.transaction.table(self.table), plain_batch(self.source)
         types = {field.name: field.type for field in source.schema}
         chars = char_paths({column.name: column.type for column in table.all_columns}, TARGET)
         analyser = ArrowAnalyser(
@@ -338,29 +327,37 @@ class LocalMerge:
         )
         checked = with_expressions(table, source.schema, self.options)
         check_countable(table, source.schema, self.options.count_by)
-        plan = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
-        evaluator = ArrowEvaluator(table, plan, source, self.options)
-        merge = LocalMergePlan(
-            self.transaction, table, source, self.keys, plan, evaluator, self.options, self.local, shows_rows
+        resolved = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
+        evaluator = ArrowEvaluator(table, resolved, source, self.options)
+        plan = LocalMergePlan(
+            self.transaction,
+            table,
+            source,
+            self.keys,
+            resolved,
+            evaluator,
+            self.options,
+            self.local,
+            shows_rows,
         )
         if self.read_bytes_max is not None:  # it lists directories
-            check_read_bytes(table.full_name, merge.bytes_to_read, self.read_bytes_max)
-        return merge
+            check_read_bytes(table.full_name, plan.bytes_to_read, self.read_bytes_max)
+        return plan
 
     def _then(
         self, match: Match, when: Condition, action: Action, values: Values | None = None
     ) -> LocalMerge:
-        side = TARGET if match is Match.NOT_MATCHED_BY_SOURCE else SOURCE
+        side = match.sides[0]
         columns = {
             SOURCE: [name.lower() for name in self.source.column_names],
-            TARGET: [column.name for column in self.transaction.table(self.table_name).all_columns],
+            TARGET: [column.name for column in self.transaction.table(self.table).all_columns],
         }
         condition = None if when is None else self._condition(when, match, columns, side)
-        assignments = None
+        what, assignments = f"table {self.table}", None
         if values is not None:
             assignments = {
-                name: as_value(value, columns, side, f"table {self.table_name}: the value of {name}")
-                for name, value in checked_assignments(values, f"table {self.table_name}").items()
+                name: self._value(value, match, columns, side, f"{what}: the value of {name}")
+                for name, value in checked_assignments(values, what).items()
             }
         self.clauses.append(Clause(match, condition, action, assignments))
         return self
@@ -371,18 +368,48 @@ class LocalMerge:
         """Return a condition as an expression. A string is the name of a column, or SQL.
 
         Raises:
-            LocalEngineError: If only Spark can interpret the SQL.
+            UnsupportedLocallyError: If only Spark can interpret the SQL.
             RecordLayoutError: If it is something else, or if a column does not exist.
         """
-        what = f"table {self.table_name}: the condition"
+        what = f"table {self.table}: the condition"
         if not isinstance(when, str) or when.lower() in columns[side]:
             return as_expression(when, columns, side, what)
-        source = {field.name: field.type for field in plain_batch(self.source.slice(0, 0)).schema}
-        target = target_types(self.transaction.table(self.table_name))
+        return self._translated(when, match, what, columns, side, is_condition=True)
+
+    def _value(
+        self, value: Any, match: Match, columns: Mapping[str, Sequence[str]], side: str, what: str
+    ) -> pc.Expression:
+        """Return an assigned value as an expression. A string is the name of a column, or SQL."""
+        if not isinstance(value, str) or _names_column(value, columns, side):
+            return as_value(value, columns, side, what)
         try:
-            return resolved_condition(when, source, target, match.sides, what)[0]
-        except LocalEngineError as error:
-            raise LocalEngineError(
+            return self._translated(value, match, what, columns, side, is_condition=False)
+        except RecordLayoutError as error:
+            raise RecordLayoutError(f"{error}. A constant string is pc.scalar({value!r})") from error
+
+    def _translated(
+        self,
+        sql: str,
+        match: Match,
+        what: str,
+        columns: Mapping[str, Sequence[str]],
+        side: str,
+        *,
+        is_condition: bool,
+    ) -> pc.Expression:
+        source = {field.name: field.type for field in plain_batch(self.source.slice(0, 0)).schema}
+        target = target_types(self.transaction.table(self.table))
+        try:
+            return resolved_condition(sql, source, target, match.sides, what, is_condition=is_condition)[0]
+        except UnsupportedLocallyError as error:
+            raise UnsupportedLocallyError(
                 f'{error}. Pass an Arrow expression, such as pc.field("{side}", "{columns[side][0]}") > 1, '
                 "or merge with Spark: merge_into, or hive-mutate merge with --engine spark"
             ) from error
+
+
+def _names_column(text: str, columns: Mapping[str, Sequence[str]], side: str) -> bool:
+    """Return True if a string is the name of a column, with or without its side."""
+    first, _, rest = text.lower().partition(".")
+    at, name = (first, rest) if rest and first in columns else (side, text.lower())
+    return name in columns[at]

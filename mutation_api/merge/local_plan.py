@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -16,25 +16,27 @@ from numpy.typing import NDArray
 from mutation_api.errors import RecordValueError
 from mutation_api.format.event import ROW_ID_COLUMN, Mask
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
+from mutation_api.format.json_values import json_texts
 from mutation_api.format.timestamps import exact_unit
 from mutation_api.merge.acting import INSERTED, KINDS, MOVED, Acting, AnyMerge, Candidates, act
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
-    ROWS_SHOWN,
-    Action,
-    DuplicatedKey,
     Match,
     MergeOptions,
     altered_keys_error,
-    duplicate_key_error,
     padded_key_error,
 )
 from mutation_api.merge.differences import SourceKeys, differs
 from mutation_api.merge.evaluator import Evaluator, target_types
-from mutation_api.merge.key_columns import in_nanoseconds, json_texts, key_in_type
+from mutation_api.merge.key_columns import in_nanoseconds, key_in_type
 from mutation_api.merge.merge_report import MergeReport, with_compactions_due
-from mutation_api.merge.preview import python_value
-from mutation_api.merge.source_rows import duplicated, first_of_each
+from mutation_api.merge.source_rows import (
+    ROWS_SHOWN,
+    DuplicatedKey,
+    duplicate_key_error,
+    duplicated,
+    first_of_each,
+)
 from mutation_api.merge.table_side import TableSide, settled
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.read.snapshot_reader import full_row_id_type
@@ -47,6 +49,7 @@ from mutation_api.write.staged_writer import LookingTransaction
 __all__ = ["LocalMergePlan"]
 
 Indices = NDArray[np.int64]
+_Sides = tuple[tuple[Candidates, Indices], Candidates]
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class LocalMergePlan:
         table: the table's descriptor.
         source: the source's rows.
         keys: names of the key columns.
-        plan: the checked clauses.
+        resolved: the checked clauses.
         evaluator: the evaluator of their expressions.
         options: options of the merge.
         local: memory limit and number of threads.
@@ -73,7 +76,7 @@ class LocalMergePlan:
     table: AcidTable
     source: pa.RecordBatch
     keys: tuple[str, ...]
-    plan: AnyMerge
+    resolved: AnyMerge
     evaluator: Evaluator
     options: MergeOptions
     local: LocalOptions
@@ -81,7 +84,7 @@ class LocalMergePlan:
 
     def __post_init__(self) -> None:
         """Check the types."""
-        for values in self.plan.values:
+        for values in self.resolved.values:
             for column in self.table.all_columns:
                 if column.name in values:
                     self.evaluator.check_type(column, values[column.name][1])
@@ -95,24 +98,17 @@ class LocalMergePlan:
             RecordValueError: If a value does not fit its column, or if a key to insert would be stored as a
                 different key.
             DuplicateKeyError: If several source rows would act on one row or insert one key.
-            LocalEngineError: If the rows need more memory than allowed.
+            UnsupportedLocallyError: If the rows need more memory than allowed.
             DirectoryStateError, CorruptFileError: See :func:`mutation_api.read.snapshot_reader.split_rows`.
         """
-        wanted = self.plan.matches
-        found: list[Acting] = []
+        wanted = [match for match in Match if match in self.resolved.matches]
         doubled = _Doubled(self)
-        if wanted - {Match.NOT_MATCHED_BY_SOURCE}:
-            matched, unmatched = self._both_sides()
-            if Match.MATCHED in wanted:
-                found += doubled.once_a_row(*matched)
-            if Match.NOT_MATCHED in wanted:
-                found += self._checked_keys(doubled.once_a_key(self._acting(unmatched)))
+        act_on = partial(self._acting_on, cache(self._both_sides), doubled)
+        found = [each for match in wanted if match.has_source for each in act_on(match)]
         doubled.check()
         side = self._table_side
         found = settled(self.table.full_name, found, side.late, self.keys, side.late_rows)
-        if Match.NOT_MATCHED_BY_SOURCE in wanted:
-            found += side.others()
-        return tuple(found)
+        return (*found, *(each for match in wanted if not match.has_source for each in act_on(match)))
 
     def report(self, *, is_dry_run: bool) -> MergeReport:
         """Count the rows.
@@ -182,7 +178,7 @@ class LocalMergePlan:
             self.table,
             self.source.nbytes,
             self._keys,
-            self.plan,
+            self.resolved,
             self.evaluator,
             self.options,
             self.local,
@@ -211,7 +207,7 @@ class LocalMergePlan:
             lost |= is_lost
         return SourceKeys(pa.record_batch(columns), lost, self.options.null_safe)
 
-    def _both_sides(self) -> tuple[tuple[Candidates, Indices], Candidates]:
+    def _both_sides(self) -> _Sides:
         """Return the pairs with the number of each target row, and the source rows without a pair."""
         target = self._table_side.matching()
         pairs = None if target is None else self._keys.pairs([target.column(key) for key in self.keys])
@@ -227,6 +223,18 @@ class LocalMergePlan:
 
     # ---- steps
 
+    def _acting_on(self, sides: Callable[[], _Sides], doubled: _Doubled, match: Match) -> Iterable[Acting]:
+        """Return the rows on which clauses act, among the rows that match in one way."""
+        match match:
+            case Match.MATCHED:
+                return doubled.once_a_row(*sides()[0])
+            case Match.NOT_MATCHED:
+                return self._checked_keys(doubled.once_a_key(self._acting(sides()[1])))
+            case Match.NOT_MATCHED_BY_SOURCE:
+                return self._table_side.others()
+            case _:
+                assert_never(match)
+
     def _acting_alone(self, rows: pa.RecordBatch) -> list[Acting]:
         """Return the rows on which clauses act, among table rows without a source row."""
         return self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self.source, None, _columns(rows)))
@@ -238,9 +246,11 @@ class LocalMergePlan:
         ]
 
     def _act(self, number: int, rows: Candidates) -> Acting:
-        is_delete = self.plan.clauses[number].action is Action.DELETE
-        given = {} if is_delete else self.evaluator.assigned(number, rows)
-        return act(self.table, self.plan, number, rows, given, write_unchanged=self.options.write_unchanged)
+        has_values = self.resolved.clauses[number].action.writes_row
+        given = self.evaluator.assigned(number, rows) if has_values else {}
+        return act(
+            self.table, self.resolved, number, rows, given, write_unchanged=self.options.write_unchanged
+        )
 
     def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
         """Check that no key to insert is stored as a different key (rounded, cut), which a row may have."""
@@ -298,7 +308,8 @@ class _Doubled:
         held = np.concatenate([each for _, each in clauses])
         numbers = np.concatenate([np.full(len(each), number) for number, each in clauses])
         groups = target_rows[held]
-        kept = self._once(groups, np.ones(len(held), np.bool_), rows.source_rows, held, _deletes_all(plan))
+        is_reduced = plan.resolved.deletes_all_pairs and plan.table.version.has_row_ids
+        kept = self._once(groups, np.ones(len(held), np.bool_), rows.source_rows, held, is_reduced)
         held, numbers = held[kept], numbers[kept]
         return [
             plan._act(number, rows.take(held[numbers == number])) for number in np.unique(numbers).tolist()
@@ -330,7 +341,7 @@ class _Doubled:
 
     def _are_unique(self, inserts: Sequence[Acting]) -> bool:
         """Return True if all keys of the source are different and inserted unchanged."""
-        takes_all = all(self._plan.plan.clauses[each.clause].takes_all for each in inserts)
+        takes_all = all(self._plan.resolved.clauses[each.clause].takes_all for each in inserts)
         return takes_all and self._plan._keys.is_unique
 
     def _once(
@@ -340,7 +351,7 @@ class _Doubled:
         assert source_rows is not None
         sources = source_rows[held]
         options = self._plan.options
-        if options.on_duplicate:
+        if options.first_by:
             return first_of_each(groups, self._order[sources], judged)
         if is_reduced:
             return first_of_each(groups, sources, judged)
@@ -354,13 +365,6 @@ class _Doubled:
     @cached_property
     def _order(self) -> Indices:
         return self._plan.evaluator.order()
-
-
-def _deletes_all(plan: LocalMergePlan) -> bool:
-    """Return True if the only clause for matched rows deletes them all, so that duplicates are harmless."""
-    matched = [c for c in plan.plan.clauses if c.match is Match.MATCHED]
-    is_plain = len(matched) == 1 and matched[0].action is Action.DELETE and matched[0].condition is None
-    return is_plain and plan.table.version.has_row_ids
 
 
 def _source_rows(each: Acting) -> Indices:
@@ -399,5 +403,14 @@ def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
         .group_by(["group", "kind"])
         .aggregate([([], "count_all")])
     )
-    found = zip(counts["group"], counts["kind"].to_pylist(), counts["count_all"].to_pylist(), strict=True)
-    return [(python_value(group), kind, count) for group, kind, count in found]
+    columns = (_python_values(counts["group"]), counts["kind"].to_pylist(), counts["count_all"].to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+def _python_values(values: pa.ChunkedArray) -> list[Any]:
+    """Return Python values, or strings if Python's type cannot hold one, such as a date in the year 10000."""
+    try:
+        found: list[Any] = values.to_pylist()
+    except (ValueError, OverflowError):
+        found = values.cast(pa.string()).to_pylist()
+    return found

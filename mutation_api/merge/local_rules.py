@@ -2,22 +2,24 @@
 
 Only what Spark certainly does in the same way is done here: conditions of
 :mod:`mutation_api.merge.sql_conditions`, orders by a column, and keys whose types are compared as in Spark.
-Everything else raises LocalEngineError before the table is read.
+Everything else raises UnsupportedLocallyError before the table is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.errors import LocalEngineError
+from mutation_api.errors import UnsupportedLocallyError
 from mutation_api.merge.clauses import (
     SOURCE,
     TARGET,
     FirstBy,
+    MergeOptionsDict,
     MergeRules,
     first_by,
     parsed_order,
@@ -38,7 +40,7 @@ def check_rules(rules: MergeRules) -> None:
     """Check the strings of the rules alone.
 
     Raises:
-        LocalEngineError: If only Spark can interpret one of them.
+        UnsupportedLocallyError: If only Spark can interpret one of them.
     """
     for text in rules.conditions:
         parsed_condition(text)
@@ -53,12 +55,9 @@ def local_merge_by_rules(
     source: pa.RecordBatchReader,
     on: Sequence[str],
     rules: MergeRules,
-    null_safe: bool = False,
-    missing_columns: str = "null",
-    write_unchanged: bool = False,
-    prune_buckets: bool = True,
     read_bytes_max: int | None = None,
     local: LocalOptions | None = None,
+    **options: Unpack[MergeOptionsDict],
 ) -> LocalMerge:
     """Describe a merge by rules. Call ``execute()`` or ``dry_run()`` on the result.
 
@@ -68,16 +67,14 @@ def local_merge_by_rules(
         source: the rows to merge, which this call reads.
         on: key columns that both sides have.
         rules: the rules for what happens to rows.
-        null_safe: see :func:`~mutation_api.merge.local_merge.local_merge`.
-        missing_columns: see the same function.
-        write_unchanged: see the same function.
-        prune_buckets: see the same function.
         read_bytes_max: maximum size of the table's files to read here. If None, there is no limit.
         local: memory limit and number of threads.
+        **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`. The order of ``rules`` replaces
+            ``on_duplicate``.
 
     Raises:
-        LocalEngineError: If only Spark can interpret the rules or compare these types, or if the source needs
-            more memory than allowed.
+        UnsupportedLocallyError: If only Spark can interpret the rules or compare these types, or if the
+            source needs more memory than allowed.
         ConfigurationError: If rules contradict each other, or if an option is invalid.
         RecordLayoutError: If the source has duplicate columns, or if a condition names an unknown column.
     """
@@ -86,18 +83,8 @@ def local_merge_by_rules(
     types = {field.name.lower(): field.type for field in source.schema}
     target = target_types(table)
     _check_types(table.full_name, types, target, on)
-    merge = local_merge(
-        transaction,
-        table.full_name,
-        source=source,
-        on=on,
-        null_safe=null_safe,
-        on_duplicate=_first_by(types, rules.first_by) or "error",
-        missing_columns=missing_columns,
-        write_unchanged=write_unchanged,
-        prune_buckets=prune_buckets,
-        local=local,
-    )
+    options["on_duplicate"] = _first_by(types, rules.first_by) or "error"
+    merge = local_merge(transaction, table.full_name, source=source, on=on, local=local, **options)
     merge.read_bytes_max = read_bytes_max
     merge.clauses += rule_clauses(rules, _ArrowConditions(table.full_name, types, target))
     return merge
@@ -137,7 +124,7 @@ def _first_by(types: Mapping[str, pa.DataType], texts: Sequence[str]) -> FirstBy
     for text in texts:
         name, is_descending = _order_column(text)
         if name not in types or not _has_sure_order(types[name]):
-            raise LocalEngineError(
+            raise UnsupportedLocallyError(
                 f"first_by {text!r}: only Spark can order by this. Without Spark, it must be a source column "
                 f"(one of {', '.join(types)}) that is not floating-point or nested"
             )
@@ -150,7 +137,7 @@ def _order_column(text: str) -> tuple[str, bool]:
     order = parsed_order(text)
     column = parsed_column(order.value)
     if column is None or column[0] == TARGET or order.nulls_last != order.is_descending:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"first_by {text!r}: only Spark can order by this. Without Spark, an order is a source column "
             "with ASC or DESC, in which NULL is the least value"
         )
@@ -165,11 +152,11 @@ def _has_sure_order(kind: pa.DataType) -> bool:
 def _check_types(
     table_name: str, source: Mapping[str, pa.DataType], target: Mapping[str, pa.DataType], on: Sequence[str]
 ) -> None:
-    """Raise LocalEngineError if only Spark can compare a key or convert a timestamp to local time."""
+    """Raise UnsupportedLocallyError if only Spark can compare a key or convert a timestamp to local time."""
     check_wall_clocks(table_name, "the source", source)
     for name in (name.lower() for name in on):
         if name in source and name in target and not are_comparable(source[name], target[name]):
-            raise LocalEngineError(
+            raise UnsupportedLocallyError(
                 f"table {table_name}: only Spark can compare the key column {name!r}, {source[name]} in the "
                 f"source and {target[name]} in the table. Cast the source's column"
             )

@@ -58,13 +58,13 @@ class MergeCounts:
 class Share:
     """The share of all changes in one partition, or in one bucket of it if ``bucket`` is set.
 
-    ``rows`` counts changes as they are written, so a moved row counts twice. ``share`` is between 0 and 1.
-    ``partition`` is None if the table is not partitioned.
+    ``row_count`` counts changes as they are written, so a moved row counts twice. ``share`` is between 0 and
+    1. ``partition`` is None if the table is not partitioned.
     """
 
     partition: str | None
     bucket: int | None
-    rows: int
+    row_count: int
     share: float
 
     def __str__(self) -> str:
@@ -120,18 +120,18 @@ class MergeReport:
         return cls(table, is_dry_run, total, found, new, written, preview, _added(counts_by))
 
     @property
-    def files(self) -> int:
+    def file_count(self) -> int:
         """The number of files written, or that would be written in a dry run."""
         if self.written:
-            return self.written.files
-        return self.preview.forecast.files if self.preview else 0
+            return self.written.file_count
+        return self.preview.forecast.file_count if self.preview else 0
 
     @property
-    def bytes(self) -> int:
+    def byte_count(self) -> int:
         """The number of bytes written. For a dry run, see :mod:`mutation_api.write.forecast`."""
         if self.written:
-            return self.written.bytes
-        return self.preview.forecast.bytes if self.preview else 0
+            return self.written.byte_count
+        return self.preview.forecast.byte_count if self.preview else 0
 
     @property
     def groups(self) -> tuple[GroupCount, ...]:
@@ -153,13 +153,13 @@ class MergeReport:
         """The five partitions with the most changes (dry run only)."""
         rows: dict[str | None, int] = {}
         for group in self.groups:
-            rows[group.partition] = rows.get(group.partition, 0) + group.rows
+            rows[group.partition] = rows.get(group.partition, 0) + group.row_count
         return _biggest((name, None, count) for name, count in rows.items())
 
     @property
     def biggest_buckets(self) -> tuple[Share, ...]:
         """The five buckets with the most changes (dry run only). Each bucket is written by one task."""
-        return _biggest((group.partition, group.bucket_id, group.rows) for group in self.groups)
+        return _biggest((group.partition, group.bucket_id, group.row_count) for group in self.groups)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a dict of JSON types only."""
@@ -169,8 +169,8 @@ class MergeReport:
             **vars(self.total),
             "partitions": {name: dict(vars(counts)) for name, counts in self.partitions.items()},
             "new_partitions": list(self.new_partitions),
-            "files": self.files,
-            "bytes": self.bytes,
+            "file_count": self.file_count,
+            "byte_count": self.byte_count,
             "biggest_partitions": [
                 {name: value for name, value in vars(share).items() if name != "bucket"}
                 for share in self.biggest_partitions
@@ -223,10 +223,10 @@ class MergeReport:
 
     def _size_lines(self) -> list[str]:
         if self.written:
-            return [f"  wrote {_files(self.files)}, {_bytes(self.bytes)}"]
+            return [f"  wrote {_files(self.file_count)}, {_bytes(self.byte_count)}"]
         if not self.preview:
             return []
-        lines = [f"  would write {_files(self.files)}, about {_bytes(self.bytes)} (estimated)"]
+        lines = [f"  would write {_files(self.file_count)}, about {_bytes(self.byte_count)} (estimated)"]
         if len(self.groups) > 1:
             lines.append(f"  biggest: {self.biggest_buckets[0]} of the rows")
         return lines

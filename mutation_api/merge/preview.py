@@ -5,18 +5,16 @@ A preview writes nothing. Other clients wait for it only as long as its transact
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from metastore_client.model import LockInfo, LockState
+from mutation_api.format.json_values import to_json
+from mutation_api.format.plain_array import plain_array
 from mutation_api.write.forecast import Forecast
 
 __all__ = [
@@ -26,7 +24,6 @@ __all__ = [
     "Preview",
     "SampleRow",
     "foreign_locks",
-    "python_value",
     "row_values",
 ]
 
@@ -38,7 +35,6 @@ SHOWN_KINDS = ("inserted", "updated", "deleted", "moved")
 
 _VALUE_CHARACTERS = 60
 _COLUMNS_SHOWN = 8
-_NO_JSON = object()
 
 
 @dataclass(frozen=True)
@@ -72,7 +68,9 @@ class ForeignLock:
 
 @dataclass(frozen=True)
 class SampleRow:
-    """A row before and after the merge, as Python values by column name.
+    """A row before and after the merge, as JSON values by column name.
+
+    The values are those of files of changes: decimals, dates and timestamps are strings, binary is base64.
 
     ``kind`` is a field of MergeCounts. ``before`` is None if the row is inserted, or if the merge reads no
     columns of the table. It lacks the columns that the merge does not need. ``after`` is None if the row is
@@ -87,8 +85,8 @@ class SampleRow:
     after: Mapping[str, Any] | None
 
     def to_dict(self) -> dict[str, object]:
-        """Return the row as JSON types only. Dates, decimals and timestamps are strings, bytes are base64."""
-        return {name: _plain(value) for name, value in vars(self).items()}
+        """Return the row as JSON types only."""
+        return dict(vars(self))
 
     def __str__(self) -> str:
         """Return kind, partition, key and values. For a row on both sides, only the values that differ."""
@@ -123,59 +121,14 @@ def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None])
     )
 
 
-def row_values(row: pa.Scalar) -> dict[str, Any] | None:
-    """Return the fields of a struct as Python values, or None if the struct is null."""
-    return {name: python_value(value) for name, value in row.items()} if row.is_valid else None
-
-
-def python_value(scalar: pa.Scalar) -> Any:
-    """Return the Python value, or a string if Python's type cannot hold it, such as a date in year 10000."""
-    if not scalar.is_valid:
-        return None
-    if pa.types.is_struct(scalar.type):
-        return row_values(scalar)
-    if pa.types.is_map(scalar.type):
-        pairs = [(python_value(each["key"]), python_value(each["value"])) for each in scalar.values]
-        return pairs if pa.types.is_nested(scalar.type.key_type) else dict(pairs)
-    if pa.types.is_union(scalar.type):
-        return python_value(scalar.value)
-    if pa.types.is_nested(scalar.type):
-        return [python_value(each) for each in scalar.values]
-    try:
-        return scalar.as_py()
-    except (ValueError, OverflowError):
-        return scalar.cast(pa.string()).as_py()
-
-
-def _plain(value: Any) -> object:
-    """Return the value as JSON types."""
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case None | bool() | int() | float() | str():
-            return value
-        case Decimal():
-            return format(value, "f")
-        case datetime():
-            return value.isoformat(" ")
-        case date() | time():
-            return value.isoformat()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Mapping():
-            return {k if isinstance(k, str) else _text(k): _plain(v) for k, v in value.items()}
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case _:
-            return str(value)
+def row_values(rows: pa.Array) -> list[dict[str, Any] | None]:
+    """Return structs as a sample row has them. A null struct is None, and so is a value of another type."""
+    return to_json(plain_array(rows)) if pa.types.is_struct(rows.type) else [None] * len(rows)
 
 
 def _text(value: Any) -> str:
     """Return the value for people: NULL, or JSON."""
-    plain = _plain(value)
-    if isinstance(value, Decimal | date | time):
-        return str(plain)
-    return "NULL" if plain is None else json.dumps(plain, ensure_ascii=False)
+    return "NULL" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _cut(text: str) -> str:
@@ -186,11 +139,10 @@ def _shown(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) ->
     if before is None or after is None:
         shown = [f"{name} {_cut(_text(value))}" for name, value in (before or after or {}).items()]
     else:
-        pairs = {name: (_plain(before.get(name, _NO_JSON)), _plain(value)) for name, value in after.items()}
         shown = [
-            f"{name} {_cut(_text(before[name])) + ' ' if name in before else ''}→ {_cut(_text(after[name]))}"
-            for name, (old, new) in pairs.items()
-            if old != new
+            f"{name} {_cut(_text(before[name])) + ' ' if name in before else ''}→ {_cut(_text(value))}"
+            for name, value in after.items()
+            if name not in before or before[name] != value
         ]
     more = len(shown) - _COLUMNS_SHOWN
     return ", ".join(shown[:_COLUMNS_SHOWN]) + (f", … and {more} more columns" if more > 0 else "")

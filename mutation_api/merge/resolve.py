@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, assert_never
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.hive_type import MisfitError, UnfitTypeError, parse_hive_type
 from mutation_api.format.scalar_conversion import CAST_FIRST
 from mutation_api.format.timestamps import exact_unit
-from mutation_api.merge.clauses import SOURCE, TARGET, Action, Clause, E, Match, MergeOptions
+from mutation_api.merge.clauses import SOURCE, TARGET, Clause, E, Match, MergeOptions
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import as_partition_stores
 from mutation_api.write.layout import default_columns, index_advice
@@ -199,6 +199,22 @@ class ResolvedMerge(Generic[E, T]):
         """The kinds of rows to which a clause applies."""
         return {c.match for c in self.clauses}
 
+    @property
+    def acts_on_source(self) -> bool:
+        """True if a clause applies to rows of the source."""
+        return any(match.has_source for match in self.matches)
+
+    @property
+    def acts_on_rest(self) -> bool:
+        """True if a clause applies to rows that only the table has."""
+        return not all(match.has_source for match in self.matches)
+
+    @property
+    def deletes_all_pairs(self) -> bool:
+        """True if the only clause for matched rows deletes all of them, so that duplicates are harmless."""
+        found = [c for c in self.clauses if c.match.is_pair]
+        return len(found) == 1 and not found[0].action.writes_row and found[0].condition is None
+
 
 def resolve(
     table: AcidTable,
@@ -264,9 +280,8 @@ class _Resolver(Generic[E, T]):
                 analysis = analyser.analyse(literal, clause.match.sides, f"the default of {name}")
                 found[name] = (literal, analysis.data_type)
             values.append(found)
-        if self.options.on_duplicate:
-            sides = (SOURCE,)
-            read += [analyser.analyse(c, sides, "first_by") for c in self.options.on_duplicate.columns]
+        if self.options.first_by:
+            read += [analyser.analyse(c, (SOURCE,), "first_by") for c in self.options.first_by.columns]
         self._check_extra({name for each in read for name in each.source_columns} | self._counted())
         evaluated = {name for each in read for name in each.target_columns}
         needed = evaluated | self._carried(values)
@@ -293,14 +308,19 @@ class _Resolver(Generic[E, T]):
         """
         if not self.table.partition_keys:
             return [()], [()]
-        of_clauses = {
-            match: [self._on_partitions(self._parts_of(c)) for c in self.clauses if c.match is match]
-            for match in Match
-        }
         both = self._on_partitions(on)
-        is_match_enough = bool(of_clauses[Match.NOT_MATCHED])
-        matched = [()] if is_match_enough else of_clauses[Match.MATCHED]
-        return [(*both, *parts) for parts in matched], of_clauses[Match.NOT_MATCHED_BY_SOURCE]
+        is_match_enough, matched, by_source = False, [], []
+        for clause in self.clauses:
+            match clause.match:
+                case Match.MATCHED:
+                    matched.append((*both, *self._on_partitions(self._parts_of(clause))))
+                case Match.NOT_MATCHED:
+                    is_match_enough = True
+                case Match.NOT_MATCHED_BY_SOURCE:
+                    by_source.append(self._on_partitions(self._parts_of(clause)))
+                case _:
+                    assert_never(clause.match)
+        return [both] if is_match_enough else matched, by_source
 
     def _parts_of(self, clause: Clause[E]) -> Sequence[Conjunct[E]]:
         if clause.condition is None:
@@ -318,7 +338,7 @@ class _Resolver(Generic[E, T]):
                 f"table {self.table.full_name}: the merge has no clauses. Add one, such as whenMatched() or "
                 "when_matched_update_all()"
             )
-        wrong = [c for c in self.clauses if c.action is not Action.INSERT]
+        wrong = [c for c in self.clauses if c.action.removes_row]
         if wrong and not self.table.version.has_row_ids:
             raise TableNotMutableError(
                 f"table {self.table.full_name} is insert-only: {', '.join(map(str, wrong))} is not allowed. "
@@ -337,13 +357,13 @@ class _Resolver(Generic[E, T]):
 
     def _assignments(self, clause: Clause[E]) -> Mapping[str, E]:
         names = self.analyser.target
-        if clause.action is Action.DELETE:
+        if not clause.action.writes_row:
             return {}
         if clause.assignments is None:
             present = self.analyser.source
             defaulted = {each.name for each in self.table.columns if each.default}
             missing = [name for name in names if name not in present and name not in defaulted]
-            if missing and self.options.missing_is_error:
+            if missing and self.options.missing_columns == "error":
                 raise RecordLayoutError(
                     f"table {self.table.full_name}: the source lacks the columns {', '.join(missing)}, which "
                     f"{clause}All requires"
@@ -359,7 +379,7 @@ class _Resolver(Generic[E, T]):
 
     def _with_defaults(self, clause: Clause[E]) -> Clause[E]:
         """Return the clause; an insert gets the defaults of the columns that it would leave NULL."""
-        if clause.action is not Action.INSERT or not any(each.default for each in self.table.columns):
+        if not clause.action.adds_row or not any(each.default for each in self.table.columns):
             return clause
         return replace(clause, defaults=default_columns(self.table, self._assignments(clause)))
 
@@ -389,7 +409,7 @@ class _Resolver(Generic[E, T]):
         """Return the columns of old rows that updates keep, compare, or need to move the row."""
         carried: set[str] = set()
         for clause, assigned in zip(self.clauses, values, strict=True):
-            if clause.action is Action.UPDATE:
+            if clause.action.replaces_row:
                 names = set(self.analyser.target)
                 carried |= names - set(assigned) if self.options.write_unchanged else names
                 carried |= self.table.placing_columns
@@ -400,7 +420,7 @@ class _Resolver(Generic[E, T]):
         updates = [
             set(assigned)
             for clause, assigned in zip(self.clauses, values, strict=True)
-            if (clause.match, clause.action) == (Match.MATCHED, Action.UPDATE)
+            if clause.match.is_pair and clause.action.replaces_row
         ]
         names = set(self.analyser.target)
         return {name for name in names if not all(name in assigned for assigned in updates)}

@@ -35,10 +35,9 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from mutation_api.errors import ClientError, ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.format.event import ROW_ID_COLUMN
-from mutation_api.format.hive_type import HiveType, MisfitError
-from mutation_api.format.json_values import from_cells
+from mutation_api.format.hive_type import HiveType, MisfitError, TypeFamily
+from mutation_api.format.json_values import from_cells, json_texts, to_cells
 from mutation_api.merge.file_rules import (
-    COMPLEX_KINDS,
     SAMPLE_ROWS,
     RowColumns,
     is_row_id,
@@ -253,7 +252,7 @@ class _ParsedCells:
 
 def _is_cast(hive_type: HiveType) -> bool:
     """Return True if Spark casts strings to this type; otherwise Python converts them."""
-    return hive_type.kind not in COMPLEX_KINDS
+    return hive_type.family not in (TypeFamily.NESTED, TypeFamily.BINARY)
 
 
 def _reason(text: str, kind: HiveType) -> str:
@@ -281,18 +280,13 @@ def _field(name: str) -> Column:
     return sf.col(quoted(name))
 
 
-_WRITING: Mapping[str, Mapping[str, bool | str]] = {
-    "csv": {
-        "header": True,
-        "escape": '"',
-        "ignoreLeadingWhiteSpace": False,
-        "ignoreTrailingWhiteSpace": False,
-    },
-    "json": {"ignoreNullFields": False, "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"},
-    "orc": {},
-    "parquet": {},
+_CSV_WRITING: Mapping[str, bool | str] = {
+    "header": True,
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": False,
+    "ignoreTrailingWhiteSpace": False,
 }
-"""The options for Spark's writers with which every value is read back exactly."""
+"""The options of Spark's CSV writer with which every string is read back exactly."""
 
 
 def read_changes(
@@ -340,13 +334,18 @@ def save_changes(
     name = file_format(file, format_name)
     # One task sorts and writes. Unlike coalesce, repartition leaves the comparison before it its own tasks.
     rows = changes.repartition(1).sortWithinPartitions(*[quoted(column) for column in order])
-    if name == "csv":
-        rows = _as_texts(rows)
+    match name:
+        case "csv":
+            writer = _as_cells(rows).write.format(name).options(**_CSV_WRITING)
+        case "json":
+            writer = _as_lines(rows).write.format("text")
+        case _:
+            writer = rows.write.format(name)
     file = without_links(file)
     folder = hidden_beside(file)
     storage = storage_at(file)
     try:
-        rows.write.format(name).options(**_WRITING[name]).save(str(folder))
+        writer.save(str(folder))
         (part,) = (entry for entry in storage.list(folder) if entry.name.startswith("part-"))
         move_to(part.location, file)
     except OSError as error:
@@ -356,13 +355,20 @@ def save_changes(
             storage.delete_directory(folder)
 
 
-def _as_texts(changes: DataFrame) -> DataFrame:
-    """Cast every column to string as Spark does, which is lossless, and split ROW__ID into its fields."""
+def _as_cells(changes: DataFrame) -> DataFrame:
+    """Return the cells of every column, with ROW__ID split into its fields."""
     row_id = changes.schema[ROW_ID_COLUMN].dataType
     assert isinstance(row_id, StructType)
-    fields = [
-        sf.col(quoted(ROW_ID_COLUMN, f.name)).cast("string").alias(f"{ROW_ID_COLUMN}.{f.name}")
-        for f in row_id.fields
-    ]
-    others = [sf.col(quoted(n)).cast("string").alias(n) for n in changes.columns if n != ROW_ID_COLUMN]
-    return changes.select(others[0], *fields, *others[1:])
+    operation, *others = (name for name in changes.columns if name != ROW_ID_COLUMN)
+    fields = {f"{ROW_ID_COLUMN}.{f.name}": sf.col(quoted(ROW_ID_COLUMN, f.name)) for f in row_id.fields}
+    columns = {operation: _field(operation), **fields, **{name: _field(name) for name in others}}
+    return computed(changes, {n: ArrowColumn(to_cells, "string", (c,)) for n, c in columns.items()})
+
+
+def _as_lines(changes: DataFrame) -> DataFrame:
+    row = sf.struct(*[_field(name) for name in changes.columns])
+    return computed(changes, {"value": ArrowColumn(_lines, "string", (row,))})
+
+
+def _lines(rows: pa.Array) -> pa.Array:
+    return pa.array(json_texts(rows), pa.string())

@@ -6,27 +6,37 @@ its limits, the local engine leaves the work to Spark.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import (
+    ConfigurationError,
+    DuplicateKeyError,
+    RecordLayoutError,
+    UnsupportedLocallyError,
+)
 from mutation_api.format.event import Mask
+from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array, refusal, repeated
-from mutation_api.merge.clauses import ROWS_SHOWN, DuplicatedKey
-from mutation_api.merge.key_columns import json_texts
 from mutation_api.write.arrow_input import arrow_reader
 from mutation_api.write.local_plan import LocalOptions
 
 __all__ = [
     "READ_BYTES_MAX",
+    "ROWS_SHOWN",
+    "DuplicatedKey",
     "check_memory",
     "check_read_bytes",
     "check_wall_clocks",
+    "copied_keys_error",
     "dense_ranks",
+    "duplicate_key_error",
     "duplicated",
     "first_of_each",
     "order_of_rows",
@@ -121,6 +131,70 @@ def first_of_each(groups: Indices, order: Indices, judged: Mask) -> Indices:
     return np.flatnonzero(kept)
 
 
+ROWS_SHOWN = 3
+"""The number of source rows that a message shows per key."""
+
+
+@dataclass(frozen=True)
+class DuplicatedKey:
+    """A key with several source rows: its JSON string, the row count, and JSON strings of some rows."""
+
+    key: str
+    row_count: int
+    rows: Sequence[str]
+
+
+def duplicate_key_error(
+    table_name: str, key_count: int, samples: Sequence[DuplicatedKey]
+) -> DuplicateKeyError:
+    """Return the error that shows some of the keys.
+
+    Args:
+        table_name: ``database.table``.
+        key_count: total number of such keys.
+        samples: some of the keys.
+    """
+    return DuplicateKeyError(
+        f"table {table_name}: {_counted(key_count)} more than one source row that would act, so the result "
+        f"would be ambiguous: {_listed([_rows_line(each) for each in samples], key_count)}. Nothing was "
+        "written. Keep one source row per key, or choose which one is used with on_duplicate=first_by(…)"
+    )
+
+
+def copied_keys_error(
+    what: str, table_name: str, key_count: int, samples: Sequence[str]
+) -> DuplicateKeyError:
+    """Return the error for a copy of a whole table in which keys have several rows.
+
+    Args:
+        what: name of the copy, for messages.
+        table_name: ``database.table`` that the copy would fill.
+        key_count: total number of such keys.
+        samples: JSON strings of some of the keys.
+    """
+    return DuplicateKeyError(
+        f"{what}: {_counted(key_count)} more than one row when stored in {table_name}: "
+        f"{_listed(samples, key_count)}. Nothing was written. If each key occurs only once in the source, "
+        "choose types for the key columns in Hive that keep the values distinct"
+    )
+
+
+def _counted(key_count: int) -> str:
+    return f"{key_count:,} {'key has' if key_count == 1 else 'keys have'}"
+
+
+def _listed(samples: Sequence[str], key_count: int) -> str:
+    more = f"; and {key_count - len(samples):,} more" if key_count > len(samples) else ""
+    return "; ".join(samples) + more
+
+
+def _rows_line(found: DuplicatedKey) -> str:
+    rows = sorted(found.rows)[:ROWS_SHOWN]
+    more = ", …" if found.row_count > len(rows) else ""
+    key = ", ".join(f"{name}={value!r}" for name, value in json.loads(found.key).items())
+    return f"({key}) in {found.row_count:,} rows: {', '.join(rows)}{more}"
+
+
 def duplicated(
     groups: Indices,
     judged: Mask,
@@ -158,9 +232,9 @@ READ_BYTES_MAX = 256 << 20
 
 
 def check_memory(table_name: str, what: str, byte_count: int, local: LocalOptions) -> None:
-    """Raise LocalEngineError if ``byte_count`` exceeds the engine's memory limit."""
+    """Raise UnsupportedLocallyError if ``byte_count`` exceeds the engine's memory limit."""
     if byte_count > local.memory_bytes:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"table {table_name}: {what} would need more than the {local.memory_bytes:,} bytes that the "
             "local engine may use. Merge in several parts, raise the limit with "
             "LocalOptions(memory_bytes=…), or use Spark"
@@ -168,9 +242,9 @@ def check_memory(table_name: str, what: str, byte_count: int, local: LocalOption
 
 
 def check_read_bytes(table_name: str, byte_count: int, most: int) -> None:
-    """Raise LocalEngineError if the size of the files to read exceeds ``most`` bytes."""
+    """Raise UnsupportedLocallyError if the size of the files to read exceeds ``most`` bytes."""
     if byte_count > most:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"table {table_name}: {byte_count:,} bytes of its files would be read. Spark is required for "
             f"more than {most:,}"
         )
@@ -187,7 +261,7 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
     Raises:
         RecordLayoutError: If column names are equal ignoring case, if Hive has no type for a column's values,
             or if the source is not Arrow data.
-        LocalEngineError: If the source needs more memory than allowed.
+        UnsupportedLocallyError: If the source needs more memory than allowed.
     """
     reader = arrow_reader(source, f"table {table_name}: the source")
     names = [name.lower() for name in reader.schema.names]
@@ -217,13 +291,13 @@ def plain_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def check_wall_clocks(table_name: str, what: str, types: Mapping[str, pa.DataType]) -> None:
-    """Raise LocalEngineError if columns hold timestamps with time zone.
+    """Raise UnsupportedLocallyError if columns hold timestamps with time zone.
 
     Their local time depends on the time zone of a Spark session.
     """
     instants = [name for name, kind in types.items() if _has_zone(kind)]
     if instants:
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"table {table_name}: columns of {what} hold timestamps with time zone: {', '.join(instants)}. "
             "Only Spark can convert them, in the session's time zone. Write them as local timestamps"
         )

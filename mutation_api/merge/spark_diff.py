@@ -30,7 +30,7 @@ from mutation_api.merge.differences import (
 )
 from mutation_api.merge.resolve import Alternatives
 from mutation_api.merge.spark_expressions import Expression, column_of, column_type
-from mutation_api.merge.spark_outcome import any_of, differs, json_text, stored
+from mutation_api.merge.spark_outcome import any_of, differs, key_json, stored
 from mutation_api.spark.versions import computed
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidTable
@@ -108,7 +108,7 @@ def _as_stored(table: AcidTable, new: DataFrame, keys: Sequence[str]) -> DataFra
     """Return the table's columns, in the table's order and types."""
     names = [f.name for f in new.schema.fields if f.name.lower() != ROW_ID_COLUMN.lower()]
     found = {name.lower(): (sf.col(quoted(name)), new.schema[name].dataType) for name in names}
-    key = json_text(sf.struct(*[found[k][0].alias(k) for k in keys]))
+    key = key_json(keys, new.schema)
     columns = {
         c.name: stored(table, c, *found[c.name], where=sf.lit(True), key=key) for c in table.all_columns
     }
@@ -179,7 +179,7 @@ def _check_doubled(
         return
     for where, frame in states.items():
         counted = frame.groupBy(*[quoted(k) for k in keys]).count().where("count > 1")
-        key = json_text(sf.struct(*[sf.col(quoted(k)).alias(k) for k in keys]))
+        key = key_json(keys, frame.schema)
         shown = counted.select(key, "count").limit(DUPLICATES_SHOWN_DEFAULT + 1).collect()
         if shown:
             raise not_unique(table, keys, where, [(row[0], row[1]) for row in shown])

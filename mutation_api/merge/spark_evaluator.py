@@ -62,7 +62,7 @@ class SparkEvaluator:
     Attributes:
         spark: the session.
         table: the table to change.
-        plan: the checked merge.
+        resolved: the checked merge.
         source: the source's rows, collected.
         source_schema: Spark types of the source's columns.
         target_schema: Spark types of the table's columns.
@@ -71,7 +71,7 @@ class SparkEvaluator:
 
     spark: SparkSession
     table: AcidTable
-    plan: SparkMerge
+    resolved: SparkMerge
     source: pa.RecordBatch
     source_schema: StructType
     target_schema: StructType
@@ -84,18 +84,18 @@ class SparkEvaluator:
     def clauses(self, rows: Candidates) -> list[tuple[int, Indices]]:
         """Return the rows of each clause. A row belongs to the first clause whose condition holds."""
         everything: Indices = np.arange(len(rows))
-        own = [(number, c) for number, c in enumerate(self.plan.clauses) if c.match is rows.match]
+        own = [(number, c) for number, c in enumerate(self.resolved.clauses) if c.match is rows.match]
         if not own or not len(rows):
             return []
         if own[0][1].condition is None:
             return [(own[0][0], everything)]
-        (numbers,) = self._evaluated(rows, [first_holding(self.plan.clauses)])
+        (numbers,) = self._evaluated(rows, [first_holding(self.resolved.clauses)])
         found = pc.fill_null(numbers, -1).to_numpy(zero_copy_only=False)
         return [(number, held) for number, _ in own if len(held := np.flatnonzero(found == number))]
 
     def assigned(self, number: int, rows: Candidates) -> dict[str, pa.Array]:
         """Return the values that a clause assigns, by column, before conversion."""
-        clause, values = self.plan.clauses[number], self.plan.values[number]
+        clause, values = self.resolved.clauses[number], self.resolved.values[number]
         if clause.takes_all:
             return rows.taken(values, clause.defaults)
         columns = [_wall_clock(column_of(value), kind) for value, kind in values.values()]
@@ -103,10 +103,10 @@ class SparkEvaluator:
 
     def order(self) -> Indices:
         """Return the rank of each source row by ``on_duplicate``. A hash of the row's content breaks ties."""
-        rule = self.options.on_duplicate
+        rule = self.options.first_by
         assert rule is not None
         everything = np.arange(self.source.num_rows)
-        rows = Candidates(self.plan.clauses[0].match, self.source, everything, None)
+        rows = Candidates(self.resolved.clauses[0].match, self.source, everything, None)
         rank = sf.row_number().over(Window.orderBy(*order_of(rule)))
         (ranks,) = self._evaluated(rows, [rank])
         found: Indices = ranks.to_numpy().astype(np.int64)
@@ -182,17 +182,19 @@ def few_rows_plan(
     table = transaction.table(table_name)
     sides = Sides.of(table, source)
     analyser = ExpressionAnalyser(spark, table.full_name, sides.source_schema, sides.target_schema)
-    plan = resolve(table, analyser, keys, None, clauses, options)
+    resolved = resolve(table, analyser, keys, None, clauses, options)
     if not all(_is_sure(analyser.source[key], analyser.target[key]) for key in keys):
         return None
     found = collected_if_few(sides.source)
     if found is None:
         return None
     rows = plain_batch(found)
-    evaluator = SparkEvaluator(spark, table, plan, rows, sides.source_schema, sides.target_schema, options)
+    evaluator = SparkEvaluator(
+        spark, table, resolved, rows, sides.source_schema, sides.target_schema, options
+    )
     local = LocalOptions()
-    merge = LocalMergePlan(transaction, table, rows, keys, plan, evaluator, options, local, shows_rows)
-    return merge if merge.bytes_to_read <= READ_BYTES_MAX else None
+    plan = LocalMergePlan(transaction, table, rows, keys, resolved, evaluator, options, local, shows_rows)
+    return plan if plan.bytes_to_read <= READ_BYTES_MAX else None
 
 
 def _is_sure(found: DataType, wanted: DataType) -> bool:
@@ -276,8 +278,12 @@ def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
     least = [shown.where(sf.col("kind") == kind).orderBy("order").limit(per_kind) for kind in SHOWN_KINDS]
     found = collected(reduce(DataFrame.unionAll, least).drop("order"))
     return tuple(
-        SampleRow(kind.as_py(), partition.as_py() or None, key.as_py(), row_values(before), row_values(after))
-        for kind, partition, key, before, after in zip(*found.columns, strict=True)
+        SampleRow(kind, partition or None, key, before, after)
+        for kind, partition, key, before, after in zip(
+            *(found[name].to_pylist() for name in ("kind", "partition", "key")),
+            *(row_values(found[side]) for side in _STATES),
+            strict=True,
+        )
     )
 
 

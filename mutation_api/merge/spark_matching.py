@@ -217,14 +217,15 @@ def match_rows(
     Returns:
         The columns ``source`` and ``target``, with a row for each pair. A side that does not exist is null.
     """
-    is_by_source = Match.NOT_MATCHED_BY_SOURCE in wanted
-    if keys is None or (is_by_source and not keys.is_exact):
-        return _joined(source, read(wanted, None if is_by_source else keys), condition, wanted)
+    of_source = {match for match in wanted if match.has_source}
+    rest = wanted - of_source
+    if keys is None or (rest and not keys.is_exact):
+        return _joined(source, read(wanted, None if rest else keys), condition, wanted)
     parts = []
-    if rest := wanted - {Match.NOT_MATCHED_BY_SOURCE}:
-        parts.append(_read_and_joined(source, read(rest, keys), condition, rest, cached))
-    if is_by_source:
-        left = read({Match.NOT_MATCHED_BY_SOURCE}, keys, without_keys=True)
+    if of_source:
+        parts.append(_read_and_joined(source, read(of_source, keys), condition, of_source, cached))
+    if rest:
+        left = read(rest, keys, without_keys=True)
         nothing = sf.lit(None).cast(source.schema[SOURCE].dataType)
         parts.append(left.select(nothing.alias(SOURCE), TARGET))
     return parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])

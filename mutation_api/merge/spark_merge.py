@@ -13,22 +13,21 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Unpack
 
 from pyspark.sql import Column, DataFrame
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
-    COLLECTED_KEYS_DEFAULT,
-    DUPLICATES_SHOWN_DEFAULT,
     SOURCE,
     TARGET,
     Action,
     Clause,
-    FirstBy,
     Match,
     MergeOptions,
-    checked_options,
+    MergeOptionsDict,
+    checked_keys,
 )
 from mutation_api.merge.local_merge import preview_rows, write_plan
 from mutation_api.merge.local_plan import LocalMergePlan
@@ -61,20 +60,13 @@ ROWS_PER_TASK = 20_000
 
 def merge_into(
     transaction: LookingTransaction,
-    table_name: str,
+    table: str,
     *,
     source: DataFrame,
     on: Sequence[str] | Expression,
-    null_safe: bool = False,
-    on_duplicate: str | FirstBy = "error",
-    missing_columns: str = "null",
-    write_unchanged: bool = False,
-    duplicates_shown: int = DUPLICATES_SHOWN_DEFAULT,
-    collected_keys: int = COLLECTED_KEYS_DEFAULT,
-    prune_buckets: bool = True,
-    count_by: str | None = None,
+    **options: Unpack[MergeOptionsDict],
 ) -> MergeInto:
-    """Begin a merge. Add clauses to the result, then call ``merge()`` or ``dry_run()``.
+    """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
     Clauses are tried in order, and the first whose condition holds acts on a row. Rows for which none holds
     stay unchanged. Conditions and assignments are SQL strings or Columns over ``source`` and ``target``
@@ -86,46 +78,19 @@ def merge_into(
 
     Args:
         transaction: an open transaction; the table is one of its sinks.
-        table_name: ``database.table``.
+        table: ``database.table``.
         source: the rows to merge.
         on: key columns that both sides have, or a condition.
-        null_safe: True if NULL keys equal NULL keys, which in SQL they do not. Only for key columns.
-        on_duplicate: what to do if several source rows would act on one row or insert one key: ``"error"``,
-            or :func:`~mutation_api.merge.clauses.first_by`. Rows for which no clause holds do not count.
-            Repeated matches do not count if the only clause for matched rows is an unconditional delete.
-        missing_columns: what to do if the source lacks columns for ``updateAll`` or ``insertAll``: ``"null"``
-            inserts NULL and leaves the columns unchanged on update; ``"error"`` refuses the merge.
-        write_unchanged: True to write updates without comparing them with the rows that they replace. Updates
-            without a difference are then written too, and counted as updated.
-        duplicates_shown: number of keys that the error shows.
-        collected_keys: maximum number of source rows for which the driver collects the keys, to read only
-            matching rows of the table. More keys are shuffled to their buckets. If they do not determine
-            buckets, Spark joins source and table. The option limits the driver's memory and does not change
-            the result.
-        prune_buckets: True to read only the buckets of the source's keys, if the keys determine a row's
-            bucket. If a row lies in a different bucket than its hash, the merge is refused; buckets that are
-            not read are not checked. If False, all buckets are read, as are those of a table that Hive's
-            ALTER TABLE changed.
-        count_by: a source column, which the table need not have. If given, the report also counts rows by its
-            values.
+        **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`.
 
     Raises:
         ConfigurationError: If an option is invalid.
     """
-    keys = None if isinstance(on, str | Column) else tuple(name.lower() for name in on)
-    options = checked_options(
-        keys=keys,
-        null_safe=null_safe,
-        on_duplicate=on_duplicate,
-        missing_columns=missing_columns,
-        write_unchanged=write_unchanged,
-        duplicates_shown=duplicates_shown,
-        collected_keys=collected_keys,
-        prune_buckets=prune_buckets,
-        count_by=count_by,
-    )
-    condition = on if isinstance(on, str | Column) else None
-    return MergeInto(transaction, table_name, source, keys, condition, options)
+    checked = MergeOptions(**options)
+    if isinstance(on, str | Column):
+        return MergeInto(transaction, table, source, None, on, checked)
+    keys = checked_keys(on, f"table {table}: on")
+    return MergeInto(transaction, table, source, keys, None, checked)
 
 
 @dataclass
@@ -133,7 +98,7 @@ class MergeInto:
     """A merge under construction, made by :func:`merge_into`."""
 
     transaction: LookingTransaction
-    table_name: str
+    table: str
     source: DataFrame
     keys: tuple[str, ...] | None
     on: Expression | None
@@ -152,7 +117,7 @@ class MergeInto:
         """Begin a clause for table rows that match no source row. It can only read ``target``."""
         return WhenNotMatchedBySource(self, Match.NOT_MATCHED_BY_SOURCE, condition)
 
-    def merge(
+    def execute(
         self,
         *,
         num_partitions: int | None = None,
@@ -203,11 +168,12 @@ class MergeInto:
                 return report
             written = apply_changes(
                 self.transaction,
-                self.table_name,
+                self.table,
                 plan.changes(),
                 num_partitions=num_partitions or self._task_count(report),
                 operation_column=CHANGE_COLUMN,
                 insert_files=insert_files,
+                read_now=True,
                 options=options,
             )
         return dataclasses.replace(report, written=written)
@@ -219,16 +185,16 @@ class MergeInto:
         num_partitions: int | None = None,
         insert_files: int | None = None,
     ) -> MergeReport:
-        """Report what :meth:`merge` would do, without writing.
+        """Report what :meth:`execute` would do, without writing.
 
         Args:
             samples: number of rows of each kind that are shown before and after the merge.
-            num_partitions: see :meth:`merge`. The files of unbucketed tables depend on it.
-            insert_files: see :meth:`merge`.
+            num_partitions: see :meth:`execute`. The files of unbucketed tables depend on it.
+            insert_files: see :meth:`execute`.
 
         Raises:
             ConnectionFailedError: If the metastore cannot be asked for the locks of other clients.
-            Other errors: Those that :meth:`merge` raises before it writes.
+            Other errors: Those that :meth:`execute` raises before it writes.
         """
         with ansi_rules(self.source.sparkSession):
             return self._with_sides()._previewed(samples, num_partitions, insert_files)
@@ -242,7 +208,7 @@ class MergeInto:
             report = plan.report(is_dry_run=True)
             preview = preview_changes(
                 self.transaction,
-                self.table_name,
+                self.table,
                 plan.changes(),
                 plan.shown_rows() if samples > 0 else None,
                 operation_column=CHANGE_COLUMN,
@@ -260,7 +226,7 @@ class MergeInto:
         with translated_worker_errors(self._what):
             return few_rows_plan(
                 self.transaction,
-                self.table_name,
+                self.table,
                 self.source,
                 self.keys,
                 tuple(self.clauses),
@@ -270,12 +236,12 @@ class MergeInto:
 
     def _with_sides(self) -> MergeInto:
         """Return the merge with the side added to SQL columns that only one side has, as in PySpark."""
-        inserts = any(clause.action is Action.INSERT for clause in self.clauses)
-        self.transaction.merging(self.table_name, self.keys, inserts=inserts)
+        inserts = any(clause.action.adds_row for clause in self.clauses)
+        self.transaction.merging(self.table, self.keys, inserts=inserts)
         spark = self.source.sparkSession
         columns = {
             SOURCE: frozenset(name.lower() for name in self.source.columns),
-            TARGET: frozenset(c.name for c in self.transaction.table(self.table_name).all_columns),
+            TARGET: frozenset(c.name for c in self.transaction.table(self.table).all_columns),
         }
 
         def named(expression: Expression, sides: Sequence[str]) -> Expression:
@@ -299,10 +265,10 @@ class MergeInto:
 
     @property
     def _what(self) -> str:
-        return f"merging into {self.table_name}"
+        return f"merging into {self.table}"
 
     def _task_count(self, report: MergeReport) -> int:
-        location = self.transaction.table(self.table_name).location
+        location = self.transaction.table(self.table).location
         most = default_num_partitions(self.source.sparkSession, location)
         return max(1, min(most, math.ceil(report.total.changed / ROWS_PER_TASK)))
 
@@ -311,7 +277,7 @@ class MergeInto:
         with translated_worker_errors(self._what), counted_by_rows(self.source.sparkSession):
             plan = MergePlan.of(
                 self.transaction,
-                self.table_name,
+                self.table,
                 self.source,
                 self.keys,
                 self.on,
@@ -334,7 +300,7 @@ class _When:
     condition: Expression | None
 
     def _then(self, action: Action, assignments: Mapping[str, Expression] | None = None) -> MergeInto:
-        what = f"table {self.merge.table_name}"
+        what = f"table {self.merge.table}"
         lower = None if assignments is None else checked_assignments(assignments, what)
         self.merge.clauses.append(Clause(self.match, self.condition, action, lower))
         return self.merge

@@ -7,18 +7,29 @@ act on one row are reduced to a single one.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from mutation_api.errors import RecordLayoutError
-from mutation_api.format.hive_type import parse_hive_type, spark_type
+from mutation_api.format.hive_type import PRIMITIVES, parse_hive_type, spark_type
 from mutation_api.merge.clauses import (
     SOURCE,
     TARGET,
@@ -34,6 +45,7 @@ from mutation_api.merge.spark_expressions import Expression, SparkMerge, column_
 from mutation_api.spark.frame_table import arrow_type_of
 from mutation_api.spark.plan import wall_clock_type
 from mutation_api.spark.versions import ArrowColumn, computed
+from mutation_api.spark.versions import data_type as data_type_of
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import null_text_of, partition_names
 from mutation_api.table.row_type import quoted
@@ -57,6 +69,7 @@ __all__ = [
     "is_stored_unchanged",
     "json_text",
     "keep_first",
+    "key_json",
     "key_text",
     "kind_of",
     "order_of",
@@ -66,7 +79,7 @@ __all__ = [
 ]
 
 
-_CUT = ("char", "varchar")
+_CUT = [kind for kind, facts in PRIMITIVES.items() if facts.max_length]
 """The types that are strings in Spark, so values may need a conversion although the Spark types are equal."""
 
 
@@ -194,15 +207,9 @@ INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = "inserted", "updated", "deleted",
 
 def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
     """Return the number of the first clause that holds for the row, or null if none does."""
-    has_source, has_target = sf.col(SOURCE).isNotNull(), sf.col(TARGET).isNotNull()
-    is_match = {
-        Match.MATCHED: has_source & has_target,
-        Match.NOT_MATCHED: ~has_target,
-        Match.NOT_MATCHED_BY_SOURCE: ~has_source,
-    }
     chain = [
         sf.when(
-            is_match[c.match] if c.condition is None else is_match[c.match] & column_of(c.condition),
+            _is_match(c.match) if c.condition is None else _is_match(c.match) & column_of(c.condition),
             sf.lit(number),
         )
         for number, c in enumerate(clauses)
@@ -211,9 +218,23 @@ def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
     return sf.coalesce(*chain)
 
 
+def _is_match(match: Match) -> Column:
+    has_source, has_target = sf.col(SOURCE).isNotNull(), sf.col(TARGET).isNotNull()
+    match match:
+        case Match.MATCHED:
+            return has_source & has_target
+        case Match.NOT_MATCHED:
+            return ~has_target
+        case Match.NOT_MATCHED_BY_SOURCE:
+            return ~has_source
+        case _:
+            assert_never(match)
+
+
 def with_new_row(rows: DataFrame, table: AcidTable, resolved: SparkMerge) -> DataFrame:
     """Add NEW, a struct of the row as it will be stored. All columns of a delete are null."""
-    key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET))
+    types = (rows.schema[side].dataType for side in (SOURCE, TARGET))
+    key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET), *types)
     converted: dict[str, ArrowColumn] = {}
     columns = []
     for column in table.all_columns:
@@ -245,7 +266,7 @@ def _branches(
     shared: list[int] = []  # clauses that use the source column unchanged share one conversion
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
         here = sf.col(CLAUSE) == number
-        if clause.action is Action.UPDATE and column.name not in values:
+        if clause.action.replaces_row and column.name not in values:
             yield sf.when(here, sf.col(quoted(TARGET, column.name)))
         elif column.name in values and clause.takes_all:
             shared.append(number)
@@ -264,9 +285,11 @@ def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Co
     for number, clause in enumerate(resolved.clauses):
         numbers[clause.action].append(number)
     clause_number = sf.col(CLAUSE)
-    kind = sf.when(clause_number.isin(*numbers[Action.INSERT]), INSERTED)
-    kind = kind.when(clause_number.isin(*numbers[Action.DELETE]), DELETED)
-    if not numbers[Action.UPDATE]:
+    certain = [
+        (clause_number.isin(*numbers[action]), action.outcome) for action in Action if not action.replaces_row
+    ]
+    kind = reduce(lambda chain, each: chain.when(*each), certain[1:], sf.when(*certain[0]))
+    if not any(clause.action.replaces_row for clause in resolved.clauses):
         return kind
     assigned = {name for values in resolved.values for name in values}
     compared = assigned & table.placing_columns if options.write_unchanged else assigned
@@ -278,19 +301,17 @@ def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Co
     return kind.otherwise(UPDATED)
 
 
-def inserted_key(resolved: SparkMerge, options: MergeOptions) -> Column:
+def inserted_key(rows: DataFrame, resolved: SparkMerge, options: MergeOptions) -> Column:
     """Return the JSON string of an inserted key as it will be stored, or null if a NULL makes it unique."""
     nothing = sf.lit(None).cast("string")
     if resolved.keys is None:
         return nothing
     parts = [sf.col(quoted(NEW, key)) for key in resolved.keys]
-    inserts = [i for i, c in enumerate(resolved.clauses) if c.action is Action.INSERT]
+    inserts = [i for i, c in enumerate(resolved.clauses) if c.action.adds_row]
     counts = sf.col(CLAUSE).isin(*inserts)
     if not options.null_safe:
         counts = reduce(lambda a, p: a & p.isNotNull(), parts, counts)
-    return sf.when(
-        counts, json_text(sf.struct(*[p.alias(k) for p, k in zip(parts, resolved.keys, strict=True)]))
-    )
+    return sf.when(counts, key_json(resolved.keys, rows.schema[NEW].dataType, sf.col(NEW)))
 
 
 def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
@@ -303,15 +324,15 @@ def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
     keys = set(resolved.keys or ())
     found = []
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
-        for name in sorted(keys & values.keys()) if clause.action is Action.INSERT else ():
+        for name in sorted(keys & values.keys()) if clause.action.adds_row else ():
             value, data_type = values[name]
             if is_stored_unchanged(types[name], data_type):
                 continue
             before, after = column_of(value), sf.col(quoted(NEW, name))
             is_other = (sf.col(CLAUSE) == number) & ~before.eqNullSafe(after)
-            text = json_text(
-                sf.struct(sf.lit(name).alias("column"), before.alias("key"), after.alias("stored"))
-            )
+            as_stored = data_type_of(spark_type(parse_hive_type(types[name].type)))
+            row = sf.struct(sf.lit(name).alias("column"), before.alias("key"), after.alias("stored"))
+            text = json_text(row, _struct_of({"column": StringType(), "key": data_type, "stored": as_stored}))
             found.append(sf.when(is_other, text))
     return sf.coalesce(*found) if found else None
 
@@ -344,17 +365,62 @@ class _PartitionNames:
         return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), wanted, found)
 
 
-def key_text(keys: tuple[str, ...] | None, source: Column, target: Column) -> Column:
+def key_text(
+    keys: tuple[str, ...] | None, source: Column, target: Column, source_type: DataType, target_type: DataType
+) -> Column:
     """Return the JSON string that names a row in messages: its key columns, or the whole row without keys."""
+    of_target = json_text(target, target_type)
     if keys is None:
-        return sf.coalesce(json_text(source), json_text(target))
-    of_source = sf.struct(*[source[k].alias(k) for k in keys])
-    return sf.when(source.isNotNull(), json_text(of_source)).otherwise(json_text(target))
+        return sf.coalesce(json_text(source, source_type), of_target)
+    return sf.when(source.isNotNull(), key_json(keys, source_type, source)).otherwise(of_target)
 
 
-def json_text(value: Column) -> Column:
-    """Return the JSON string of a struct, including its nulls."""
-    return sf.to_json(value, {"ignoreNullFields": "false"})
+def key_json(keys: Sequence[str], rows: DataType, side: Column | None = None) -> Column:
+    """Return the JSON string of some columns of rows, or of a struct of rows."""
+    assert isinstance(rows, StructType)
+    fields = {field.name.lower(): field for field in rows.fields}
+    found = {key: fields[key.lower()] for key in keys}
+    columns = [
+        (sf.col(quoted(field.name)) if side is None else side[field.name]).alias(key)
+        for key, field in found.items()
+    ]
+    return json_text(sf.struct(*columns), _struct_of({key: f.dataType for key, f in found.items()}))
+
+
+def _struct_of(types: Mapping[str, DataType]) -> StructType:
+    return StructType([StructField(name, each) for name, each in types.items()])
+
+
+def json_text(value: Column, kind: DataType) -> Column:
+    """Return the JSON string of a struct of this type, including its nulls.
+
+    It is that of :func:`mutation_api.format.json_values.json_texts`, except that Spark has its own digits for
+    very large and small numbers, and strings for the keys of all maps.
+    """
+    return sf.to_json(_spelled(value, kind), {"ignoreNullFields": "false"})
+
+
+def _spelled(value: Column, kind: DataType) -> Column:
+    """Return decimals and timestamps as strings without trailing zeros, and other values unchanged."""
+    match kind:
+        case DecimalType():
+            text = sf.regexp_replace(value.cast("string"), r"(\.\d*?)0+$", "$1")
+            return sf.when(value == 0, "0").otherwise(sf.regexp_replace(text, r"\.$", ""))
+        case TimestampType() | TimestampNTZType():
+            return sf.translate(value.cast("string"), " ", "T")
+        case StructType() if _is_spelled(kind):
+            fields = [_spelled(value[f.name], f.dataType).alias(f.name) for f in kind.fields]
+            return sf.when(value.isNotNull(), sf.struct(*fields))
+        case ArrayType() if _is_spelled(kind):
+            return sf.transform(value, lambda each: _spelled(each, kind.elementType))
+        case MapType() if _is_spelled(kind.valueType):
+            return sf.transform_values(value, lambda _, each: _spelled(each, kind.valueType))
+    return value
+
+
+def _is_spelled(kind: DataType) -> bool:
+    text = kind.simpleString()
+    return "decimal(" in text or "timestamp" in text
 
 
 def keep_first(

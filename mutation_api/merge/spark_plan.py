@@ -17,20 +17,17 @@ from pyspark.sql.types import StringType, StructType
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
-    ROWS_SHOWN,
     SOURCE,
     TARGET,
-    Action,
     Clause,
-    DuplicatedKey,
     Match,
     MergeOptions,
     altered_keys_error,
-    duplicate_key_error,
     padded_key_error,
 )
 from mutation_api.merge.merge_report import MergeReport, with_compactions_due
 from mutation_api.merge.resolve import resolve
+from mutation_api.merge.source_rows import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.merge.spark_diff import partitions_where
 from mutation_api.merge.spark_expressions import Expression, ExpressionAnalyser, Sides, SparkMerge, column_of
 from mutation_api.merge.spark_matching import ScatteredKeys, SourceKeys, match_rows, source_keys
@@ -56,7 +53,7 @@ from mutation_api.read.key_groups import key_type
 from mutation_api.read.table_view import partition_names
 from mutation_api.spark.job import is_read_alone
 from mutation_api.spark.plan import default_num_partitions
-from mutation_api.spark.snapshot_frame import snapshot, snapshot_by_bucket
+from mutation_api.spark.snapshot_frame import read_table, read_table_by_bucket
 from mutation_api.spark.versions import computed
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import check_may_create
@@ -123,7 +120,7 @@ class MergePlan:
             is_whole_condition=resolved.is_equalities_alone,
         )
         altered = altered_key(table, resolved)
-        inserts_keys = all(c.takes_all for c in clauses if c.action is Action.INSERT)
+        inserts_keys = all(c.takes_all for c in clauses if c.action.adds_row)
         is_unique = bool(collected and collected.is_unique and inserts_keys and altered is None)
         cached: list[DataFrame] = []
         try:
@@ -162,7 +159,7 @@ class MergePlan:
 
     def check_duplicates(self) -> None:
         """Raise DuplicateKeyError if several source rows act on one row or insert one key."""
-        if self.options.on_duplicate or self.is_unique:
+        if self.options.first_by or self.is_unique:
             return
         group = [_ROW_ID, _KEY]
         doubled = self.cached.where(_is_in_group()).groupBy(*group).count().where("count > 1")
@@ -174,12 +171,15 @@ class MergePlan:
         found = self.cached.sparkSession.createDataFrame(shown, names).alias("d")
         same = [sf.col(f"a.{name}").eqNullSafe(sf.col(f"d.{name}")) for name in group]
         of_keys = self.acting.alias("a").join(sf.broadcast(found), same)
-        name = sf.col(f"a.{SOURCE}")
-        row_id = sf.col(f"a.{_ROW_ID}") if self.table.version.has_row_ids else name
+        name, source_type = sf.col(f"a.{SOURCE}"), self.acting.schema[SOURCE].dataType
+        row_id, row_id_type = name, source_type
+        if self.table.version.has_row_ids:
+            row_id, row_id_type = sf.col(f"a.{_ROW_ID}"), self.acting.schema[_ROW_ID].dataType
+        row_texts = sf.sort_array(sf.collect_list(json_text(name, source_type)))
         samples = of_keys.groupBy(*[f"a.{n}" for n in group]).agg(
-            sf.first(key_text(self.keys, name, row_id)).alias("key"),
+            sf.first(key_text(self.keys, name, row_id, source_type, row_id_type)).alias("key"),
             sf.count(sf.lit(1)).alias("row_count"),
-            sf.slice(sf.sort_array(sf.collect_list(json_text(name))), 1, ROWS_SHOWN).alias("rows"),
+            sf.slice(row_texts, 1, ROWS_SHOWN).alias("rows"),
         )
         found_keys = [
             DuplicatedKey(row["key"], row["row_count"], row["rows"])
@@ -240,10 +240,11 @@ class MergePlan:
             before = sf.when(sf.col(TARGET).isNotNull(), old)
         sides = {key: [TARGET] * (key in read) + [NEW] for key in self.keys or ()}
         parts = [sf.coalesce(*[sf.col(quoted(s, k)) for s in found]).alias(k) for k, found in sides.items()]
+        keys = self.cached.select(*parts).schema
         return self.cached.select(
             sf.col(_KIND).alias("kind"),
             sf.col(_PARTITION).alias("partition"),
-            (json_text(sf.struct(*parts)) if parts else sf.lit(None).cast("string")).alias("key"),
+            (json_text(sf.struct(*parts), keys) if parts else sf.lit(None).cast("string")).alias("key"),
             before.alias("before"),
             sf.when(sf.col(_KIND) != DELETED, sf.col(NEW)).alias("after"),
         )
@@ -291,8 +292,7 @@ def _acting_rows(
     nothing = sf.lit(None).cast("string")
     has_row_ids = table.version.has_row_ids
     row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
-    matches = {clause.match for clause in resolved.clauses}
-    if options.on_duplicate and not is_unique and Match.MATCHED in matches:
+    if options.first_by and not is_unique and any(match.is_pair for match in resolved.matches):
         rows = _first_of_each(rows, row_id, options)
     rows = with_new_row(rows, table, resolved)
     known = sf.lit("")
@@ -302,7 +302,7 @@ def _acting_rows(
         SOURCE,
         TARGET,
         row_id.alias(_ROW_ID),
-        (nothing if is_unique else inserted_key(resolved, options)).alias(_KEY),
+        (nothing if is_unique else inserted_key(rows, resolved, options)).alias(_KEY),
         (nothing if altered is None else altered).alias(_ALTERED),
         kind_of(table, resolved, options).alias(_KIND),
         known.alias("__known"),
@@ -338,7 +338,7 @@ class _Reader:
             columns = self.table.column_names[:1]
         partitions = self._partitions(matches)
         if isinstance(keys, ScatteredKeys):
-            rows = snapshot_by_bucket(
+            rows = read_table_by_bucket(
                 self.transaction,
                 self.table.full_name,
                 keys.rows,
@@ -347,7 +347,7 @@ class _Reader:
                 null_safe_keys=keys.null_safe,
             )
         else:
-            rows = snapshot(
+            rows = read_table(
                 self.transaction,
                 self.table.full_name,
                 columns=columns,
@@ -364,8 +364,8 @@ class _Reader:
         if not self.table.partition_keys:
             return None
         resolved = self.resolved
-        wanted = [] if matches <= {Match.NOT_MATCHED_BY_SOURCE} else [*resolved.matched_where]
-        if Match.NOT_MATCHED_BY_SOURCE in matches:
+        wanted = [*resolved.matched_where] if any(match.has_source for match in matches) else []
+        if not all(match.has_source for match in matches):
             wanted += resolved.by_source_where
         names = partition_names(self.transaction, self.table.full_name)
         return partitions_where(self.sides.source.sparkSession, self.table, names, wanted)
@@ -377,9 +377,9 @@ class _Reader:
 
 def _first_of_each(rows: DataFrame, row_id: Column, options: MergeOptions) -> DataFrame:
     """Keep the first source row for each table row. The values of the others need not fit."""
-    assert options.on_duplicate is not None
+    assert options.first_by is not None
     is_match = row_id.isNotNull() & sf.col(SOURCE).isNotNull()
-    return keep_first(rows, [row_id], order_of(options.on_duplicate), is_match)
+    return keep_first(rows, [row_id], order_of(options.first_by), is_match)
 
 
 def _without_repetition(
@@ -389,14 +389,13 @@ def _without_repetition(
 
     Rows that insert one key are recognised by the key as it is stored. Matched rows were reduced before.
     """
-    if options.on_duplicate:
-        if all(clause.action is not Action.INSERT for clause in resolved.clauses):
+    if options.first_by:
+        if not any(clause.action.adds_row for clause in resolved.clauses):
             return acting
-        return keep_first(acting, [_KEY], order_of(options.on_duplicate), sf.col(_KEY).isNotNull())
-    matched = [(c.action, c.condition) for c in resolved.clauses if c.match is Match.MATCHED]
-    if matched == [(Action.DELETE, None)] and table.version.has_row_ids:
+        return keep_first(acting, [_KEY], order_of(options.first_by), sf.col(_KEY).isNotNull())
+    if resolved.deletes_all_pairs and table.version.has_row_ids:
         is_match = sf.col(_ROW_ID).isNotNull() & sf.col(SOURCE).isNotNull()
-        return keep_first(acting, [_ROW_ID], [sf.xxhash64(json_text(sf.col(SOURCE)))], is_match)
+        return keep_first(acting, [_ROW_ID], [sf.xxhash64(sf.to_json(SOURCE))], is_match)
     return acting
 
 

@@ -2,7 +2,7 @@
 
 sqlglot parses the SQL. The rules of :mod:`mutation_api.table.hive_sql` translate it, with the types of Arrow
 columns and with Spark's rules where Spark and Hive differ. Only what certainly has the same result in Spark,
-by its ANSI rules, is translated; everything else raises LocalEngineError, which names the part.
+by its ANSI rules, is translated; everything else raises UnsupportedLocallyError, which names the part.
 
 ====================  ====================================================================================
 part                  accepted for
@@ -38,7 +38,7 @@ import lazy_loader
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.errors import ConfigurationError, LocalEngineError, RecordLayoutError
+from mutation_api.errors import ConfigurationError, RecordLayoutError, UnsupportedLocallyError
 from mutation_api.merge.clauses import SOURCE, TARGET
 from mutation_api.table.hive_sql import INTEGERS, RULES, Translation, check_is, parsed_sql
 from mutation_api.table.sql_values import (
@@ -55,6 +55,7 @@ from mutation_api.table.sql_values import (
     is_exact,
     is_kept,
     null,
+    plain_value,
     refused,
     written_timestamp,
 )
@@ -108,7 +109,7 @@ def parsed_condition(text: str, what: str = "the condition") -> Tree:
     """Return the syntax tree of a condition. Names and types are not checked.
 
     Raises:
-        LocalEngineError: If only Spark can interpret it. ``what`` is its name in the message.
+        UnsupportedLocallyError: If only Spark can interpret it. ``what`` is its name in the message.
     """
     where, separator, noun = what.rpartition(": ")
     start = f"{where}{separator}only Spark can interpret {noun} {text!r}"
@@ -118,10 +119,10 @@ def parsed_condition(text: str, what: str = "the condition") -> Tree:
         for name in _checked_names(tree, start):
             if _WORD.fullmatch(name.this):
                 name.set("quoted", False)  # messages have the names without backticks
-    except LocalEngineError:
+    except UnsupportedLocallyError:
         raise
     except (ConfigurationError, RecursionError) as error:
-        raise LocalEngineError(f"{start}: {error}") from error
+        raise UnsupportedLocallyError(f"{start}: {error}") from error
     return tree
 
 
@@ -129,7 +130,7 @@ def parsed_column(text: str) -> tuple[str | None, str] | None:
     """Return the side, if stated, and the name of a column, or None if the string is something else."""
     try:
         tree = parsed_condition(text)
-    except LocalEngineError:
+    except UnsupportedLocallyError:
         return None
     return _place(tree) if type(tree).__name__ == "Column" else None
 
@@ -140,6 +141,9 @@ def resolved_condition(
     target: Types,
     preferred: Sequence[str] = (SOURCE, TARGET),
     what: str = "the condition",
+    *,
+    is_condition: bool = True,
+    is_flat: bool = False,
 ) -> tuple[pc.Expression, frozenset[str]]:
     """Return the condition over the structs ``source`` and ``target``, and the sides that it reads.
 
@@ -149,24 +153,26 @@ def resolved_condition(
         target: types of the table's columns.
         preferred: the sides on which to look for a column without a side, in this order.
         what: name of the condition in messages.
+        is_condition: False for an expression of any type.
+        is_flat: True for an expression over the columns of one side, without a struct.
 
     Raises:
-        LocalEngineError: If only Spark can interpret a part of it, or if a name may not be a column.
+        UnsupportedLocallyError: If only Spark can interpret a part of it, or if a name may not be a column.
         RecordLayoutError: If a column does not exist, with Spark either, or if it is not a condition.
     """
     tree = parsed_condition(text, what)
     types, named = {SOURCE: source, TARGET: target}, f"{what} {text!r}"
     places = [_place(each) for each in tree.find_all(sqlglot.exp.Column)]
     sides = {place: _side(named, *place, types, preferred) for place in places}
-    translation = _Conditions(named, types, sides)
+    translation = _Conditions(named, types, sides, is_flat)
     try:
         found = translation.value(tree)
     except NotTranslatedError as error:
         why = f": {error.why}" if error.why else ""
-        raise LocalEngineError(f"{named}: only Spark can interpret {error.part}{why}") from error
+        raise UnsupportedLocallyError(f"{named}: only Spark can interpret {error.part}{why}") from error
     except RecursionError:
-        raise LocalEngineError(f"{named}: it is nested too deeply for the local engine") from None
-    if not pa.types.is_boolean(found.type):
+        raise UnsupportedLocallyError(f"{named}: it is nested too deeply for the local engine") from None
+    if is_condition and not pa.types.is_boolean(found.type):
         raise RecordLayoutError(f"{named} must be boolean, got {found.type}")
     return found.expression, frozenset(sides.values())
 
@@ -174,11 +180,11 @@ def resolved_condition(
 def _plain(text: str, start: str) -> str:
     """Return the SQL with backticks around the names of columns, which may be words of sqlglot's grammar.
 
-    Raises LocalEngineError for a token that sqlglot and Spark may read differently.
+    Raises UnsupportedLocallyError for a token that sqlglot and Spark may read differently.
     """
 
     def refuse(part: str) -> NoReturn:
-        raise LocalEngineError(f"{start}, because of {part}")
+        raise UnsupportedLocallyError(f"{start}, because of {part}")
 
     for part in (_SUBSTITUTED, "\\", '"'):
         if part in text:
@@ -186,9 +192,9 @@ def _plain(text: str, start: str) -> str:
     try:
         tokens = sqlglot.tokenize(text, dialect="hive")
     except sqlglot.errors.SqlglotError as error:
-        raise LocalEngineError(f"{start}: {str(error).splitlines()[0]}") from error
+        raise UnsupportedLocallyError(f"{start}: {str(error).splitlines()[0]}") from error
     if not tokens:
-        raise LocalEngineError(f"{start}, because it is empty")
+        raise UnsupportedLocallyError(f"{start}, because it is empty")
     pieces, end, before = [], 0, ""
     for token, after in zip(tokens, [*tokens[1:], None], strict=True):
         kind, following = token.token_type.name, "" if after is None else after.token_type.name
@@ -226,20 +232,20 @@ def _odd(raw: str, kind: str, before: str, following: str) -> str | None:
 
 
 def _checked_names(tree: Tree, start: str) -> Iterator[Tree]:
-    """Yield the names in a tree. Raise LocalEngineError for a part that has no rule."""
+    """Yield the names in a tree. Raise UnsupportedLocallyError for a part that has no rule."""
     for part in tree.walk():
         kind = type(part).__name__
         if kind not in _PARTS:
-            raise LocalEngineError(f"{start}, because of {_sql(part)}")
+            raise UnsupportedLocallyError(f"{start}, because of {_sql(part)}")
         if kind == "Identifier":
             if not part.args.get("quoted"):  # a word of the grammar, see _plain
-                raise LocalEngineError(f"{start}, because of {part.this!r}")
+                raise UnsupportedLocallyError(f"{start}, because of {part.this!r}")
             yield part
         if kind in _COMPARED:
             values = [part.args.get(name) for name in ("this", "expression", "low", "high")]
             for value in values if kind != "Escape" else ():
                 if value is not None and type(value).__name__ in _LOOSE:
-                    raise LocalEngineError(f"{start}: put {_sql(value)} in parentheses")
+                    raise UnsupportedLocallyError(f"{start}: put {_sql(value)} in parentheses")
         if kind in ("Column", "Dot"):
             _place(part, start)
 
@@ -249,11 +255,11 @@ def _sql(tree: Tree) -> str:
 
 
 def _place(column: Tree, start: str = "") -> tuple[str | None, str]:
-    """Return the side, if stated, and the name of a column. Raise LocalEngineError for other names."""
+    """Return the side, if stated, and the name of a column. Raise UnsupportedLocallyError for other names."""
     table, name = column.args.get("table"), column.name.lower()
     side = table.name.lower() if table else None
     if type(column).__name__ == "Dot" or column.args.get("db") or side not in (None, SOURCE, TARGET):
-        raise LocalEngineError(f"{start}, because of the name {_sql(column)}")
+        raise UnsupportedLocallyError(f"{start}, because of the name {_sql(column)}")
     return side, name
 
 
@@ -272,7 +278,9 @@ def _side(
         is_for_spark = any(given in names for names in types.values())
     known = " and ".join(f"{each} ({', '.join(types[each])})" for each in preferred)
     if is_for_spark:
-        raise LocalEngineError(f"{what}: only Spark can resolve {name!r}, which is not a column of {known}")
+        raise UnsupportedLocallyError(
+            f"{what}: only Spark can resolve {name!r}, which is not a column of {known}"
+        )
     raise RecordLayoutError(f"{what} cannot be resolved over {known}: column {name} does not exist")
 
 
@@ -280,9 +288,14 @@ class _Conditions(Translation):
     """The translation of a condition over both sides."""
 
     def __init__(
-        self, what: str, types: Mapping[str, Types], sides: Mapping[tuple[str | None, str], str]
+        self,
+        what: str,
+        types: Mapping[str, Types],
+        sides: Mapping[tuple[str | None, str], str],
+        is_flat: bool,
     ) -> None:
         super().__init__({}, ())
+        self._is_flat = is_flat
         self._what = what
         self._types = types
         self._sides = sides
@@ -296,7 +309,8 @@ class _Conditions(Translation):
     def column(self, tree: Tree) -> Value:
         given, name = _place(tree)
         side = self._sides[given, name]
-        return _plain_value(pc.field(side, name), self._types[side][name])
+        field = pc.field(name) if self._is_flat else pc.field(side, name)
+        return plain_value(field, self._types[side][name])
 
     def cast(self, tree: Tree) -> Value:
         inner, kind = tree.this, tree.args["to"].this.name
@@ -396,7 +410,7 @@ class _Conditions(Translation):
         except NotTranslatedError as error:
             why = f": {error.why}" if error.why else ""
         other = f"type {second.type}" if second.constant is None else repr(second.constant)
-        raise LocalEngineError(
+        raise UnsupportedLocallyError(
             f"{self._what}: only Spark can compare {_sql(tree.this)!r}, of type {first.type}, "
             f"with {other} by {_OPERATORS[name]}{why}"
         )
@@ -419,18 +433,6 @@ class _Conditions(Translation):
         if found.type.precision == _DIGITS and (first.is_integer or second.is_integer):
             raise refused(tree, f"its result may need more than {_DIGITS} digits, which Spark rounds")
         return found
-
-
-def _plain_value(column: pc.Expression, kind: pa.DataType) -> Value:
-    """Return a column as a value of the types that Spark has for it."""
-    if pa.types.is_large_string(kind):
-        return Value(column.cast(pa.string()), pa.string())
-    if pa.types.is_unsigned_integer(kind):
-        wide = pa.decimal128(20, 0) if kind.bit_width == pa.int64().bit_width else pa.int64()
-        return Value(column.cast(wide), wide)
-    if pa.types.is_timestamp(kind) and kind.tz is None and kind.unit in ("s", "ms"):
-        return Value(column.cast(_TIMES[0]), _TIMES[0])
-    return Value(column, kind)
 
 
 def _wanted_type(kind: str, digits: list[int]) -> pa.DataType | None:

@@ -24,7 +24,7 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import DirectoryStateError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.acting import UNCHANGED, UPDATED, Acting, AnyMerge
-from mutation_api.merge.clauses import Action, Match, MergeOptions
+from mutation_api.merge.clauses import MergeOptions
 from mutation_api.merge.differences import SourceKeys, differs
 from mutation_api.merge.evaluator import Evaluator, target_types
 from mutation_api.merge.key_columns import exact_rows, in_one_unit
@@ -150,17 +150,17 @@ class TargetRows:
 Indices = NDArray[np.int64]
 
 
-def late_columns(table: AcidTable, plan: AnyMerge) -> frozenset[str]:
+def late_columns(table: AcidTable, resolved: AnyMerge) -> frozenset[str]:
     """Return the names of the columns that can be read late.
 
     The result is empty if no other column can show that a row changes, or if rows without a source row are
     updated too.
     """
-    if any((c.match, c.action) == (Match.NOT_MATCHED_BY_SOURCE, Action.UPDATE) for c in plan.clauses):
+    if any(c.action.replaces_row and not c.match.has_source for c in resolved.clauses):
         return frozenset()
     types = target_types(table)
-    late = frozenset(name for name in plan.compared_alone if not pa.types.is_primitive(types[name]))
-    return late if plan.compared_alone - late else frozenset()
+    late = frozenset(name for name in resolved.compared_alone if not pa.types.is_primitive(types[name]))
+    return late if resolved.compared_alone - late else frozenset()
 
 
 def settled(
@@ -245,7 +245,7 @@ class TableSide:
         table: the table's descriptor.
         source_bytes: size of the source's rows, which are in memory too.
         keys: the source's keys.
-        plan: the checked clauses.
+        resolved: the checked clauses.
         evaluator: the evaluator of the clauses' conditions on partitions.
         options: options of the merge.
         local: memory limit and number of threads.
@@ -257,7 +257,7 @@ class TableSide:
     table: AcidTable
     source_bytes: int
     keys: SourceKeys
-    plan: AnyMerge
+    resolved: AnyMerge
     evaluator: Evaluator
     options: MergeOptions
     local: LocalOptions
@@ -276,7 +276,7 @@ class TableSide:
         keyed = self._matching if self._whole is None else self._whole
         if self.shows_rows or keyed is None or self._is_read_once(keyed):
             return frozenset()
-        return late_columns(self.table, self.plan)
+        return late_columns(self.table, self.resolved)
 
     def _is_read_once(self, keyed: KeyedSplits) -> bool:
         """Return True if reading all columns once is faster than searching for the keys twice.
@@ -293,7 +293,7 @@ class TableSide:
         """Return the rows that have a key of the source, or None if there are none.
 
         Raises:
-            LocalEngineError: If they need more memory than allowed.
+            UnsupportedLocallyError: If they need more memory than allowed.
             Other errors: See :func:`mutation_api.read.snapshot_reader.split_rows`.
         """
         if self._whole is not None:
@@ -307,7 +307,7 @@ class TableSide:
             Errors: See :meth:`matching`.
         """
         reader = replace(self._reader, columns=(*keys.column_names, *self.late))
-        keyed = self._keyed(reader, keys, self.plan.matched_where, excludes=False)
+        keyed = self._keyed(reader, keys, self.resolved.matched_where, excludes=False)
         rows = None if keyed is None else self._held(reader, keyed)
         assert rows is not None  # the rows were read before
         return rows
@@ -333,27 +333,30 @@ class TableSide:
     @cached_property
     def _whole(self) -> KeyedSplits | None:
         """All splits, if clauses act on both kinds of rows in the same partitions."""
-        matches = self.plan.matches
-        if Match.NOT_MATCHED_BY_SOURCE not in matches or len(matches) == 1 or not self.keys.distinct.num_rows:
+        resolved = self.resolved
+        if not (resolved.acts_on_source and resolved.acts_on_rest and self.keys.distinct.num_rows):
             return None
-        partitions = self._partitions(self.plan.by_source_where)
-        if not partitions or set(partitions) != set(self._partitions(self.plan.matched_where)):
+        partitions = self._partitions(resolved.by_source_where)
+        if not partitions or set(partitions) != set(self._partitions(resolved.matched_where)):
             return None
         return self._reader.all_rows(partitions)
 
     @cached_property
     def _matching(self) -> KeyedSplits | None:
         """The splits that may hold rows with a key of the source."""
-        if self.plan.matches == {Match.NOT_MATCHED_BY_SOURCE} or not self.keys.distinct.num_rows:
+        if not self.resolved.acts_on_source or not self.keys.distinct.num_rows:
             return None
-        return self._keyed(self._reader, self.keys.distinct, self.plan.matched_where, excludes=False)
+        return self._keyed(self._reader, self.keys.distinct, self.resolved.matched_where, excludes=False)
 
     @cached_property
     def _rest(self) -> KeyedSplits | None:
         """The splits that may hold other rows, if a clause acts on them."""
-        if Match.NOT_MATCHED_BY_SOURCE not in self.plan.matches:
+        if not self.resolved.acts_on_rest:
             return None
-        return self._keyed(self._reader, self.keys.distinct, self.plan.by_source_where, excludes=True)
+        if not self.keys.distinct.num_rows:  # every row is without a source row
+            partitions = self._partitions(self.resolved.by_source_where)
+            return self._reader.all_rows(partitions) if partitions else None
+        return self._keyed(self._reader, self.keys.distinct, self.resolved.by_source_where, excludes=True)
 
     @cached_property
     def _both(self) -> _Both:
@@ -405,14 +408,14 @@ class TableSide:
         return TargetRows(
             self.transaction,
             self.table,
-            self.plan.target_columns,
+            self.resolved.target_columns,
             self.options.prune_buckets,
             self.local.thread_count,
         )
 
     @property
     def _early_reader(self) -> TargetRows:
-        columns = tuple(name for name in self.plan.target_columns if name not in self.late)
+        columns = tuple(name for name in self.resolved.target_columns if name not in self.late)
         return replace(self._reader, columns=columns)
 
     def _partitions(self, alternatives: Alternatives[Any]) -> list[str]:

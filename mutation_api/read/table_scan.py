@@ -63,7 +63,7 @@ class TableScan:
         view: the table and its snapshot.
         columns: names of data and partition columns, in any case, in the requested order. If None, all
             columns, data columns first.
-        filter: the rows to read: an Arrow expression over the table's columns (in lower case, as in the
+        where: the rows to read: an Arrow expression over the table's columns (in lower case, as in the
             table), or the name of a boolean column. It may read columns that are not returned. Rows for which
             it is null are left out. Partitions whose rows cannot meet it are not read.
         where_partition: (partition column, value) pairs that must all hold in addition. See
@@ -86,7 +86,7 @@ class TableScan:
     view: TableView
     _: KW_ONLY
     columns: Sequence[str] | None = None
-    filter: pc.Expression | str | None = None
+    where: pc.Expression | str | None = None
     where_partition: Sequence[PartitionCondition] = ()
     row_ids: bool = False
     limit: int | None = None
@@ -109,7 +109,7 @@ class TableScan:
         """Return the table and the settings of the scan, without the table's columns and partitions."""
         wanted = {
             "columns": self.columns,
-            "filter": None if self.filter is None else _filter_text(self.filter),
+            "where": None if self.where is None else _filter_text(self.where),
             "where_partition": self.where_partition or None,
             "row_ids": self.row_ids or None,
             "limit": self.limit,
@@ -283,10 +283,10 @@ class TableScan:
         return _first_rows(self._read(self._planned(where), reader, waiting_bytes), self.limit)
 
     def _filter(self) -> RowFilter | None:
-        if self.filter is None:
+        if self.where is None:
             return None
         table = self.view.table
-        return RowFilter.of(self.filter, table, pa.schema(map(self._field, table.all_columns)))
+        return RowFilter.of(self.where, table, pa.schema(map(self._field, table.all_columns)))
 
     def _planned(self, where: RowFilter | None) -> list[SnapshotSplit]:
         if self.files is not None:

@@ -48,7 +48,7 @@ def _nothing() -> None:
 class SeesOwnFiles(Protocol):
     """A transaction, which sees what it has written."""
 
-    def own_files(self, table_name: str) -> Mapping[str, Sequence[EventFile]]:
+    def own_files(self, table: str) -> Mapping[str, Sequence[EventFile]]:
         """Return the staged files of one of its tables, by (escaped) partition."""
         ...
 
@@ -92,16 +92,16 @@ class TableView:
         )
 
 
-def partition_names(view: SnapshotView, table_name: str) -> list[str]:
+def partition_names(view: SnapshotView, table: str) -> list[str]:
     """Return the (escaped) names of a table's partitions that a view sees; none if it has no partition keys.
 
-    A transaction sees the partitions into which it has written, too.
+    A transaction also sees the partitions into which it has written.
     """
-    own = view.own_files(table_name) if isinstance(view, SeesOwnFiles) else {}
-    return [*dict.fromkeys((*(p.name for p in view.partitions(table_name)), *filter(None, own)))]
+    own = view.own_files(table) if isinstance(view, SeesOwnFiles) else {}
+    return [*dict.fromkeys((*(p.name for p in view.partitions(table)), *filter(None, own)))]
 
 
-def open_table(view: SnapshotView, table_name: str) -> TableView:
+def open_table(view: SnapshotView, table: str) -> TableView:
     """Return the view that a transaction or an open snapshot has of one of its tables.
 
     Read it while the snapshot or transaction is open, because its lock protects the files only until then.
@@ -109,20 +109,20 @@ def open_table(view: SnapshotView, table_name: str) -> TableView:
     Args:
         view: the result of ``client.open_snapshot("db.table")``, or a begun transaction that declared the
             table.
-        table_name: ``database.table``.
+        table: ``database.table``.
 
     Raises:
         ConfigurationError: If the table was not declared.
         TransactionStateError: If the snapshot or transaction is not open.
     """
-    table = view.table(table_name)
-    names = partition_names(view, table_name) if table.partition_keys else [""]
-    own_files = view.own_files(table.full_name) if isinstance(view, SeesOwnFiles) else {}
-    valid_ids = view.valid_ids(table.full_name)
+    acid_table = view.table(table)
+    names = partition_names(view, table) if acid_table.partition_keys else [""]
+    own_files = view.own_files(acid_table.full_name) if isinstance(view, SeesOwnFiles) else {}
+    valid_ids = view.valid_ids(acid_table.full_name)
     return TableView(
-        table,
-        {name: table.partition_location(name) for name in names},
-        valid_ids.including(table.required_write_id()) if own_files else valid_ids,
+        acid_table,
+        {name: acid_table.partition_location(name) for name in names},
+        valid_ids.including(acid_table.required_write_id()) if own_files else valid_ids,
         view.valid_txn_list,
         own_files,
         view.check,

@@ -16,19 +16,13 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
-    ByteType,
     CharType,
     DataType,
     DateType,
     DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
     MapType,
     NullType,
     NumericType,
-    ShortType,
     StringType,
     StructType,
     TimestampNTZType,
@@ -39,31 +33,16 @@ from pyspark.sql.types import (
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.errors import RecordLayoutError
+from mutation_api.format.hive_type import primitive_of_spark
 from mutation_api.spark.versions import in_force, users_own
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 __all__ = ["BATCH_ROWS_MAX", "arrow_type_of", "counted_by_rows", "create_table", "hive_columns"]
 
 
-_PLAIN_TYPES: dict[type[DataType], str] = {
-    BooleanType: "boolean",
-    ByteType: "tinyint",
-    ShortType: "smallint",
-    IntegerType: "int",
-    LongType: "bigint",
-    FloatType: "float",
-    DoubleType: "double",
-    StringType: "string",
-    BinaryType: "binary",
-    DateType: "date",
-    TimestampType: "timestamp",
-    TimestampNTZType: "timestamp",
-}
-
-
 def create_table(
     metastore: MetastoreClient,
-    table_name: str,
+    table: str,
     schema: StructType,
     *,
     partitioned_by: Sequence[str] = (),
@@ -80,8 +59,8 @@ def create_table(
 
     Args:
         metastore: the metastore in which the table is created, as returned by
-            ``metastore_client.connect(...)``.
-        table_name: ``database.table``.
+            ``metastore_client.open_client(...)``.
+        table: ``database.table``.
         schema: the rows' schema including the partition columns: ``df.schema``.
         partitioned_by: names of the partition columns, in order. They are no longer data columns.
         clustered_by: names of the bucket columns, in any case. Hive 2 requires at least one.
@@ -99,10 +78,10 @@ def create_table(
         Other errors: See create_acid_table.
     """
     columns = hive_columns(schema)
-    keys = [_named(table_name, columns, name) for name in partitioned_by]
+    keys = [_named(table, columns, name) for name in partitioned_by]
     return create_acid_table(
         metastore,
-        table_name,
+        table,
         [column for column in columns if column not in keys],
         keys,
         clustered_by=clustered_by,
@@ -156,7 +135,9 @@ def _hive_type(spark_type: DataType, path: str) -> str:
                 f"{f.name.lower()}:{_hive_type(f.dataType, f'{path}.{f.name}')}" for f in spark_type.fields
             ]
             return f"struct<{','.join(fields)}>"
-    found = _PLAIN_TYPES.get(type(spark_type))
+        case StringType():  # also one with a collation
+            return "string"
+    found = primitive_of_spark(spark_type.simpleString())
     if found is None:
         raise RecordLayoutError(
             f"column {path}: Spark type {spark_type.simpleString()} has no Hive equivalent"

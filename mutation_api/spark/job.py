@@ -29,7 +29,7 @@ from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.frame_table import counted_by_rows
 from mutation_api.spark.jvm import estimated_bytes, is_deterministic, plan_kinds, spark_context
 from mutation_api.spark.plan import ChangePlan, plan_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.spark.tasks import ChangeWriter
 from mutation_api.spark.versions import collected
 from mutation_api.spark.worker_errors import translated_worker_errors
@@ -184,7 +184,7 @@ logger = logging.getLogger(__name__)
 
 def apply_changes(
     transaction: OpenTransaction,
-    table_name: str,
+    table: str,
     changes: DataFrame,
     *,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
@@ -200,8 +200,8 @@ def apply_changes(
 
     * the operation: 'insert', 'update' or 'delete', in any case;
     * ``ROW__ID``: struct<writeid:bigint, bucketid:int, rowid:bigint> (Hive 2: ``transactionid``), as
-      ``snapshot`` reads it, with or without its field ``partition``. It is ignored for inserts, where it may
-      be null. A change set of inserts may lack the column;
+      ``read_table`` reads it, with or without its field ``partition``. It is ignored for inserts, where it
+      may be null. A change set of inserts may lack the column;
     * the table's columns, including partition columns. An update has the whole new row. A delete requires
       only ROW__ID, and the partition columns if ROW__ID does not have the partition. A change set of deletes
       may lack the other columns.
@@ -218,7 +218,7 @@ def apply_changes(
 
     Args:
         transaction: an open transaction. The table must be one of its sinks.
-        table_name: ``database.table``. A transaction takes any number of change sets of a table, each of
+        table: ``database.table``. A transaction takes any number of change sets of a table, each of
             which sees the rows that earlier ones have written. On Hive 2 it takes one.
         changes: any DataFrame, which this call evaluates.
         operation_column: name of the operation column.
@@ -246,45 +246,45 @@ def apply_changes(
         LockLostError, TransactionAbortedError: If the transaction was lost. The Spark job has been cancelled.
         WorkerError: If the Spark job failed for another reason.
     """
-    table = transaction.table(table_name)
-    check_sink(table)
-    with transaction.changing(table.full_name):
+    acid_table = transaction.table(table)
+    check_sink(acid_table)
+    with transaction.changing(acid_table.full_name):
         transaction.check()
-        verify_row_ids = verify_row_ids or (table.statement_id > 0 and not read_now)
+        verify_row_ids = verify_row_ids or (acid_table.statement_id > 0 and not read_now)
         context = spark_context(changes.sparkSession)
         plan_for = functools.partial(
             plan_changes,
-            table,
+            acid_table,
             changes,
-            transaction.valid_ids(table.full_name),
+            transaction.valid_ids(acid_table.full_name),
             insert_files=insert_files,
             operation_column=operation_column,
         )
         by_driver = num_partitions is None and is_few(changes)
         plan = plan_for(num_partitions=1 if by_driver else num_partitions)
         writer_id = uuid.uuid4().hex
-        text = AcidTableSerializer.encode(table)
-        storage = worker_settings(context, table_roots(table))
+        text = AcidTableSerializer.encode(acid_table)
+        storage = worker_settings(context, table_roots(acid_table))
         writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
         started = time.monotonic()
         try:
             with _cancelled_when_lost(transaction, context, writer_id):
                 if verify_row_ids:
-                    _verify(transaction, table, plan.addresses())
+                    _verify(transaction, acid_table, plan.addresses())
                 verified = time.monotonic()
-                manifests = _written_by_driver(table, plan, writer) if by_driver else None
+                manifests = _written_by_driver(acid_table, plan, writer) if by_driver else None
                 if manifests is None:
                     plan = plan_for(num_partitions=num_partitions) if by_driver else plan
-                    manifests = _run(table, plan, writer)
-            remove_losing_attempts(table, writer_id, manifests)
-            check_partitions_exist(transaction, table, manifests)
-            transaction.add_manifests(table.full_name, writer_id, manifests)
+                    manifests = _run(acid_table, plan, writer)
+            remove_losing_attempts(acid_table, writer_id, manifests)
+            check_partitions_exist(transaction, acid_table, manifests)
+            transaction.add_manifests(acid_table.full_name, writer_id, manifests)
         except BaseException:
-            remove_writer(table, writer_id)
+            remove_writer(acid_table, writer_id)
             raise
     return ApplySummary.from_manifests(
-        table.full_name,
-        table.required_txn_id(),
+        acid_table.full_name,
+        acid_table.required_txn_id(),
         manifests,
         verify_seconds=verified - started if verify_row_ids else 0.0,
         write_seconds=time.monotonic() - verified,
@@ -321,7 +321,7 @@ def _verify(transaction: OpenTransaction, table: AcidTable, addresses: DataFrame
         if not names:
             return
         check_known_partitions(transaction, table, names)
-        known = snapshot(
+        known = read_table(
             transaction,
             table.full_name,
             columns=[],

@@ -182,6 +182,6 @@ def given_or_active(spark: SparkSession | None) -> SparkSession:
     if session is None:
         raise ConfigurationError(
             "there is no active Spark session. Start one (SparkSession.builder.getOrCreate(), or "
-            "mutation_api.local_session() on this machine), or pass one with spark=…"
+            "mutation_api.local_spark_session() on this machine), or pass one with spark=…"
         )
     return session

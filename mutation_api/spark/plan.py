@@ -287,7 +287,7 @@ def forecast_changes(
         operation_column=operation_column,
     )
     groups = _groups(plan.addresses())
-    has_new_rows = any(group.new_rows for group in groups)
+    has_new_rows = any(group.new_row_count for group in groups)
     return forecast(table, groups, _trials(table, plan.addressed()) if has_new_rows else ())
 
 

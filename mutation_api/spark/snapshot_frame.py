@@ -40,9 +40,9 @@ __all__ = [
     "BATCH_ROWS_DEFAULT",
     "KEYS_PER_PASS",
     "key_passes",
+    "read_table",
+    "read_table_by_bucket",
     "search_buckets",
-    "snapshot",
-    "snapshot_by_bucket",
 ]
 
 
@@ -194,9 +194,9 @@ BATCH_ROWS_DEFAULT = 16_384
 """The number of rows in an Arrow batch that a Python worker passes to Spark."""
 
 
-def snapshot(
+def read_table(
     view: SnapshotView,
-    table_name: str,
+    table: str,
     *,
     spark: SparkSession | None = None,
     columns: Sequence[str] | None = None,
@@ -217,7 +217,7 @@ def snapshot(
         view: an open transaction with the table as source or sink, or the result of
             ``client.open_snapshot("db.table")``. Use the latter in a ``with`` block, whose end releases its
             lock.
-        table_name: ``database.table``.
+        table: ``database.table``.
         spark: the session. If None, this thread's active session.
         columns: names of data and partition columns, in any case, in the order of the result. If None, all
             columns. ``[]`` returns only ROW__ID and reads no other column; it is refused for an insert-only
@@ -255,16 +255,16 @@ def snapshot(
             pyspark exception whose message ends with the library error. Within
             :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it is the library error itself.
     """
-    _check_view(view, table_name)
+    _check_view(view, table)
     session = given_or_active(spark)
-    seen = open_table(view, table_name)
-    table = seen.table
-    wanted = _select(table, columns)
+    seen = open_table(view, table)
+    acid_table = seen.table
+    wanted = _select(acid_table, columns)
     names = _names(seen, partitions)
     groups = None
     if keys is not None:
         groups = group_keys(
-            table,
+            acid_table,
             keys,
             names,
             null_safe=null_safe_keys,
@@ -275,19 +275,19 @@ def snapshot(
     splits = seen.plan(names)
     if groups is not None:
         splits = [split for split in splits if groups.has_split(split)]
-    locations = (table.location, *(seen.locations[name] for name in names))
+    locations = (acid_table.location, *(seen.locations[name] for name in names))
     reader = SplitReader(
         seen.valid_ids,
         wanted,
         ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
         worker_settings(spark_context(session), locations),
     )
-    return read_splits(session, table, splits, reader, groups)
+    return read_splits(session, acid_table, splits, reader, groups)
 
 
-def snapshot_by_bucket(
+def read_table_by_bucket(
     transaction: SnapshotView,
-    table_name: str,
+    table: str,
     keys: DataFrame,
     *,
     columns: Sequence[str] | None = None,
@@ -301,40 +301,40 @@ def snapshot_by_bucket(
     table was transactional) are read as a whole.
 
     Args:
-        transaction: see the view of :func:`snapshot`.
-        table_name: a table whose buckets the keys determine
+        transaction: see the view of :func:`read_table`.
+        table: a table whose buckets the keys determine
             (:func:`mutation_api.table.bucket_resolver.tells_bucket`).
         keys: key columns of the table under its names and in its Spark types. Not distinct.
-        columns: see :func:`snapshot`.
-        partitions: see :func:`snapshot`.
-        null_safe_keys: see :func:`snapshot`.
+        columns: see :func:`read_table`.
+        partitions: see :func:`read_table`.
+        null_safe_keys: see :func:`read_table`.
 
     Returns:
-        See :func:`snapshot`.
+        See :func:`read_table`.
 
     Raises:
-        Errors: See :func:`snapshot`. When the frame is evaluated, RecordValueError too if a column cannot
+        Errors: See :func:`read_table`. When the frame is evaluated, RecordValueError too if a column cannot
             hold one of its keys.
     """
     transaction.check()
-    seen = open_table(transaction, table_name)
-    table, names = seen.table, _names(seen, partitions)
+    seen = open_table(transaction, table)
+    acid_table, names = seen.table, _names(seen, partitions)
     splits = seen.plan(names)
-    placed = [split for split in splits if split.is_of_bucket(table.num_buckets)]
-    others = [split for split in splits if not split.is_of_bucket(table.num_buckets)]
+    placed = [split for split in splits if split.is_of_bucket(acid_table.num_buckets)]
+    others = [split for split in splits if not split.is_of_bucket(acid_table.num_buckets)]
     options = ReadOptions(TimestampForm.MICROSECONDS)
-    locations = (table.location, *(seen.locations[name] for name in names))
+    locations = (acid_table.location, *(seen.locations[name] for name in names))
     storage = worker_settings(spark_context(keys.sparkSession), locations)
-    reader = SplitReader(seen.valid_ids, _select(table, columns), options, storage)
-    found = search_buckets(table, placed, reader, keys, null_safe=null_safe_keys)
-    return found.unionAll(read_splits(keys.sparkSession, table, others, reader)) if others else found
+    reader = SplitReader(seen.valid_ids, _select(acid_table, columns), options, storage)
+    found = search_buckets(acid_table, placed, reader, keys, null_safe=null_safe_keys)
+    return found.unionAll(read_splits(keys.sparkSession, acid_table, others, reader)) if others else found
 
 
 def _check_view(view: SnapshotView, table_name: str) -> None:
     if hasattr(view, "open_snapshot"):
         raise ConfigurationError(
             f"a client is not a snapshot. Use with client.open_snapshot({table_name!r}) as view: "
-            f"snapshot(view, {table_name!r})"
+            f"read_table(view, {table_name!r})"
         )
     view.check()
 

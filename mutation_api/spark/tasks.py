@@ -257,7 +257,7 @@ def read_splits(
     reader: SplitReader,
     groups: KeyGroups | None = None,
 ) -> DataFrame:
-    """Return the rows of the splits that the keys select. See :func:`~.snapshot_frame.snapshot`."""
+    """Return the rows of the splits that the keys select. See :func:`~.snapshot_frame.read_table`."""
     ddl = snapshot_ddl(table, reader.columns)
     if not splits:
         # With this condition, Spark knows without a job that there are no rows.
@@ -312,7 +312,7 @@ class SplitReader:
         *,
         checks_placement: Callable[[SnapshotSplit], bool],
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of splits in order. See :func:`~.snapshot_frame.snapshot` for their columns."""
+        """Yield the batches of splits in order. See :func:`~.snapshot_frame.read_table` for their columns."""
         configure_storage(self.storage)
 
         def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
@@ -339,7 +339,7 @@ def _numbers(spark: SparkSession, count: int) -> DataFrame:
 
 
 def snapshot_ddl(table: AcidTable, columns: Sequence[AcidColumn]) -> str:
-    """Return the DDL of the columns of :func:`~.snapshot_frame.snapshot`."""
+    """Return the DDL of the columns of :func:`~.snapshot_frame.read_table`."""
     fields = [f"`{c.name}` {spark_type(parse_hive_type(c.type))}" for c in columns]
     if table.version.has_row_ids:
         fields.insert(0, f"`{ROW_ID_COLUMN}` {_row_id_ddl(table)}")

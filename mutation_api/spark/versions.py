@@ -57,6 +57,7 @@ from pyspark.sql.types import (
 )
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.format.hive_type import primitive_of_arrow, spark_type
 from mutation_api.spark.jvm import frame_of_batches, sql_state
 from mutation_api.table.row_type import quoted
 
@@ -416,25 +417,12 @@ def unlogged_errors() -> Iterator[None]:
             log.removeFilter(is_elsewhere)
 
 
-_NAMES = {
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.bool_(): "boolean",
-    pa.date32(): "date",
-    pa.timestamp("us"): "timestamp_ntz",
-    pa.string(): "string",
-}
-
-
 def spark_literal(value: pa.Scalar) -> Column:
     """Return a Column for a scalar whose type is not nested. A timestamp has no time zone."""
     kind = value.type
-    name = f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _NAMES[kind]
+    hive_type = primitive_of_arrow(kind)
+    assert hive_type is not None
     plain = value.as_py()
     if plain is not None and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
         plain = str(plain)  # Spark treats a datetime as a timestamp with time zone
-    return sf.lit(plain).cast(name)
+    return sf.lit(plain).cast(spark_type(hive_type))

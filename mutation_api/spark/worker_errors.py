@@ -92,10 +92,10 @@ def worker_error_from_text(what: str, text: str) -> MutationError:
         return WorkerError(
             f"{what}: Spark's Python workers have no module {missing['name']!r}: they run another Python "
             f"than this program ({sys.executable}), or hive-mutation-api is not installed there. On this "
-            "machine, set PYSPARK_PYTHON to that program before the session starts (local_session does). On "
-            "a cluster, install hive-mutation-api on every worker, or ship an environment that contains it: "
-            "hive-mutate pack makes one, commands take it as --python-archive, and other programs as "
-            "spark.archives"
+            "machine, set PYSPARK_PYTHON to that program before the session starts (local_spark_session does "
+            "so). On a cluster, install hive-mutation-api on every worker, or ship an environment that "
+            "contains it: hive-mutate pack makes one, commands take it as --python-archive, and other "
+            "programs as spark.archives"
         )
     if is_data_exception(text):
         return RecordValueError(f"{what}: an expression cannot be evaluated for a row: {_short_cause(text)}")

@@ -272,15 +272,15 @@ class SnapshotView(Protocol):
         """The transactions that the snapshot sees, including compactions."""
         ...
 
-    def valid_ids(self, table_name: str) -> ValidIdList:
+    def valid_ids(self, table: str) -> ValidIdList:
         """Return which ids in the files of one of its tables the snapshot sees."""
         ...
 
-    def table(self, table_name: str) -> AcidTable:
+    def table(self, table: str) -> AcidTable:
         """Return the descriptor of one of its tables."""
         ...
 
-    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
+    def partitions(self, table: str) -> Sequence[PartitionInfo]:
         """Return the partitions of one of its tables; empty if the table has no partition keys."""
         ...
 

@@ -162,10 +162,6 @@ def _type_of(table: BucketedTable, name: str) -> HiveType:
     raise TableNotMutableError(f"table {table.full_name}: bucket column {name!r} is not one of its columns")
 
 
-_UNHASHED_KINDS = ("float", "double", "timestamp")
-"""Types whose equal values hash differently (-0.0 and 0.0), or whose values are rounded on reading."""
-
-
 def tells_bucket(table: AcidTable, key_columns: Set[str]) -> bool:
     """Return True if the values of these columns (in lower case) determine the bucket of a row.
 
@@ -174,8 +170,8 @@ def tells_bucket(table: AcidTable, key_columns: Set[str]) -> bool:
     bucket_columns = {name.lower() for name in table.bucket_columns}
     if not bucket_columns or not bucket_columns <= key_columns or table.keeps_misplaced_rows:
         return False
-    kinds = {parse_hive_type(c.type).kind for c in table.columns if c.name in bucket_columns}
-    return kinds.isdisjoint(_UNHASHED_KINDS)
+    types = [parse_hive_type(c.type) for c in table.columns if c.name in bucket_columns]
+    return all(each.facts.keeps_bucket for each in types)
 
 
 @dataclass(frozen=True)

@@ -1,227 +1,69 @@
 """Bucket hashes of values that are written as JSON: one array of bucket column values per line.
 
-``hive-mutate bucket`` reads such lines. Numbers may be JSON numbers or strings. Decimals, dates and
-timestamps are strings; binary is hexadecimal. A map is an object or a list of pairs, a struct an object or a
-list by position, a union ``[tag, value]``. ``"NaN"`` and ``"Infinity"`` are strings, because JSON does not
-have them.
+``hive-mutate bucket`` reads such lines. :mod:`mutation_api.format.json_values` describes the values.
+Timestamps may have up to nine digits of a second, which Hive hashes.
 """
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.errors import ConfigurationError, MutationError, RecordValueError
 from mutation_api.format.bucket_hash import bucket_ids, check_hashable, hash_columns
 from mutation_api.format.conversion import convert_to_column
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType
-from mutation_api.format.number_text import exact_decimal, is_number_text
-from mutation_api.format.plain_array import offsets_of_lists
+from mutation_api.format.hive_type import HiveType
+from mutation_api.format.json_values import JsonMisfitError, decode_json, from_json
+from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 
 __all__ = ["BATCH_LINES", "BucketHash", "column_from_json", "hash_json_lines"]
 
 
-_TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?")
-_FLOAT_WORDS = ("NaN", "Infinity", "-Infinity")
+_FRACTION = r"(?P<time>:\d\d:\d\d)\.(?P<digits>\d{1,9})$"
 
 
 def column_from_json(values: Sequence[object], hive_type: HiveType) -> pa.Array:
-    """Make a column of JSON values (parsed with ``parse_float=Decimal``, so that no digit is lost).
+    """Make a column of JSON values in the form that hashes need.
 
     Args:
-        values: n parsed values. None is null.
+        values: n values of :func:`~mutation_api.format.json_values.decode_json`. None is null.
         hive_type: the column's type.
 
     Returns:
         n values in the form that :func:`~mutation_api.format.bucket_hash.hash_columns` accepts: char and
-        varchar are cut and decimals are rounded. Timestamps are structs of seconds and nanoseconds, which
-        hold every timestamp.
+        varchar are cut. Timestamps are structs of seconds and nanoseconds, which hold every timestamp.
 
     Raises:
         RecordValueError: If a value is not valid for this type.
     """
-    nested = _NESTED.get(hive_type.kind)
     try:
-        if nested:
-            return nested(values, hive_type)
-        read = _READERS[hive_type.kind]
-        array = pa.array(
-            [None if value is None else read(value) for value in values], _ARROW.get(hive_type.kind)
-        )
-    except (ValueError, TypeError, ArithmeticError, InvalidOperation) as error:
-        raise RecordValueError(f"not a {hive_type.text}: {error}") from error
+        return from_json(values, hive_type, _hashable)
+    except JsonMisfitError as misfit:
+        shown = json.dumps(values[misfit.row], ensure_ascii=False, default=str)
+        reason = misfit.reason or f"{shown} is not JSON of this type"
+        raise RecordValueError(f"not a {hive_type.text}: {reason}") from misfit
+
+
+def _hashable(texts: pa.Array, hive_type: HiveType) -> pa.Array:
     if hive_type.kind == "timestamp":
-        return array
-    return convert_to_column(array, hive_type, column=hive_type.text)
+        return _moments(texts, hive_type)
+    values = values_of_texts(texts, hive_type, binary=BinaryEncoding.BASE64)
+    return convert_to_column(values, hive_type, column=hive_type.text)
 
 
-def _array(values: Sequence[object], hive_type: HiveType) -> pa.Array:
-    lists = [None if value is None else _list(value) for value in values]
-    elements = [element for each in lists if each is not None for element in each]
-    return pa.ListArray.from_arrays(
-        offsets_of_lists(lists), column_from_json(elements, hive_type.children[0])
-    )
-
-
-def _map(values: Sequence[object], hive_type: HiveType) -> pa.Array:
-    maps = [None if value is None else _pairs(value) for value in values]
-    entries = [entry for each in maps if each is not None for entry in each]
-    if any(key is None for key, _ in entries):
-        raise ValueError("a map key must not be null")
-    keys = column_from_json([key for key, _ in entries], hive_type.children[0])
-    return pa.MapArray.from_arrays(
-        offsets_of_lists(maps), keys, column_from_json([v for _, v in entries], hive_type.children[1])
-    )
-
-
-def _struct(values: Sequence[object], hive_type: HiveType) -> pa.Array:
-    rows = [None if value is None else _fields(value, hive_type) for value in values]
-    children = [
-        column_from_json([None if row is None else row[index] for row in rows], child)
-        for index, child in enumerate(hive_type.children)
-    ]
-    mask = pa.array([row is None for row in rows], pa.bool_())
-    return pa.StructArray.from_arrays(children, names=list(hive_type.field_names), mask=mask)
-
-
-def _union(values: Sequence[object], hive_type: HiveType) -> pa.Array:
-    """Build a union. Arrow's unions cannot be null, so a null becomes a null of the first alternative."""
-    tags, positions = np.zeros(len(values), np.int8), np.zeros(len(values), np.int32)
-    parts: list[list[object]] = [[] for _ in hive_type.children]
-    for row, value in enumerate(values):
-        tag, held = (0, None) if value is None else _list(value)
-        if not isinstance(tag, int) or not 0 <= tag < len(parts):
-            raise ValueError(f"tag {tag!r} is not in 0 to {len(parts) - 1}")
-        tags[row], positions[row] = tag, len(parts[tag])
-        parts[tag].append(held)
-    children = [column_from_json(part, child) for part, child in zip(parts, hive_type.children, strict=True)]
-    return pa.UnionArray.from_dense(pa.array(tags), pa.array(positions), children)
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise TypeError(f"expected a list, got {value!r}")
-    return value
-
-
-def _pairs(value: object) -> list[tuple[object, object]]:
-    if isinstance(value, dict):
-        return list(value.items())
-    pairs = [_list(entry) for entry in _list(value)]
-    if any(len(pair) != 2 for pair in pairs):
-        raise ValueError(f"expected [key, value] pairs, got {value!r}")
-    return [(pair[0], pair[1]) for pair in pairs]
-
-
-def _fields(value: object, hive_type: HiveType) -> list[object]:
-    if isinstance(value, dict):
-        given = {name.lower(): field for name, field in value.items()}
-        extra = set(given) - {name.lower() for name in hive_type.field_names}
-        if extra:
-            raise ValueError(f"the struct does not have the fields {sorted(extra)}")
-        return [given.get(name.lower()) for name in hive_type.field_names]
-    fields = _list(value)
-    if len(fields) != len(hive_type.children):
-        raise ValueError(f"expected {len(hive_type.children)} fields, got {len(fields)}")
-    return fields
-
-
-def _read_boolean(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if value in ("true", "false"):
-        return value == "true"
-    raise ValueError(f"expected true or false, got {value!r}")
-
-
-def _read_integer(value: object) -> int:
-    if type(value) is int:
-        return value
-    number = _read_exact_decimal(value)
-    if number != number.to_integral_value():
-        raise ValueError(f"expected a whole number, got {value!r}")
-    return int(number)
-
-
-def _read_float(value: object) -> float:
-    return float(str(value)) if value in _FLOAT_WORDS else float(_read_decimal(value))
-
-
-def _read_decimal(value: object) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
-        raise TypeError(f"expected a number, got {value!r}")
-    if isinstance(value, str) and not is_number_text(value):
-        raise ValueError(f"expected a number, got {value!r}")
-    try:
-        number = Decimal(value)
-    except InvalidOperation:
-        raise ValueError(f"expected a number, got {value!r}") from None
-    if not number.is_finite():
-        raise ValueError(f"expected a number, got {value!r}")
-    return number
-
-
-def _read_exact_decimal(value: object) -> Decimal:
-    return exact_decimal(_read_decimal(value))
-
-
-def _read_text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a string, got {value!r}")
-    return value
-
-
-def _read_binary(value: object) -> bytes:
-    return bytes.fromhex(_read_text(value))
-
-
-def _read_date(value: object) -> datetime.date:
-    return datetime.date.fromisoformat(_read_text(value))
-
-
-def _read_timestamp(value: object) -> dict[str, int]:
-    found = _TIMESTAMP.fullmatch(_read_text(value))
-    if not found:
-        raise ValueError(f"expected yyyy-MM-dd HH:mm:ss[.f], got {value!r}")
-    date, hour, minute, second, fraction = found.groups()
-    time = datetime.time(int(hour), int(minute), int(second))
-    days = datetime.date.fromisoformat(date).toordinal() - datetime.date(1970, 1, 1).toordinal()
-    seconds = days * 86400 + time.hour * 3600 + time.minute * 60 + time.second
-    return {"seconds": seconds, "nanos": int((fraction or "").ljust(9, "0"))}
-
-
-_NESTED = {"array": _array, "map": _map, "struct": _struct, "uniontype": _union}
-
-_READERS: dict[str, Callable[[object], object]] = {
-    "boolean": _read_boolean,
-    **dict.fromkeys(INTEGER_KINDS, _read_integer),
-    **dict.fromkeys(("float", "double"), _read_float),
-    "decimal": _read_exact_decimal,
-    **dict.fromkeys(("string", "varchar", "char"), _read_text),
-    "binary": _read_binary,
-    "date": _read_date,
-    "timestamp": _read_timestamp,
-}
-
-_ARROW = {
-    "boolean": pa.bool_(),
-    **dict.fromkeys(INTEGER_KINDS, pa.int64()),
-    **dict.fromkeys(("float", "double"), pa.float64()),
-    **dict.fromkeys(("string", "varchar", "char"), pa.string()),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.struct([("seconds", pa.int64()), ("nanos", pa.int64())]),
-}
-"""The Arrow type that is built before conversion. Arrow chooses the type of a decimal by its digits."""
+def _moments(texts: pa.Array, hive_type: HiveType) -> pa.StructArray:
+    whole = values_of_texts(pc.replace_substring_regex(texts, _FRACTION, r"\1"), hive_type)
+    seconds = whole.cast(pa.timestamp("s")).view(pa.int64())
+    digits = pc.struct_field(pc.extract_regex(texts, _FRACTION), "digits")
+    nanos = pc.utf8_rpad(pc.fill_null(digits, "0"), 9, "0").cast(pa.int64())
+    return pa.StructArray.from_arrays([seconds, nanos], names=["seconds", "nanos"], mask=texts.is_null())
 
 
 BATCH_LINES = 50_000
@@ -251,8 +93,8 @@ def hash_json_lines(lines: Iterable[str], how: BucketHash) -> Iterator[tuple[int
     """Yield the hash and the bucket of each line.
 
     Args:
-        lines: JSON arrays with one value per bucket column, in the form that
-            :mod:`mutation_api.table.bucket_rows` reads. Decimals keep all their digits.
+        lines: JSON arrays with one value per bucket column, as :mod:`mutation_api.format.json_values`
+            describes them.
         how: the settings of the table's hash.
 
     Yields:
@@ -284,8 +126,8 @@ def _batch_hashes(lines: Sequence[str], first: int, how: BucketHash) -> NDArray[
 
 def _row(line: str, number: int, how: BucketHash) -> list[object]:
     try:
-        row = json.loads(line, parse_float=Decimal)
-    except ValueError as error:
+        row = decode_json(line)
+    except (ValueError, RecursionError) as error:
         raise RecordValueError(f"line {number}: not JSON: {error}") from error
     if not isinstance(row, list) or len(row) != len(how.types):
         found = line.strip()[:200]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError
 from mutation_api.format.conversion import convert_to_column
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType, MisfitError, UnfitTypeError, arrow_type
+from mutation_api.format.hive_type import HiveType, MisfitError, TypeFamily, UnfitTypeError, arrow_type
 from mutation_api.format.text_values import values_of_texts
 from mutation_api.table.hive_sql import parsed_sql
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["default_value"]
 
 _CASTS = ("Cast", "TryCast")
-_TEXTS = ("string", "varchar", "char")
-_FLOATS = ("float", "double")
+_NUMBERS = (TypeFamily.DECIMAL, TypeFamily.FLOAT, TypeFamily.INTEGER)
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?|-?\.[0-9]+")
 
@@ -47,15 +46,13 @@ def default_value(text: str, hive_type: HiveType, what: str, now: datetime, user
         ConfigurationError: If only Hive can evaluate the expression.
     """
     tree = parsed_sql(text, what)
-    kind = hive_type.kind
+    is_text = hive_type.family is TypeFamily.TEXT
     try:
         value = _value(tree, hive_type, now, user)
-        if isinstance(value, str) and kind not in _TEXTS:
+        if isinstance(value, str) and not is_text:
             found = values_of_texts(pa.array([value]), hive_type)
         else:
-            found = pa.array(
-                [value], pa.string() if kind in _TEXTS else arrow_type(hive_type, timestamp_unit="us")
-            )
+            found = pa.array([value], pa.string() if is_text else arrow_type(hive_type, timestamp_unit="us"))
         return convert_to_column(found, hive_type, column=what, timestamp_unit="us")[0]
     except _UNFIT as error:
         raise ConfigurationError(
@@ -81,7 +78,7 @@ _UNFIT = (
 
 
 def _value(tree: Tree, hive_type: HiveType, now: datetime, user: str) -> Any:
-    kind, name = hive_type.kind, type(tree).__name__
+    family, name = hive_type.family, type(tree).__name__
     if name == "Paren":
         return _value(tree.this, hive_type, now, user)
     if name in _CASTS:
@@ -89,13 +86,13 @@ def _value(tree: Tree, hive_type: HiveType, now: datetime, user: str) -> Any:
         return _value(tree.this, hive_type, now, user)
     if name == "Null":
         return None
-    if name == "Boolean" and kind == "boolean":
+    if name == "Boolean" and family is TypeFamily.BOOLEAN:
         return bool(tree.this)
-    if name == "CurrentDate" and kind == "date":
+    if name == "CurrentDate" and family is TypeFamily.DATE:
         return now.date()
-    if name == "CurrentTimestamp" and kind == "timestamp":
+    if name == "CurrentTimestamp" and family is TypeFamily.TIMESTAMP:
         return now
-    if name == "CurrentUser" and kind in _TEXTS and user:
+    if name == "CurrentUser" and family is TypeFamily.TEXT and user:
         return user
     sign = ""
     if name == "Neg" and not tree.this.args.get("is_string"):
@@ -111,17 +108,17 @@ def _check_target(tree: Tree, hive_type: HiveType) -> None:
     sqlglot represents ``5L`` and ``date '…'`` as casts and drops the lengths of char(n) and varchar(n). So
     only one cast of a string is accepted.
     """
-    kind, target = hive_type.kind, tree.args["to"]
+    family, target = hive_type.family, tree.args["to"]
     inner = tree.this
     while type(inner).__name__ == "Paren":
         inner = inner.this
     found, given = target.this.name, [int(each.name) for each in target.expressions]
-    if kind in _TEXTS:
+    if family is TypeFamily.TEXT:
         is_same = found == "TEXT" and type(inner).__name__ not in _CASTS
-    elif kind == "decimal":
+    elif family is TypeFamily.DECIMAL:
         is_same = found == "DECIMAL" and (given or [10, 0]) == [hive_type.precision, hive_type.scale]
     else:
-        is_same = found == kind.upper()
+        is_same = found == hive_type.kind.upper()
     if not is_same:
         raise _UnknownError(
             f"{tree.sql(dialect='hive')} is more than a cast of a literal to {hive_type.text}"
@@ -133,20 +130,20 @@ def _literal(text: str, is_string: bool, hive_type: HiveType) -> Any:
 
     A string is cut as Hive's cast cuts it. A number gets the column's type, which Hive has checked.
     """
-    kind = hive_type.kind
-    is_number = kind in ("decimal", *_FLOATS, *INTEGER_KINDS)
-    if kind in _TEXTS:
+    family = hive_type.family
+    is_number = family in _NUMBERS
+    if family is TypeFamily.TEXT:
         if not is_string:
             if not _WHOLE.fullmatch(text) or abs(int(text)) >= 2**63:
                 raise _UnknownError(f"Hive releases convert {text} to different strings")
             text = str(int(text))
         return text[: hive_type.length] if hive_type.length else text
-    if kind == "binary" or not (is_string or is_number):
+    if family is TypeFamily.BINARY or not (is_string or is_number):
         raise _UnknownError(f"{text!r} is not a literal of type {hive_type.text}")
     if is_number and not _NUMBER.fullmatch(text):
         raise _UnknownError(f"{text!r} is not a number")
-    if kind in INTEGER_KINDS:
+    if family is TypeFamily.INTEGER:
         return int(text)
-    if kind in _FLOATS:
+    if family is TypeFamily.FLOAT:
         return float(text)
-    return Decimal(text) if kind == "decimal" else text
+    return Decimal(text) if family is TypeFamily.DECIMAL else text

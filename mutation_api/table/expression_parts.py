@@ -34,6 +34,7 @@ __all__ = [
     "check_no_padded_texts",
     "exact_values",
     "expression_text",
+    "fields_of",
     "folded",
     "has_fatal_literal",
     "named_paths",
@@ -74,6 +75,26 @@ def named_paths(expression: pc.Expression) -> frozenset[Path]:
         elif key == _FIELD:
             paths.add((value.decode(),))
     return frozenset(paths)
+
+
+def fields_of(expression: pc.Expression, column: str) -> pc.Expression:
+    """Return the expression over the fields of a struct column instead of columns of the same names.
+
+    Raises:
+        pa.ArrowNotImplementedError: See :func:`named_paths`.
+    """
+    pickled = _pickled(expression)
+    parts, moved = iter(_metadata(pickled.schema)), list[tuple[bytes, bytes]]()
+    outer = (_FIELD, column.encode())
+    for key, value in parts:
+        if key == _NESTED:
+            moved += [(_NESTED, str(int(value) + 1).encode()), outer]
+            moved += [next(parts) for _ in range(int(value))]
+        elif key == _FIELD:
+            moved += [(_NESTED, b"2"), outer, (key, value)]
+        else:
+            moved.append((key, value))
+    return _unpickled(expression, pickled.replace_schema_metadata(pa.KeyValueMetadata(moved)))
 
 
 def folded(
@@ -280,9 +301,14 @@ def _rebuilt(
     columns = [changes.get(at, column) for at, column in enumerate(pickled.columns)]
     fields = [field.with_type(column.type) for field, column in zip(pickled.schema, columns, strict=True)]
     schema = pa.schema(fields).with_metadata(pa.KeyValueMetadata(_metadata(pickled.schema)))
+    return _unpickled(expression, pa.RecordBatch.from_arrays(columns, schema=schema))
+
+
+def _unpickled(expression: pc.Expression, pickled: pa.RecordBatch) -> pc.Expression:
+    """Return the expression with other parts. The batch has one row, even without columns."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    with pa.ipc.new_file(sink, pickled.schema) as writer:
+        writer.write_batch(pickled)
     rebuild, _ = expression.__reduce__()
     rebuilt: pc.Expression = rebuild(sink.getvalue())
     return rebuilt

@@ -9,9 +9,7 @@ Partitions that do not exist may be refused; planning and commit share this chec
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +25,9 @@ from metastore_client.partition_name import (
 from metastore_client.partition_name import parse_partition_name as _parse_pairs
 from mutation_api.errors import PartitionCreationError, RecordLayoutError, RecordValueError, listed
 from mutation_api.format.conversion import convert_to_column
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType, MisfitError, arrow_type, parse_hive_type
-from mutation_api.format.number_text import texts_of_decimals
+from mutation_api.format.hive_type import HiveType, MisfitError, arrow_type, parse_hive_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.partition_value import stored_partition_value
+from mutation_api.table.partition_value import stored_partition_value, texts_of_values
 
 __all__ = [
     "DEFAULT_PARTITION_NAME",
@@ -109,7 +106,7 @@ def partition_texts(
 
     Source: toString of Hive's writables, compared on 2.3.10, 3.1.2 and 4.0.1.
     """
-    if hive_type.kind not in _TEXTS:
+    if not hive_type.facts.is_partition_key:
         raise RecordLayoutError(
             f"partition column {column!r}: a partition cannot have a value of type {hive_type.text}, "
             "because Hive releases write such values differently"
@@ -120,7 +117,7 @@ def partition_texts(
     except MisfitError as misfit:
         message = f"partition column {column!r} ({hive_type.text}): value {misfit.value} {misfit.reason}"
         raise RecordValueError(message) from misfit
-    distinct = _TEXTS[hive_type.kind](encoded.dictionary, hive_type)
+    distinct = texts_of_values(encoded.dictionary, hive_type)
     texts = pc.fill_null(distinct.take(encoded.indices), null_text)
     _check_value_length(distinct, column)
     return texts
@@ -304,64 +301,6 @@ def _check_name_length(name: str, where: str = "") -> None:
             f"{where}partition name {name[:60]!r}… has {len(name)} characters; the metastore accepts at "
             f"most {MAX_PARTITION_NAME_LENGTH}"
         )
-
-
-# ---- values to strings: each function takes an array of distinct values
-
-
-def _plain_texts(array: pa.Array, _type: HiveType) -> pa.Array:
-    return array.cast(pa.string())
-
-
-def _char_texts(array: pa.Array, hive_type: HiveType) -> pa.Array:
-    """Pad to the declared length, as Hive's writable prints it. So '' becomes blanks, not NULL."""
-    return pc.utf8_rpad(array, hive_type.length, " ")
-
-
-def _timestamp_texts(array: pa.Array, _type: HiveType) -> pa.Array:
-    texts = array.cast(pa.string())
-    return pc.replace_substring_regex(texts, r"\.?0*$", "") if len(texts) else texts
-
-
-def _decimal_texts(array: pa.Array, _type: HiveType) -> pa.Array:
-    return texts_of_decimals(array)
-
-
-def _float_texts(array: pa.Array, _type: HiveType) -> pa.Array:
-    shortest = array.cast(pa.string()).to_pylist()
-    return pa.array([None if text is None else _java_float(text) for text in shortest], pa.string())
-
-
-def _java_float(text: str) -> str:
-    """Write the shortest form of a float as Java's toString does: 1.0, 1.0E10, 1.0E-4, NaN, -Infinity."""
-    value = float(text)
-    if math.isnan(value):
-        return "NaN"
-    sign = "-" if math.copysign(1.0, value) < 0 else ""
-    if math.isinf(value):
-        return f"{sign}Infinity"
-    if value == 0:
-        return f"{sign}0.0"
-    number = Decimal(text).copy_abs().normalize()
-    digits = "".join(map(str, number.as_tuple().digits))
-    exponent = number.adjusted()
-    if -3 <= exponent < 7:
-        plain = f"{number:f}"
-        return sign + (plain if "." in plain else f"{plain}.0")
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
-
-
-_TEXTS: dict[str, Callable[[pa.Array, HiveType], pa.Array]] = {
-    "boolean": _plain_texts,
-    **dict.fromkeys(INTEGER_KINDS, _plain_texts),
-    **dict.fromkeys(("float", "double"), _float_texts),
-    "decimal": _decimal_texts,
-    "string": _plain_texts,
-    "varchar": _plain_texts,
-    "char": _char_texts,
-    "date": _plain_texts,
-    "timestamp": _timestamp_texts,
-}
 
 
 def partition_type(key: AcidColumn) -> pa.DataType:

@@ -1,22 +1,25 @@
-"""The typed value of a partition's string, as Hive reads it."""
+"""The typed value of a partition's string as Hive reads it, and the string of a value as Hive writes it."""
 
 from __future__ import annotations
 
 import datetime
+import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.errors import RecordValueError
 from mutation_api.format.conversion import convert_to_column
-from mutation_api.format.hive_type import INTEGER_BITS, INTEGER_KINDS, HiveType, parse_hive_type
-from mutation_api.format.number_text import exact_decimal
+from mutation_api.format.hive_type import INTEGER_BITS, HiveType, TypeFamily, parse_hive_type
+from mutation_api.format.number_text import exact_decimal, texts_of_decimals
 
-__all__ = ["partition_value", "stored_partition_value"]
+__all__ = ["partition_value", "stored_partition_value", "texts_of_values"]
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|[+-]?Infinity")
@@ -76,13 +79,12 @@ class _UnclearError(RecordValueError):
 def _value(text: str, hive_type: HiveType, null_text: str) -> object:
     if text in ("", null_text):
         return None
-    read = _VALUES.get(hive_type.kind)
-    if read is None:
+    if not hive_type.facts.is_partition_key:
         raise RecordValueError(
             f"partition value {text!r}: type {hive_type.text} is not supported as a partition key"
         )
     try:
-        return read(text, hive_type)
+        return _FORMS[hive_type.family].read(text, hive_type)
     except _UnclearError:
         raise
     except (ValueError, InvalidOperation, RecordValueError) as error:
@@ -144,12 +146,67 @@ def _read_timestamp(text: str, _type: HiveType) -> datetime.datetime:
     return datetime.datetime(year, month, day, hour, minute, second, nanos // 1000)
 
 
-_VALUES: dict[str, Callable[[str, HiveType], object]] = {
-    "boolean": _read_boolean,
-    **dict.fromkeys(INTEGER_KINDS, _read_integer),
-    **dict.fromkeys(("float", "double"), _read_float),
-    "decimal": _read_decimal,
-    **dict.fromkeys(("string", "varchar", "char"), _read_string),
-    "date": _read_date,
-    "timestamp": _read_timestamp,
+def _plain_texts(array: pa.Array, _type: HiveType) -> pa.Array:
+    return array.cast(pa.string())
+
+
+def _string_texts(array: pa.Array, hive_type: HiveType) -> pa.Array:
+    """Pad a char to the declared length, as Hive's writable prints it. So '' becomes blanks, not NULL."""
+    return pc.utf8_rpad(array, hive_type.length, " ") if hive_type.kind == "char" else array.cast(pa.string())
+
+
+def _timestamp_texts(array: pa.Array, _type: HiveType) -> pa.Array:
+    texts = array.cast(pa.string())
+    return pc.replace_substring_regex(texts, r"\.?0*$", "") if len(texts) else texts
+
+
+def _decimal_texts(array: pa.Array, _type: HiveType) -> pa.Array:
+    return texts_of_decimals(array)
+
+
+def _float_texts(array: pa.Array, _type: HiveType) -> pa.Array:
+    shortest = array.cast(pa.string()).to_pylist()
+    return pa.array([None if text is None else _java_float(text) for text in shortest], pa.string())
+
+
+def _java_float(text: str) -> str:
+    """Write the shortest form of a float as Java's toString does: 1.0, 1.0E10, 1.0E-4, NaN, -Infinity."""
+    value = float(text)
+    if math.isnan(value):
+        return "NaN"
+    sign = "-" if math.copysign(1.0, value) < 0 else ""
+    if math.isinf(value):
+        return f"{sign}Infinity"
+    if value == 0:
+        return f"{sign}0.0"
+    number = Decimal(text).copy_abs().normalize()
+    digits = "".join(map(str, number.as_tuple().digits))
+    exponent = number.adjusted()
+    if -3 <= exponent < 7:
+        plain = f"{number:f}"
+        return sign + (plain if "." in plain else f"{plain}.0")
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def texts_of_values(values: pa.Array, hive_type: HiveType) -> pa.Array:
+    """Return the strings of n values of a partition column, as Hive writes them; not escaped."""
+    return _FORMS[hive_type.family].write(values, hive_type)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The functions that read values of a family from names of partitions, and write them there."""
+
+    read: Callable[[str, HiveType], object]
+    write: Callable[[pa.Array, HiveType], pa.Array]
+
+
+_FORMS = {
+    TypeFamily.BOOLEAN: _Form(_read_boolean, _plain_texts),
+    TypeFamily.INTEGER: _Form(_read_integer, _plain_texts),
+    TypeFamily.FLOAT: _Form(_read_float, _float_texts),
+    TypeFamily.DECIMAL: _Form(_read_decimal, _decimal_texts),
+    TypeFamily.TEXT: _Form(_read_string, _string_texts),
+    TypeFamily.DATE: _Form(_read_date, _plain_texts),
+    TypeFamily.TIMESTAMP: _Form(_read_timestamp, _timestamp_texts),
 }

@@ -37,6 +37,7 @@ __all__ = [
     "is_kept",
     "null",
     "number",
+    "plain_value",
     "refused",
     "written_date",
     "written_timestamp",
@@ -342,3 +343,15 @@ def as_type(value: Value, kind: pa.DataType) -> pc.Expression:
     if pa.types.is_decimal(kind) and isinstance(value.constant, int):
         return pc.scalar(pa.scalar(Decimal(value.constant), kind))
     return (as_decimal(value) if pa.types.is_decimal(kind) else value).expression.cast(kind)
+
+
+def plain_value(column: pc.Expression, kind: pa.DataType) -> Value:
+    """Return a column as a value of the types that Spark has for it."""
+    if pa.types.is_large_string(kind):
+        return Value(column.cast(pa.string()), pa.string())
+    if pa.types.is_unsigned_integer(kind):
+        wide = pa.decimal128(20, 0) if kind.bit_width == pa.int64().bit_width else pa.int64()
+        return Value(column.cast(wide), wide)
+    if pa.types.is_timestamp(kind) and kind.tz is None and kind.unit in ("s", "ms"):
+        return Value(column.cast(pa.timestamp("us")), pa.timestamp("us"))
+    return Value(column, kind)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from metastore_client.client import MetastoreClient
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import ConfigurationError
 from mutation_api.table.acid_table import TableRole
 from mutation_api.transaction.catalog import TableSpec, merge_specs, split_full_name
@@ -23,7 +23,7 @@ __all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuil
 LOCK_TIMEOUT_SECONDS_DEFAULT = 600.0
 
 MetastoreTarget = MetastoreClient | MetastoreConfig | str | Mapping[str, str] | Path | None
-"""A metastore's client, or an argument of :func:`metastore_client.remote.thrift_client.connect`."""
+"""A metastore's client, or an argument of :func:`metastore_client.remote.thrift_client.open_client`."""
 
 
 class MutatorClientBuilder:
@@ -183,6 +183,6 @@ def user_of(target: object, user: str | None) -> str | None:
 def opener_of(target: MetastoreTarget, user: str | None) -> tuple[Callable[[], MetastoreClient], bool]:
     """Return a function that creates the metastore's client, and whether the caller must close the client."""
     if target is None or isinstance(target, (str, Path, Mapping, MetastoreConfig)):
-        return functools.partial(connect, target, user=user), True
+        return functools.partial(open_client, target, user=user), True
     client = target
     return (lambda: client), False

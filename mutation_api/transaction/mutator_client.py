@@ -182,7 +182,7 @@ class MutatorClient(NotPickled):
         names = [split_full_name(name) for name in full_names]
         specs = tuple(TableSpec(d, t, TableRole.SOURCE) for d, t in dict.fromkeys(names))
         snapshot = Snapshot(session, specs).open()
-        self._snapshots = [*(s for s in self._snapshots if s.is_open), snapshot]
+        self._snapshots = [*(s for s in self._snapshots if not s.closed), snapshot]
         if as_of is None:
             return snapshot
         try:

@@ -146,9 +146,9 @@ class PastSnapshot:
         self._ids = {name: self._ids_of(name, point) for name, point in points.items()}
 
     @property
-    def is_open(self) -> bool:
-        """True if the snapshot is open."""
-        return self._snapshot.is_open
+    def closed(self) -> bool:
+        """True if the snapshot was closed."""
+        return self._snapshot.closed
 
     @property
     def txn_id(self) -> int:
@@ -160,18 +160,18 @@ class PastSnapshot:
         """The current transactions, which decide which compactions have committed."""
         return self._snapshot.valid_txn_list
 
-    def valid_ids(self, table_name: str) -> ValidIdList:
+    def valid_ids(self, table: str) -> ValidIdList:
         """Return the ids in the table's files that the view sees."""
-        now = self._snapshot.valid_ids(table_name)
-        return self._ids.get(self.table(table_name).full_name, now)
+        now = self._snapshot.valid_ids(table)
+        return self._ids.get(self.table(table).full_name, now)
 
-    def table(self, table_name: str) -> AcidTable:
+    def table(self, table: str) -> AcidTable:
         """Return the descriptor of a table."""
-        return self._snapshot.table(table_name)
+        return self._snapshot.table(table)
 
-    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
+    def partitions(self, table: str) -> Sequence[PartitionInfo]:
         """Return the partitions of a table as they are now."""
-        return self._snapshot.partitions(table_name)
+        return self._snapshot.partitions(table)
 
     def check(self) -> None:
         """Raise if the lock is lost."""

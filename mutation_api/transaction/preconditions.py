@@ -20,7 +20,7 @@ from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo, TableInfo
 from mutation_api.errors import MutationError, TableNotMutableError
 from mutation_api.format.event import MAX_BUCKETS
-from mutation_api.format.hive_type import NESTED_KINDS, HiveType, arrow_type, parse_hive_type
+from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.format.layout import TRANSACTIONAL_PROPERTIES, AcidVersion
 from mutation_api.format.plain_array import repeated
 from mutation_api.table.acid_table import TableRole
@@ -290,8 +290,7 @@ def _check_columns(table: TableInfo) -> None:
     for column in table.columns:
         _parsed(table, column)
     for key in table.partition_keys:
-        kind = _parsed(table, key).kind
-        if kind in NESTED_KINDS or kind == "binary":
+        if not _parsed(table, key).facts.is_partition_key:
             raise _refusal(
                 table, f"partition key {key.name!r} has type {key.type}, whose values have no string form"
             )

@@ -155,9 +155,9 @@ class Snapshot(NotPickled):
         return self
 
     @property
-    def is_open(self) -> bool:
-        """True if it holds its lock, or held it when it was lost."""
-        return self._lease is not None
+    def closed(self) -> bool:
+        """True if it was closed or never opened. A snapshot that has lost its lock is not closed."""
+        return self._lease is None
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
@@ -175,17 +175,17 @@ class Snapshot(NotPickled):
         self._open_lease()
         return tuple(self._tables)
 
-    def table(self, table_name: str) -> AcidTable:
+    def table(self, table: str) -> AcidTable:
         """Return the descriptor of a table. It is bound to no transaction, so the table can only be read."""
-        return self._opened(table_name).table
+        return self._opened(table).table
 
-    def valid_ids(self, table_name: str) -> ValidIdList:
+    def valid_ids(self, table: str) -> ValidIdList:
         """Return the ids in the table's files that the snapshot sees: write ids, or transaction ids in v1."""
-        return self._open_lease().valid_ids(self._opened(table_name).table.full_name)
+        return self._open_lease().valid_ids(self._opened(table).table.full_name)
 
-    def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
+    def partitions(self, table: str) -> tuple[PartitionInfo, ...]:
         """Return the partitions of a table; empty if it has no partition keys."""
-        return self._opened(table_name).partitions or ()
+        return self._opened(table).partitions or ()
 
     def check(self) -> None:
         """Raise LockLostError or TransactionAbortedError if the lock is lost; Hive may then remove files."""
@@ -222,12 +222,12 @@ class Snapshot(NotPickled):
         with metastore_errors_as_ours("could not read the tables of a snapshot"):
             return lock_components([catalog.to_lock(s) for s in self._specs])
 
-    def _opened(self, table_name: str) -> OpenTable:
+    def _opened(self, table: str) -> OpenTable:
         self._open_lease()
-        opened = self._tables.get(table_name.strip().lower())
+        opened = self._tables.get(table.strip().lower())
         if opened is None:
             raise ConfigurationError(
-                f"table {table_name} is not in this snapshot; it holds {', '.join(self._tables)}"
+                f"table {table} is not in this snapshot; it holds {', '.join(self._tables)}"
             )
         return opened
 

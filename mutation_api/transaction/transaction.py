@@ -49,7 +49,7 @@ from mutation_api.transaction.transaction_state import (
     next_state,
     require,
 )
-from mutation_api.transaction.written_tables import PartitionCreator, WrittenTables, files_by_partition
+from mutation_api.transaction.written_tables import PartitionCreator, WrittenTables
 
 __all__ = ["Transaction"]
 
@@ -80,7 +80,7 @@ class Transaction(OfOneProcess):
         return self._state
 
     @property
-    def id(self) -> int:
+    def txn_id(self) -> int:
         """The transaction's id. Raises TransactionStateError before :meth:`begin`."""
         return self._begun_lease().txn_id
 
@@ -107,7 +107,7 @@ class Transaction(OfOneProcess):
             roll_overs=0 if lease is None else lease.roll_overs,
         )
 
-    def table(self, table_name: str) -> AcidTable:
+    def table(self, table: str) -> AcidTable:
         """Return the descriptor of ``database.table`` for the workers; a sink's is bound to this transaction.
 
         Use it only while the transaction is open: :meth:`begin` may change its id.
@@ -117,23 +117,23 @@ class Transaction(OfOneProcess):
             ConfigurationError: If the table was not added to the client.
             ConnectionFailedError, TransactionError: If the metastore failed.
         """
-        return self._bound(self._with_partitions(table_name))
+        return self._bound(self._with_partitions(table))
 
-    def valid_ids(self, table_name: str) -> ValidIdList:
+    def valid_ids(self, table: str) -> ValidIdList:
         """Return the write ids (v1: transaction ids) that the snapshot sees. Raises as :meth:`table`."""
-        return self._begun_lease().valid_ids(self._opened(table_name).table.full_name)
+        return self._begun_lease().valid_ids(self._opened(table).table.full_name)
 
-    def partitions(self, table_name: str) -> tuple[PartitionInfo, ...]:
+    def partitions(self, table: str) -> tuple[PartitionInfo, ...]:
         """Return a table's partitions as they were at the beginning; empty without partition keys."""
-        return self._with_partitions(table_name).partitions or ()
+        return self._with_partitions(table).partitions or ()
 
-    def other_locks(self, table_name: str) -> tuple[LockInfo, ...]:
+    def other_locks(self, table: str) -> tuple[LockInfo, ...]:
         """Return write locks that others hold or wait for on a table; see :func:`.lock.locks_of_others`.
 
         Raises ConnectionFailedError, TransactionError if the metastore failed; see also :meth:`table`.
         """
-        table = self._opened(table_name).table
-        return locks_of_others(self._session.metastore, table, self._begun_lease().txn_ids)
+        acid_table = self._opened(table).table
+        return locks_of_others(self._session.metastore, acid_table, self._begun_lease().txn_ids)
 
     def begin(self, *, just_connected: bool = False) -> None:
         """Open the transaction, lock its tables, take the snapshot and read the tables again.
@@ -146,7 +146,7 @@ class Transaction(OfOneProcess):
             ConnectionFailedError, LockLostError, TransactionError: If the metastore failed.
             TransactionStateError: If the transaction has already begun.
         """
-        after = next_state(self._state, Step.BEGIN, self._txn_id())
+        after = next_state(self._state, Step.BEGIN, self._known_txn_id())
         self._knows_tables = just_connected
         self._phases.restart()
         try:
@@ -159,29 +159,15 @@ class Transaction(OfOneProcess):
         self.check()
         self._remove_abandoned(self._sinks())
 
-    def changing(self, table_name: str) -> AbstractContextManager[None]:
-        """Return the block in which a table receives a change set; a block that raises does not count.
+    def changing(self, table: str) -> AbstractContextManager[None]:
+        """Return the block in which a table receives a change set; see :meth:`WrittenTables.changing`."""
+        return self._written.changing(self._opened(table).table)
 
-        Later change sets of the table, and reads within the transaction, see its rows. On Hive 2 a table
-        takes one change set.
+    def own_files(self, table: str) -> dict[str, list[EventFile]]:
+        """Return what was written to a table so far; see :meth:`WrittenTables.files`."""
+        return self._written.files(self._opened(table).table.full_name)
 
-        Raises:
-            TransactionStateError: If the transaction is not open, or the table cannot take a change set now.
-            ConfigurationError: If the table was not added to the client.
-        """
-        return self._written.changing(self._opened(table_name).table)
-
-    def own_files(self, table_name: str) -> dict[str, list[EventFile]]:
-        """Return what the transaction has written to a table so far, by (escaped) partition.
-
-        Raises:
-            TransactionStateError: If the transaction is not open, or the storage shows files only after the
-                commit.
-        """
-        name = self._opened(table_name).table.full_name
-        return files_by_partition(self._written.manifests(name))
-
-    def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    def add_manifests(self, table: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Add the manifests of what one writer (a Spark job, or a coordinator) has written to a table.
 
         Raises:
@@ -190,20 +176,20 @@ class Transaction(OfOneProcess):
             ManifestError: If manifests of this writer were added before. :meth:`commit` makes all other
                 checks.
         """
-        opened = self._opened(table_name)
+        opened = self._opened(table)
         name = opened.table.full_name
         if opened.table.role is not TableRole.SINK:
             raise ConfigurationError(
                 f"table {name} is a source of this transaction; add it with add_sink_table()"
             )
-        self._written.add(name, self.id, writer_id, manifests)
+        self._written.add(name, self.txn_id, writer_id, manifests)
 
-    def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
+    def merging(self, table: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Announce a merge by these columns (if None, by a condition), before the table is read.
 
         Raises ConfigurationError if the transaction has ``insert_only``; see also :meth:`table`.
         """
-        self._written.merge(self._opened(table_name), keys, inserts=inserts)
+        self._written.merge(self._opened(table), keys, inserts=inserts)
 
     def commit(self) -> None:
         """Publish everything that was written, and commit. If this raises, nothing is visible.
@@ -218,12 +204,12 @@ class Transaction(OfOneProcess):
             ConnectionFailedError, TransactionError: If the metastore failed before the commit.
         """
         self.check_process()
-        require(self._state, TransactionState.OPEN, "commit", self._txn_id())
+        require(self._state, TransactionState.OPEN, "commit", self._known_txn_id())
         self._phases.end("work")
         metastore, in_turn = self._session.metastore, self._session.in_turn
-        committer = Committer(metastore, PartitionCreator(metastore), self.id, self.check, in_turn)
+        committer = Committer(metastore, PartitionCreator(metastore), self.txn_id, self.check, in_turn)
         try:
-            with metastore_errors_as_ours(f"could not publish transaction {self.id}"):
+            with metastore_errors_as_ours(f"could not publish transaction {self.txn_id}"):
                 self._published = committer.publish(self._outputs(), self._beat_and_check)
                 self._beat_and_check()
         except BaseException:
@@ -245,11 +231,11 @@ class Transaction(OfOneProcess):
         """
         self.check_process()
         with self._mutex:
-            before, self._state = self._state, next_state(self._state, Step.ABORT, self._txn_id())
+            before, self._state = self._state, next_state(self._state, Step.ABORT, self._known_txn_id())
         if before is TransactionState.OPEN:
             self._ended_because = because
             try:
-                with metastore_errors_as_ours(f"could not abort transaction {self.id}"):
+                with metastore_errors_as_ours(f"could not abort transaction {self.txn_id}"):
                     self._begun_lease().abort()
             finally:
                 self._remove_staging()
@@ -262,7 +248,7 @@ class Transaction(OfOneProcess):
             TransactionStateError: If it is not open.
         """
         self.check_process()
-        require(self._state, TransactionState.OPEN, "go on", self._txn_id())
+        require(self._state, TransactionState.OPEN, "go on", self._known_txn_id())
         if (lost := self._begun_lease().lost) is not None:
             raise type(lost)(str(lost)) from lost
 
@@ -296,7 +282,7 @@ class Transaction(OfOneProcess):
         if error is None:
             self.check_process()
             if self._ended_because is not None:
-                raise ended_meanwhile(self._txn_id(), self._ended_because)
+                raise ended_meanwhile(self._known_txn_id(), self._ended_because)
             if self._state is TransactionState.OPEN:
                 self.commit()
             return
@@ -305,7 +291,7 @@ class Transaction(OfOneProcess):
         try:
             self.abort()
         except Exception:
-            _log.exception("could not abort transaction %s after %r", self._txn_id(), error)
+            _log.exception("could not abort transaction %s after %r", self._known_txn_id(), error)
 
     def _acquire(self) -> None:
         session, catalog = self._session, self._session.catalog
@@ -336,9 +322,9 @@ class Transaction(OfOneProcess):
         with metastore_errors_as_ours("could not read the tables of a transaction"):
             self._tables = {spec.full_name: read(spec, may_know=may_know) for spec in specs}
 
-    def _with_partitions(self, table_name: str) -> OpenTable:
+    def _with_partitions(self, table: str) -> OpenTable:
         """Return a table with its partitions, which are read at the first use."""
-        opened = self._opened(table_name)
+        opened = self._opened(table)
         if opened.partitions is None:
             name = opened.table.full_name
             with metastore_errors_as_ours(f"could not read the partitions of table {name}"):
@@ -353,7 +339,7 @@ class Transaction(OfOneProcess):
         if table.role is not TableRole.SINK:
             return table
         name = table.full_name
-        return table.bind(self.id, self._begun_lease().write_id(name), self._written.statement_id(name))
+        return table.bind(self.txn_id, self._begun_lease().write_id(name), self._written.statement_id(name))
 
     def _remove_abandoned(self, names: Iterable[str]) -> None:
         for name in names:
@@ -383,13 +369,13 @@ class Transaction(OfOneProcess):
             outcome, error = commit_and_find_out(
                 self._session.metastore,
                 self._session.clock,
-                self.id,
+                self.txn_id,
                 has_records=self._written.has_manifests,
                 retry_seconds=min(COMMIT_RETRY_SECONDS, self._session.settings.txn_timeout_seconds / 2),
             )
         except BaseException:
             self._step(Step.LOSE_TRACK)
-            _log.error("transaction %d was interrupted while it committed: look up its outcome", self.id)
+            _log.error("transaction %d was interrupted while it committed: look up its outcome", self.txn_id)
             raise
         finally:
             self._begun_lease().release()
@@ -397,10 +383,10 @@ class Transaction(OfOneProcess):
             self._step(Step.SUCCEED)
         elif outcome is Outcome.ABORTED:
             self._roll_back(committer, Step.REFUSE)
-            raise refused_commit(self.id, error) from error
+            raise refused_commit(self.txn_id, error) from error
         else:
             self._step(Step.LOSE_TRACK)
-            raise unknown_outcome(self.id, error) from error
+            raise unknown_outcome(self.txn_id, error) from error
 
     def _roll_back(self, committer: Committer, step: Step) -> None:
         """Abort first, so that no commit can follow, then remove the files."""
@@ -413,11 +399,11 @@ class Transaction(OfOneProcess):
         try:
             self._begun_lease().abort()
         except MetastoreError as error:
-            _log.warning("could not abort transaction %s: %s", self._txn_id(), error)
+            _log.warning("could not abort transaction %s: %s", self._known_txn_id(), error)
 
     def _remove_staging(self) -> None:
         for name in self._sinks():
-            remove_staging(self._bound(self._tables[name]), self.id)
+            remove_staging(self._bound(self._tables[name]), self.txn_id)
 
     def _on_lost(self, error: ClientError) -> None:
         with self._mutex:
@@ -433,18 +419,18 @@ class Transaction(OfOneProcess):
 
     def _step(self, step: Step) -> None:
         with self._mutex:
-            self._state = next_state(self._state, step, self._txn_id())
+            self._state = next_state(self._state, step, self._known_txn_id())
 
     def _sinks(self) -> list[str]:
         return [name for name, opened in self._tables.items() if opened.table.role is TableRole.SINK]
 
-    def _opened(self, table_name: str) -> OpenTable:
+    def _opened(self, table: str) -> OpenTable:
         self.check_process()
-        require(self._state, TransactionState.OPEN, f"use table {table_name}", self._txn_id())
-        opened = self._tables.get(table_name.strip().lower())
+        require(self._state, TransactionState.OPEN, f"use table {table}", self._known_txn_id())
+        opened = self._tables.get(table.strip().lower())
         if opened is None:
             raise ConfigurationError(
-                f"table {table_name} is not part of the transaction, which has {', '.join(self._tables)}: "
+                f"table {table} is not part of the transaction, which has {', '.join(self._tables)}: "
                 "name it where the transaction is created, in Hive.transaction(…) or "
                 "MutatorClientBuilder.add_sink_table(…)"
             )
@@ -459,5 +445,5 @@ class Transaction(OfOneProcess):
             raise TransactionStateError("the transaction has not begun; call begin() first")
         return self._lease
 
-    def _txn_id(self) -> int | None:
+    def _known_txn_id(self) -> int | None:
         return None if self._lease is None else self._lease.txn_id

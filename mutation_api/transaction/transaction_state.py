@@ -115,8 +115,8 @@ class TableSummary:
     inserted: int = 0
     updated: int = 0
     deleted: int = 0
-    files: int = 0
-    bytes: int = 0
+    file_count: int = 0
+    byte_count: int = 0
 
     @classmethod
     def of(
@@ -135,8 +135,8 @@ class TableSummary:
             inserted=sum(m.insert_count for m in manifests),
             updated=sum(m.update_count for m in deltas),
             deleted=sum(m.delete_count for m in manifests),
-            files=len(manifests),
-            bytes=sum(m.byte_count for m in manifests),
+            file_count=len(manifests),
+            byte_count=sum(m.byte_count for m in manifests),
         )
 
 
@@ -192,7 +192,7 @@ def _row(table: TableSummary) -> tuple[str, ...]:
         table.inserted,
         table.updated,
         table.deleted,
-        table.files,
-        table.bytes,
+        table.file_count,
+        table.byte_count,
     )
     return (table.table, *(f"{n:,}" for n in numbers))

@@ -31,7 +31,7 @@ from mutation_api.table.partition import canonical_partition_name, check_may_cre
 from mutation_api.transaction.catalog import OpenTable
 from mutation_api.transaction.manifest import DeltaManifest, TableOutput
 
-__all__ = ["PartitionCreator", "WrittenTables", "files_by_partition"]
+__all__ = ["PartitionCreator", "WrittenTables"]
 
 
 class WrittenTables:
@@ -159,28 +159,30 @@ class WrittenTables:
             depends_on_all_partitions=is_checked and name in self._inserted_by_key,
         )
 
+    def files(self, name: str) -> dict[str, list[EventFile]]:
+        """Return the staged files of a table as a reader of the same transaction needs them.
+
+        Returns:
+            The files by (escaped) partition.
+
+        Raises:
+            TransactionStateError: If a file is an upload that nobody can read before it is completed.
+        """
+        found: dict[str, list[EventFile]] = {}
+        for manifest in self._manifests.get(name, ()):
+            if manifest.staged.upload_id:
+                raise TransactionStateError(
+                    f"table {name} has changes of this transaction at {manifest.target}, and this storage "
+                    "shows files only after the commit: read the table before you change it, or read it in "
+                    "another transaction"
+                )
+            found.setdefault(manifest.partition_name, []).append(_as_event_file(manifest))
+        return found
+
     @property
     def has_manifests(self) -> bool:
         """True if anything was written to any table."""
         return any(self._manifests.values())
-
-
-def files_by_partition(manifests: Sequence[DeltaManifest]) -> dict[str, list[EventFile]]:
-    """Return staged files as a reader of the same transaction needs them, by (escaped) partition.
-
-    Raises:
-        TransactionStateError: If a file is an upload that nobody can read before it is completed.
-    """
-    found: dict[str, list[EventFile]] = {}
-    for manifest in manifests:
-        if manifest.staged.upload_id:
-            raise TransactionStateError(
-                f"table {manifest.full_table_name} has changes of this transaction at {manifest.target}, "
-                "and this storage shows files only after the commit: read the table before you change it, "
-                "or read it in another transaction"
-            )
-        found.setdefault(manifest.partition_name, []).append(_as_event_file(manifest))
-    return found
 
 
 def _as_event_file(manifest: DeltaManifest) -> EventFile:

@@ -10,7 +10,7 @@ from .compaction_rules import FileSizes as FileSizes
 from .compaction_rules import delta_sizes as delta_sizes
 from .doctor import DoctorReport as DoctorReport
 from .doctor import TableReport as TableReport
-from .doctor import examine as examine
+from .doctor import doctor as doctor
 from .explain import TransactionExplanation as TransactionExplanation
 from .explain import explain_transaction as explain_transaction
 from .history import EventCounts as EventCounts

@@ -48,8 +48,8 @@ _WORKERS = "hive.compactor.worker.threads"
 class CompactionThreshold:
     """A threshold that is reached when the deltas reach one of these numbers; None is never reached."""
 
-    rows: int | None = DELTA_ROWS_DEFAULT
-    files: int | None = None
+    row_count: int | None = DELTA_ROWS_DEFAULT
+    file_count: int | None = None
     byte_count: int | None = None
 
     def reached_by(self, sizes: Sequence[DeltaSizes]) -> bool:
@@ -59,12 +59,12 @@ class CompactionThreshold:
             sum(each.deltas.file_count for each in sizes),
             sum(each.deltas.byte_count for each in sizes),
         )
-        limits = (self.rows, self.files, self.byte_count)
+        limits = (self.row_count, self.file_count, self.byte_count)
         return any(limit is not None and count >= limit for limit, count in zip(limits, found, strict=True))
 
     def __str__(self) -> str:
         """Return for example ``100,000 rows or 50 files``."""
-        named = {"rows": self.rows, "files": self.files, "bytes": self.byte_count}
+        named = {"rows": self.row_count, "files": self.file_count, "bytes": self.byte_count}
         return " or ".join(f"{n:,} {name}" for name, n in named.items() if n is not None)
 
 
@@ -88,7 +88,7 @@ class CompactReport:
     table: str
     kind: str
     threshold: CompactionThreshold
-    delta_rows: int | None
+    delta_row_count: int | None
     partitions: tuple[CompactedPartition, ...]
     after: tuple[DeltaSizes, ...] = field(default=())
 
@@ -97,7 +97,7 @@ class CompactReport:
         return {
             "table": self.table,
             "kind": self.kind,
-            "delta_rows": self.delta_rows,
+            "delta_row_count": self.delta_row_count,
             "partitions": [
                 {"partition": each.partition, "state": each.state, "seconds": round(each.seconds, 3)}
                 for each in self.partitions
@@ -107,7 +107,7 @@ class CompactReport:
     def __str__(self) -> str:
         """Return one line per partition, or one line that says why nothing was done."""
         if not self.partitions:
-            rows = "" if self.delta_rows is None else f" ({self.delta_rows:,} rows)"
+            rows = "" if self.delta_row_count is None else f" ({self.delta_row_count:,} rows)"
             return f"{self.table}: nothing to do, its deltas{rows} are below {self.threshold}"
         return "\n".join(
             f"{self.table}{f'/{each.partition}' if each.partition else ''}: {self.kind} compaction "
@@ -158,7 +158,7 @@ def compact_table(
     if kind == "rebalance" and not metastore.capabilities().has_exclusive_write_lock:
         raise ConfigurationError("kind='rebalance' requires Hive 4; this server is older")
     limit = threshold or CompactionThreshold()
-    sizes = read_sizes(metastore, table, counts_rows=limit.rows is not None)
+    sizes = read_sizes(metastore, table, counts_rows=limit.row_count is not None)
     missing = sorted(set(partitions) - {each.partition for each in sizes})
     if missing:
         raise ConfigurationError(f"table {table} does not have the partition {', '.join(missing)}")
@@ -166,7 +166,7 @@ def compact_table(
         each for each in sizes if each.directory_count and each.partition in (partitions or [each.partition])
     ]
     rows = [each.deltas.row_count for each in chosen]
-    delta_rows = None if limit.rows is None else sum(count or 0 for count in rows)
+    delta_rows = None if limit.row_count is None else sum(count or 0 for count in rows)
     if kind != "rebalance" and not limit.reached_by(chosen):
         return CompactReport(table, kind, limit, delta_rows, ())
     waiter = _Waiter(metastore, table, CompactionType[kind.upper()], wait_seconds, progress)

@@ -73,7 +73,7 @@ NOT_BUCKETED = -1
 
 def create_acid_table(
     metastore: MetastoreClient,
-    table_name: str,
+    table: str,
     columns: Sequence[ColumnInfo],
     partitioned_by: Sequence[ColumnInfo] = (),
     *,
@@ -90,7 +90,7 @@ def create_acid_table(
 
     Args:
         metastore: the metastore in which the table is created.
-        table_name: ``database.table``.
+        table: ``database.table``.
         columns: the data columns in table order.
         partitioned_by: the partition columns.
         clustered_by: names of the bucket columns; a Hive 2 server needs at least one.
@@ -109,7 +109,7 @@ def create_acid_table(
             broken rule.
         ConnectionFailedError, TransactionError: If the server could not be asked.
     """
-    database, name = split_full_name(table_name)
+    database, name = split_full_name(table)
     clustered_by = checked_names(clustered_by, f"table {database}.{name}: clustered_by")
     _check_kinds(f"table {database}.{name}", num_buckets, location, properties)
     if bool(clustered_by) != (num_buckets is not None):

@@ -32,7 +32,7 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 from mutation_api.upkeep.compaction_rules import compactor_trouble
 
-__all__ = ["DoctorReport", "TableReport", "constraint_text", "examine"]
+__all__ = ["DoctorReport", "TableReport", "constraint_text", "doctor"]
 
 SETTINGS = (
     "hive.txn.manager",
@@ -97,7 +97,7 @@ def constraint_text(constraint: ConstraintInfo) -> str:
     return " ".join(filter(None, (constraint.column, constraint.kind.value, shown)))
 
 
-def examine(metastore: MetastoreClient, database: str, table: str | None = None) -> DoctorReport:
+def doctor(metastore: MetastoreClient, database: str, table: str | None = None) -> DoctorReport:
     """Examine a server, and one table or every table of one of its databases.
 
     Args:

@@ -242,7 +242,7 @@ class TableHistory:
         }
 
 
-def table_history(metastore: MetastoreClient, table_name: str) -> TableHistory:
+def table_history(metastore: MetastoreClient, table: str) -> TableHistory:
     """Return the history of a table.
 
     This takes no lock. It reads footers, and two columns of deltas that a minor compaction wrote. Files
@@ -254,24 +254,24 @@ def table_history(metastore: MetastoreClient, table_name: str) -> TableHistory:
         ConnectionFailedError, TransactionError: If the server could not be asked.
         OSError: If a directory cannot be listed.
     """
-    database, name = split_full_name(table_name)
+    database, name = split_full_name(table)
     with metastore_errors_as_ours(f"could not read the history of table {database}.{name}"):
         catalog = Catalog(metastore)
         spec = TableSpec(database, name, TableRole.SOURCE)
         opened = catalog.with_partitions(catalog.read_with_partition_names(spec))
-        table = opened.table
-        names = [p.name for p in opened.partitions or ()] if table.partition_keys else [""]
+        acid_table = opened.table
+        names = [p.name for p in opened.partitions or ()] if acid_table.partition_keys else [""]
         parts = side_by_side(
-            lambda each: partition_events(each, table.partition_location(each), table.version),
+            lambda each: partition_events(each, acid_table.partition_location(each), acid_table.version),
             names,
-            storage_at(table.location).threads,
+            storage_at(acid_table.location).threads,
         )
         # Ask after listing the files, so that no file belongs to an unknown id.
         open_txns = metastore.get_open_txns()
-        valid, txn_ids = _ids(metastore, table, open_txns)
+        valid, txn_ids = _ids(metastore, acid_table, open_txns)
         compactions = [c for c in metastore.show_compactions() if (c.database, c.table) == (database, name)]
     return TableHistory(
-        table=table.full_name,
+        table=acid_table.full_name,
         entries=tuple(_entries(parts, valid, txn_ids, open_txns)),
         rewritten=tuple(_rewritten(parts)),
         compactions=tuple(compactions),

@@ -61,8 +61,8 @@ class SweptTable:
                 "txn": each.txn_id,
                 "location": str(each.location),
                 "removed": each in self.removed,
-                "files": size.file_count,
-                "bytes": size.byte_count,
+                "file_count": size.file_count,
+                "byte_count": size.byte_count,
             }
             for each, size in zip(self.found, self.sizes, strict=True)
         ]

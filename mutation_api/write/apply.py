@@ -103,7 +103,7 @@ VERIFYING_PART = 4
 
 def apply_arrow(
     transaction: OpenTransaction,
-    table_name: str,
+    table: str,
     changes: object,
     *,
     operation_column: str = OPERATION_COLUMN_DEFAULT,
@@ -137,7 +137,7 @@ def apply_arrow(
 
     Args:
         transaction: a transaction that has begun; the table must be one of its sinks.
-        table_name: ``database.table``.
+        table: ``database.table``.
         changes: any object that :func:`~mutation_api.write.arrow_input.arrow_reader` reads; it is read once.
         operation_column: name of the operation column.
         insert_files: for unbucketed tables, the number of files for the inserts of a partition. By default
@@ -162,19 +162,19 @@ def apply_arrow(
         DeltaWriteError: If files could not be written.
         LockLostError, TransactionAbortedError: If the transaction was lost; writing has stopped.
     """
-    table = transaction.table(table_name)
-    check_sink(table)
-    with transaction.changing(table.full_name):
+    acid_table = transaction.table(table)
+    check_sink(acid_table)
+    with transaction.changing(acid_table.full_name):
         transaction.check()
-        reader = changes_reader(changes, table, operation_column)
-        valid_ids = transaction.valid_ids(table.full_name)
-        plan = plan_changes(table, reader.schema, valid_ids, operation_column)
+        reader = changes_reader(changes, acid_table, operation_column)
+        valid_ids = transaction.valid_ids(acid_table.full_name)
+        plan = plan_changes(acid_table, reader.schema, valid_ids, operation_column)
         local = local or LocalOptions()
         batches, is_small = looked_ahead(reader, SMALL_ROWS)
         threads = 1 if is_small else local.thread_count
         parts = sized(batches, local.memory_bytes // BATCH_PART // threads)
-        job = _Job(transaction, table, insert_files, options, local, threads)
-        verify = verify_row_ids or (table.statement_id > 0 and not read_now)
+        job = _Job(transaction, acid_table, insert_files, options, local, threads)
+        verify = verify_row_ids or (acid_table.statement_id > 0 and not read_now)
         return job.run(parts, plan.addressed, verify_row_ids=verify)
 
 

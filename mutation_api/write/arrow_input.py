@@ -302,7 +302,7 @@ def _reader(data: object, what: str, refused: Mapping[str, str]) -> pa.RecordBat
     if isinstance(data, pc.Expression):
         raise RecordLayoutError(
             f"{what}: {_named(data)} is a condition, not rows: pass the rows that meet it, as "
-            "table.scan(row_ids=True, filter=…) reads them"
+            "table.scan(row_ids=True, where=…) reads them"
         )
     raise RecordLayoutError(
         f"{what}: {_named(data)} cannot be read as Arrow, since it has no method __arrow_c_stream__. Pass a "

@@ -211,7 +211,7 @@ def check_row_ids(changes: Changes, valid_ids: ValidIdList | None = None) -> Non
     changes.refuse(
         existing & ~changes.row_ids.is_complete,
         RecordValueError,
-        f"an update or a delete needs the complete {ROW_ID_COLUMN} of its row; read it with snapshot()",
+        f"an update or a delete needs the complete {ROW_ID_COLUMN} of its row; read it with read_table()",
     )
     _check_bucket_fields(changes, existing)
     ids = changes.bucket_ids

@@ -8,27 +8,38 @@ Calls may give different columns and types. Timestamps are written with nanoseco
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mutation_api.errors import DeltaWriteError, RecordLayoutError, RecordValueError
+from mutation_api.errors import (
+    ConfigurationError,
+    DeltaWriteError,
+    RecordLayoutError,
+    RecordValueError,
+    listed,
+)
 from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.event import ADDED_OPERATION
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
 from mutation_api.format.timestamps import exact_unit
 from mutation_api.orc.format.stored_values import hollow
-from mutation_api.table.acid_table import AcidColumn
-from mutation_api.write.address import ADDRESS_COLUMNS
+from mutation_api.read.row_filter import RowFilter
+from mutation_api.read.table_view import PartitionCondition, matching_partitions
+from mutation_api.table.acid_table import AcidColumn, AcidTable
+from mutation_api.write.address import ADDRESS_COLUMNS, PARTITION
 from mutation_api.write.arrow_input import BATCH_PART, changes_reader, looked_ahead, sized
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.write.local_plan import LocalOptions, LocalPlan, plan_changes
 from mutation_api.write.staged_writer import OpenTransaction
 from mutation_api.write.writing_order import Watch, in_turn, writing
 
-__all__ = ["SMALL_ROWS", "ChangeSet", "MemoryShare", "SpooledBatches"]
+__all__ = ["SMALL_ROWS", "ChangeSet", "MemoryShare", "OverwriteReport", "Replaced", "SpooledBatches"]
 
 SMALL_ROWS = 50_000
 """Changes with fewer rows are handled by the caller's thread."""
@@ -103,6 +114,14 @@ class ChangeSet:
         threads = 1 if is_small else self._local.thread_count
         parts = sized(batches, self._local.memory_bytes // BATCH_PART // threads)
         yield from in_turn(plan.addressed, parts, threads, Watch(self._transaction, writing(self.table)))
+
+    def partitions(self) -> list[str]:
+        """Return the (escaped) names of the partitions of all changes; '' if the table is not partitioned."""
+        names: dict[str, None] = {}
+        for part in self._parts:
+            for batch in part.addressed:
+                names.update(dict.fromkeys(batch.column(PARTITION).unique().to_pylist()))
+        return [*names]
 
     def addressed(self) -> Iterator[pa.RecordBatch]:
         """Yield all changes with the same columns, in the order of the calls.
@@ -241,3 +260,125 @@ class SpooledBatches:
         self._writer = None
         if self._file is not None:
             self._file.close()
+
+
+DYNAMIC = "dynamic"
+"""Replace the partitions that new rows belong to, as in Spark's ``partitionOverwriteMode``."""
+
+
+@dataclass(frozen=True)
+class OverwriteReport:
+    """The result of an overwrite.
+
+    Attributes:
+        table: ``database.table``.
+        deleted: number of rows that were replaced.
+        inserted: number of new rows.
+        partitions: the (escaped) names of the partitions that were replaced, including empty ones.
+    """
+
+    table: str
+    deleted: int
+    inserted: int
+    partitions: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as plain values, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        """Return one line for people."""
+        of = f" of {len(self.partitions)} partitions" if self.partitions else ""
+        return f"{self.table}: replaced {self.deleted} rows{of} by {self.inserted}"
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """The rows that an overwrite replaces; made by :meth:`of`.
+
+    Attributes:
+        is_dynamic: True to replace the partitions of the new rows.
+        specs: the partitions to replace, by values of partition columns. If None, all.
+        where: the condition that old and new rows must meet. If None, none.
+    """
+
+    is_dynamic: bool
+    specs: tuple[tuple[PartitionCondition, ...], ...] | None
+    where: pc.Expression | str | None
+
+    @classmethod
+    def of(
+        cls,
+        table: AcidTable,
+        partitions: str | Sequence[Mapping[str, object]] | None,
+        where: pc.Expression | str | None,
+    ) -> Replaced:
+        """Check the arguments of ``HiveTable.overwrite``. Raises ConfigurationError if they do not fit."""
+        what = f"table {table.full_name}: overwrite"
+        if partitions is not None and where is not None:
+            raise ConfigurationError(f"{what}: pass either partitions or where, not both")
+        if partitions is not None and not table.partition_keys:
+            raise ConfigurationError(f"{what}: the table is not partitioned: omit partitions")
+        if isinstance(partitions, str):
+            if partitions != DYNAMIC:
+                raise ConfigurationError(
+                    f'{what}: partitions must be "{DYNAMIC}" or a list such as [{{"day": "2024-05-01"}}], '
+                    f"got {partitions!r}"
+                )
+            return cls(True, None, None)
+        if partitions is None:
+            return cls(False, None, where)
+        for each in partitions:
+            if not isinstance(each, Mapping) or not each:
+                raise ConfigurationError(
+                    f"{what}: a partition must be a dictionary with values of some of "
+                    f"{', '.join(table.partition_key_names)}, got {each!r}"
+                )
+        return cls(False, tuple(tuple(each.items()) for each in partitions), None)
+
+    def partitions(self, table: AcidTable, known: Sequence[str], new: Sequence[str]) -> list[str]:
+        """Return the partitions to replace that exist; '' if the table is not partitioned.
+
+        Args:
+            table: the table.
+            known: names of the partitions that exist.
+            new: names of the partitions of the new rows.
+
+        Raises:
+            RecordValueError: If new rows do not belong to the partitions to replace.
+        """
+        if self.is_dynamic:
+            return [name for name in known if name in {*new}]
+        if self.specs is None:
+            return [*known]
+        matching = {
+            name
+            for spec in self.specs
+            for name in matching_partitions(table, dict.fromkeys((*known, *new)), spec)
+        }
+        if others := sorted({*new} - matching):
+            raise RecordValueError(
+                f"table {table.full_name}: overwrite: new rows belong to the partitions {listed(others)}, "
+                "which are not among those to replace: name these as well, or leave out the rows"
+            )
+        return [name for name in known if name in matching]
+
+    def checked(self, table: AcidTable, data: object) -> object:
+        """Return the new rows. Reading them raises RecordValueError for rows that ``where`` excludes."""
+        if self.where is None:
+            return data
+        reader = changes_reader(data, table, ADDED_OPERATION, "the rows")
+        schema = pa.schema([field.with_name(field.name.lower()) for field in reader.schema])
+        meets = RowFilter.of(self.where, table, schema)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            for batch in reader:
+                kept = meets.rows(batch.rename_columns(schema.names)).num_rows
+                if kept < batch.num_rows:
+                    raise RecordValueError(
+                        f"table {table.full_name}: overwrite: {batch.num_rows - kept} of the new rows do not "
+                        "meet the condition of the rows to replace: leave them out, or append them"
+                    )
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(reader.schema, rows())

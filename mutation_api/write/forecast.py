@@ -58,18 +58,18 @@ class GroupCount:
     deleted: int = 0
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """The number of all changes."""
         return self.inserted + self.updated + self.deleted
 
     @property
-    def new_rows(self) -> int:
+    def new_row_count(self) -> int:
         """The number of rows that are written with their values."""
         return self.inserted + self.updated
 
     def has_delta(self, version: AcidVersion) -> bool:
         """Return True if a delta file is written. With split updates, deletes alone need none."""
-        return bool(self.new_rows if version.splits_updates else self.rows)
+        return bool(self.new_row_count if version.splits_updates else self.row_count)
 
     def has_delete_delta(self, version: AcidVersion) -> bool:
         """Return True if a file of delete events is written."""
@@ -78,16 +78,16 @@ class GroupCount:
 
 @dataclass(frozen=True)
 class Forecast:
-    """A forecast. ``groups`` are sorted by partition and bucket; ``bytes`` is an estimate."""
+    """A forecast. ``groups`` are sorted by partition and bucket; ``byte_count`` is an estimate."""
 
     groups: tuple[GroupCount, ...]
-    files: int
-    bytes: int
+    file_count: int
+    byte_count: int
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """The number of all changes."""
-        return sum(group.rows for group in self.groups)
+        return sum(group.row_count for group in self.groups)
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,13 @@ def write_trial(table: AcidTable, addressed: pa.RecordBatch) -> Trial:
 
 def _bytes_of_files(table: AcidTable, groups: Sequence[GroupCount], trials: Sequence[Trial]) -> float:
     version = table.version
-    new_rows = sum(group.new_rows for group in groups)
-    deltas = sum(bool(group.new_rows) for group in groups)
-    events = sum(group.rows - group.inserted for group in groups)
+    new_rows = sum(group.new_row_count for group in groups)
+    deltas = sum(bool(group.new_row_count) for group in groups)
+    events = sum(group.row_count - group.inserted for group in groups)
     if version.splits_updates:
         event_files = sum(group.has_delete_delta(version) for group in groups)
     else:
-        event_files = sum(not group.new_rows for group in groups)
+        event_files = sum(not group.new_row_count for group in groups)
     total = 0.0
     if new_rows:
         first, further = _bytes_of_rows(trials)
@@ -199,9 +199,9 @@ class ApplySummary:
     """The counts of what was staged for one table. Nothing is visible before the transaction commits.
 
     Changes are counted as the caller issued them: an update counts once in every format. ``partitions`` are
-    the sorted escaped names; an unpartitioned table has none. ``buckets`` counts the buckets of all
-    partitions, ``bytes`` the bytes of all files. ``verify_seconds`` is 0 if the ROW__IDs were not looked up.
-    ``write_seconds`` covers the evaluation of the changes, the shuffle, the sort and the writing.
+    the sorted escaped names; an unpartitioned table has none. ``bucket_count`` counts the buckets of all
+    partitions, ``byte_count`` the bytes of all files. ``verify_seconds`` is 0 if the ROW__IDs were not looked
+    up. ``write_seconds`` covers the evaluation of the changes, the shuffle, the sort and the writing.
     """
 
     table: str
@@ -210,9 +210,9 @@ class ApplySummary:
     updated: int
     deleted: int
     partitions: tuple[str, ...]
-    buckets: int
-    files: int
-    bytes: int
+    bucket_count: int
+    file_count: int
+    byte_count: int
     verify_seconds: float
     write_seconds: float
 
@@ -234,15 +234,15 @@ class ApplySummary:
             updated=sum(m.update_count for m in manifests if m.kind is FileKind.DELTA),
             deleted=sum(m.delete_count for m in manifests),
             partitions=tuple(sorted({m.partition_name for m in manifests if m.partition_name})),
-            buckets=len({(m.partition_name, m.bucket_id) for m in manifests}),
-            files=len(manifests),
-            bytes=sum(m.byte_count for m in manifests),
+            bucket_count=len({(m.partition_name, m.bucket_id) for m in manifests}),
+            file_count=len(manifests),
+            byte_count=sum(m.byte_count for m in manifests),
             verify_seconds=verify_seconds,
             write_seconds=write_seconds,
         )
 
     @property
-    def rows(self) -> int:
+    def row_count(self) -> int:
         """The number of all changes."""
         return self.inserted + self.updated + self.deleted
 
@@ -253,6 +253,6 @@ class ApplySummary:
         where = f"{count:,} partition{'' if count == 1 else 's'}, " if count else ""
         return (
             f"{self.table}, transaction {self.txn_id}: {self.inserted:,} inserted, {self.updated:,} updated, "
-            f"{self.deleted:,} deleted in {where}{self.buckets:,} buckets, {self.files:,} files, "
-            f"{self.bytes:,} bytes; written in {self.write_seconds:.1f} s{verified}"
+            f"{self.deleted:,} deleted in {where}{self.bucket_count:,} buckets, {self.file_count:,} files, "
+            f"{self.byte_count:,} bytes; written in {self.write_seconds:.1f} s{verified}"
         )

@@ -19,7 +19,16 @@ from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN, Mask, RowIds
 from mutation_api.format.hive_type import HiveType, UnfitTypeError, arrow_type, parse_hive_type
-from mutation_api.format.plain_array import has_union, offsets_of_lists, plain_array, repeated, struct_fields
+from mutation_api.format.plain_array import (
+    Inner,
+    array_of_lists,
+    array_of_structs,
+    array_of_unions,
+    has_union,
+    plain_array,
+    repeated,
+    struct_fields,
+)
 from mutation_api.orc.format.stored_values import nulled
 from mutation_api.table.acid_table import AcidTable
 
@@ -52,45 +61,36 @@ def _array(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
     return build(values, hive_type) if build else pa.array(values)
 
 
+def _inner(hive_type: HiveType) -> Inner:
+    return lambda values, _: _array(values, hive_type)
+
+
 def _list(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
     lists = [None if value is None else _sequence(value) for value in values]
-    elements = _array([element for value in lists if value for element in value], hive_type.children[0])
-    return pa.ListArray.from_arrays(offsets_of_lists(lists), elements)
+    return array_of_lists(lists, _inner(hive_type.children[0]))
 
 
 def _map(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
+    """Return lists of entries, since a map of Arrow cannot have a null key, which the conversion names."""
+    entry = [_inner(child) for child in hive_type.children]
     maps = [None if value is None else _pairs(value) for value in values]
-    flat = [pair for value in maps if value for pair in value]
-    keys = _array([key for key, _ in flat], hive_type.children[0])
-    items = _array([item for _, item in flat], hive_type.children[1])
-    entries = pa.StructArray.from_arrays([keys, items], names=["key", "value"])
-    return pa.ListArray.from_arrays(offsets_of_lists(maps), entries)
+    return array_of_lists(maps, lambda pairs, _: array_of_structs(pairs, ["key", "value"], entry))
 
 
 def _struct(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
     names = [name.lower() for name in hive_type.field_names]
     rows = [None if value is None else _fields(value, names) for value in values]
-    children = [
-        _array([None if row is None else row[i] for row in rows], child)
-        for i, child in enumerate(hive_type.children)
-    ]
-    mask = np.array([row is None for row in rows], np.bool_)
-    return pa.StructArray.from_arrays(children, names=list(hive_type.field_names), mask=pa.array(mask))
+    return array_of_structs(rows, hive_type.field_names, list(map(_inner, hive_type.children)))
 
 
 def _union(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
     # A union array has no validity bitmap. A missing value becomes a null of the first alternative.
     tagged = [(0, None) if value is None else (int(value[0]), value[1]) for value in values]
-    groups: list[list[Any]] = [[] for _ in hive_type.children]
-    positions = []
-    for tag, value in tagged:
-        if not 0 <= tag < len(groups):
-            raise ValueError(f"alternative {tag} does not exist in a union with {len(groups)} alternatives")
-        positions.append(len(groups[tag]))
-        groups[tag].append(value)
-    children = [_array(group, child) for group, child in zip(groups, hive_type.children, strict=True)]
-    tags = pa.array([tag for tag, _ in tagged], pa.int8())
-    return pa.UnionArray.from_dense(tags, pa.array(positions, pa.int32()), children)
+    count = len(hive_type.children)
+    for tag, _ in tagged:
+        if not 0 <= tag < count:
+            raise ValueError(f"alternative {tag} does not exist in a union with {count} alternatives")
+    return array_of_unions(tagged, list(map(_inner, hive_type.children)))
 
 
 def _sequence(value: Any) -> list[Any]:

@@ -57,11 +57,11 @@ class OpenTransaction(SnapshotView, Protocol):
         """Register a callback that is called if the lock or the transaction is lost."""
         ...
 
-    def changing(self, table_name: str) -> contextlib.AbstractContextManager[None]:
+    def changing(self, table: str) -> contextlib.AbstractContextManager[None]:
         """Return the block in which a table receives its changes; a table has one such block."""
         ...
 
-    def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    def add_manifests(self, table: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Add the manifests of a writer's staged files; the commit publishes the files."""
         ...
 
@@ -69,11 +69,11 @@ class OpenTransaction(SnapshotView, Protocol):
 class LookingTransaction(OpenTransaction, Protocol):
     """The part of a transaction that a merge and its preview need."""
 
-    def merging(self, table_name: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
+    def merging(self, table: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Announce that rows will be merged by these columns, before the table is read."""
         ...
 
-    def other_locks(self, table_name: str) -> Sequence[LockInfo]:
+    def other_locks(self, table: str) -> Sequence[LockInfo]:
         """Return the write locks on a table that other transactions hold or wait for."""
         ...
 

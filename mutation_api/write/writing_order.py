@@ -44,6 +44,7 @@ __all__ = [
     "run_all",
     "split_by_writer",
     "write_batch",
+    "writing",
 ]
 
 

@@ -24,7 +24,7 @@ from metastore_client.model import (
     LockType,
     WriteNotification,
 )
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.remote.thrift_values import thrift_table, ttypes
 from tests.fixtures.fix_metastore import acid_table_info, real_metastore_uri
 from tests.fixtures.fix_newest import HIVE_4
@@ -37,14 +37,14 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def on_3(hive31: Hive31) -> Iterator[ThriftMetastoreClient]:
     """A client of Hive 3.1.3."""
-    with connect(hive31.uri) as client:
+    with open_client(hive31.uri) as client:
         yield client
 
 
 @pytest.fixture(scope="module", params=HIVE_4)
 def on_4(request: pytest.FixtureRequest) -> Iterator[ThriftMetastoreClient]:
     """A client of Hive 4.1.0 and of 4.2.1."""
-    with connect(real_metastore_uri(request, request.param)) as client:
+    with open_client(real_metastore_uri(request, request.param)) as client:
         yield client
 
 
@@ -234,7 +234,7 @@ def test_4_keeps_the_names_of_written_files(hive_notifying: Hive4, table: str) -
     """Each with its directory, where DML events are on; an empty list leaves a row too."""
     directories = ("delta_0000001_0000001_0000", "delete_delta_0000001_0000001_0000")
     files = tuple((f"file:/w/{table}/ds=a/{name}/bucket_00000", name) for name in directories)
-    with connect(hive_notifying.uri) as client:
+    with open_client(hive_notifying.uri) as client:
         client.create_table(acid_table_info("default", table, "ds"))
         client.add_partitions("default", table, [("a",), ("b",)])
         txn_id = open_txn(client)
@@ -281,7 +281,7 @@ def test_4_2_cleans_under_a_reader_that_did_not_tell(
     hive_line.sql(f"CREATE TABLE {name} (id int) STORED AS ORC TBLPROPERTIES ('transactional'='true')")
     for id in (1, 2):
         hive_line.sql(f"INSERT INTO {name} VALUES ({id})")
-    with connect(hive_line.uri) as client:
+    with open_client(hive_line.uri) as client:
         reader = open_txn(client)
         if told is not None:
             read_mark(client, reader, name, told)

@@ -21,7 +21,7 @@ from metastore_client.model import (
     TableInfo,
     TxnState,
 )
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from metastore_client.testing import InMemoryMetastore
 from metastore_client.valid_ids import ValidTxnList
 from tests.fixtures.fix_metastore import KINDS, LINES
@@ -322,7 +322,7 @@ def timed(request: pytest.FixtureRequest) -> Iterator[Timed]:
     """
     kind, _, line = request.param.partition("-")
     if request.param == "real-2.3":
-        with connect(request.getfixturevalue("impatient_metastore").uri) as client:
+        with open_client(request.getfixturevalue("impatient_metastore").uri) as client:
             yield Timed(client, _poll)
         return
     if kind == "real":
@@ -338,7 +338,7 @@ def timed(request: pytest.FixtureRequest) -> Iterator[Timed]:
 
             _poll(is_so)
 
-        with connect(judge.uri) as client:
+        with open_client(judge.uri) as client:
             yield Timed(client, let_judge)
         return
     now = [1_000.0]

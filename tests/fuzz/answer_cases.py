@@ -29,7 +29,7 @@ from metastore_client.model import (
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import MutationError
 from mutation_api.hive.connection import connect
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from mutation_api.upkeep.explain import explain_transaction
 from mutation_api.upkeep.history import table_history
 from mutation_api.upkeep.replication import replication_of
@@ -107,7 +107,7 @@ _FRONT: Mapping[str, Act] = {
     "write": _write,
     "read": _read,
     "verify": lambda client, _: verify_table(client, "d.t"),
-    "examine": lambda client, _: examine(client, "d"),
+    "doctor": lambda client, _: doctor(client, "d"),
     "sweep": lambda client, _: list(sweep(client, "d", "t", dry_run=True)),
     "explain": lambda client, _: explain_transaction(client, TXN),
     "history": lambda client, _: table_history(client, "d.t"),

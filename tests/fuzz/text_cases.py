@@ -19,7 +19,7 @@ from pymysqlreplication.constants import FIELD_TYPE
 from mutation_api.cdc.messages.avro import AvroError, AvroMessageParser, line_part, schema_number
 from mutation_api.cdc.messages.canal import CanalFormat
 from mutation_api.cdc.messages.debezium import DebeziumFormat
-from mutation_api.cdc.messages.events import Positions
+from mutation_api.cdc.messages.events import PositionSource
 from mutation_api.cdc.messages.maxwell import MaxwellFormat
 from mutation_api.cdc.mysql.row_events import LoggedColumn, RowDecoder
 from mutation_api.merge.arrow_change_files import ArrowFiles
@@ -100,7 +100,7 @@ def _messages(random: random.Random, form: Any, write: Callable[[Any], str]) -> 
         damaged = _json(random, value).replace("\n", " ") if random.random() < 0.5 else value
         lines.append(f"{key}{tab}{damaged}".encode(errors="replace"))
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
-        events_of(write_log(Path(folder) / "log", lines), form, Positions.AUTO)
+        events_of(write_log(Path(folder) / "log", lines), form, PositionSource.AUTO)
 
 
 def _avro(random: random.Random) -> None:

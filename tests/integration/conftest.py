@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.mysql import MySqlJudge
 from metastore_client.model import TxnState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.cli import spark_engine
 from mutation_api.cli.main import main
 from tests.fixtures.fix_hive_elsewhere import judge_elsewhere
@@ -51,7 +51,7 @@ class MakeTable(Protocol):
 @pytest.fixture(scope="session")
 def live_metastore(hive: Hive23) -> Iterator[ThriftMetastoreClient]:
     """One client of the judge's metastore for all tests."""
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         yield metastore
 
 
@@ -100,7 +100,7 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     judge: HiveJudge = request.getfixturevalue(_JUDGE_OF_DATABASE[name])
     yield
     judge.time_out_transactions(0)
-    with connect(judge.uri) as metastore:
+    with open_client(judge.uri) as metastore:
         check_nothing_is_left(metastore, database)
 
 
@@ -113,7 +113,7 @@ def make_table_elsewhere(hive_elsewhere: HiveJudge, database_elsewhere: str) -> 
 def _tables_elsewhere(judge: HiveJudge, database: str) -> Iterator[MakeTable]:
     """Afterwards nothing of ours is left in any of them."""
     assert isinstance(judge, Hive23)
-    with connect(judge.uri) as metastore:
+    with open_client(judge.uri) as metastore:
         yield functools.partial(LiveTable.create, judge, metastore, database)
         judge.time_out_transactions(0)
         check_nothing_is_left(metastore, database)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from judges.jars import cache_directory
 from metastore_client.java import find_java, spark_jars
-from mutation_api.spark.local_session import local_session
+from mutation_api.spark.local_spark_session import local_spark_session
 
 __all__ = ["archive_path", "make", "reading_options"]
 
@@ -89,7 +89,7 @@ def _use_spark(folder: Path) -> None:
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
-    with local_session("archive", master="local[2]", settings=settings) as spark:
+    with local_spark_session("archive", master="local[2]", settings=settings) as spark:
         rows = spark.range(1000).selectExpr("id", "id % 10 AS k", "cast(id AS string) AS msg").cache()
         rows.createOrReplaceTempView("v")
         spark.sql("SELECT k, count(*), max(msg) FROM v GROUP BY k ORDER BY k").collect()

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import col
 
-from mutation_api import MutatorClientBuilder, Transaction, apply_changes, connect, merge_into, snapshot
+from mutation_api import MutatorClientBuilder, Transaction, apply_changes, connect, merge_into, read_table
 
 __all__ = ["Engine"]
 
@@ -38,10 +38,10 @@ class Engine:
                 each = pc.field(column).isin(found)
                 condition = each if condition is None else condition & each
             with connect(self.target) as hive, hive.snapshot(name) as view:
-                return view.table(name).scan(wanted, filter=condition).to_arrow().sort_by("id")
+                return view.table(name).scan(wanted, where=condition).to_arrow().sort_by("id")
         builder = MutatorClientBuilder().metastore(self.target)
         with builder.build() as client, client.open_snapshot(name) as view:
-            frame = snapshot(view, name, spark=self.spark, columns=wanted).drop("ROW__ID")
+            frame = read_table(view, name, spark=self.spark, columns=wanted).drop("ROW__ID")
             for column, found in (values or {}).items():
                 frame = frame.where(col(column).isin(list(found)))
             return frame.toArrow().sort_by("id")
@@ -80,7 +80,7 @@ class Engine:
             merge = merge.whenMatched().update({column: f"source.{column}" for column in others})
             if inserts:
                 merge = merge.whenNotMatched().insertAll()
-            merge.merge()
+            merge.execute()
 
     @contextlib.contextmanager
     def _transaction(self, name: str) -> Iterator[Transaction]:

@@ -14,7 +14,7 @@ from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
 
-from mutation_api.cdc.messages.events import Event, MessageFormat, Positions
+from mutation_api.cdc.messages.events import Event, MessageFormat, PositionSource
 from mutation_api.cdc.messages.json_lines import line_number, log_files, log_ranges
 from mutation_api.cdc.messages.unwrap import MessageLog
 from mutation_api.cdc.source import OPERATION, POSITION, LocalOperations
@@ -128,7 +128,7 @@ def write_log(folder: Path, *files: Sequence[str | bytes]) -> Path:
     return folder
 
 
-def events_of(folder: Path, message_format: MessageFormat, positions: Positions) -> dict[int, Event]:
+def events_of(folder: Path, message_format: MessageFormat, positions: PositionSource) -> dict[int, Event]:
     """The events of the one file in a folder, by the numbers of their lines."""
     files = log_files([folder])
     log = MessageLog(files, log_ranges(files), message_format, positions)

@@ -31,21 +31,21 @@ class OneTable:
         """All earlier ones."""
         return ValidTxnList(self._table.required_txn_id() - 1, ())
 
-    def valid_ids(self, table_name: str) -> ValidIdList:
+    def valid_ids(self, table: str) -> ValidIdList:
         """All earlier ones."""
         before = self._table.required_write_id() - 1
         if self._table.version.uses_write_ids:
-            return ValidWriteIdList(before, (), aborted=frozenset(), table=table_name)
+            return ValidWriteIdList(before, (), aborted=frozenset(), table=table)
         return self.valid_txn_list
 
-    def table(self, table_name: str) -> AcidTable:
+    def table(self, table: str) -> AcidTable:
         """The table."""
-        assert table_name == self._table.full_name
+        assert table == self._table.full_name
         return self._table
 
-    def partitions(self, table_name: str) -> Sequence[PartitionInfo]:
+    def partitions(self, table: str) -> Sequence[PartitionInfo]:
         """Those that have a location."""
-        database, name = table_name.split(".")
+        database, name = table.split(".")
         return [
             PartitionInfo(database=database, table=name, values=(), name=each, location=str(location))
             for each, location in self._table.partition_locations.items()
@@ -67,12 +67,12 @@ class OneTable:
             callback(loss)
 
     @contextlib.contextmanager
-    def changing(self, table_name: str) -> Iterator[None]:
+    def changing(self, table: str) -> Iterator[None]:
         """Nothing is remembered."""
-        assert table_name == self._table.full_name
+        assert table == self._table.full_name
         yield
 
-    def add_manifests(self, table_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    def add_manifests(self, table: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Keep them."""
         assert {m.writer_id for m in manifests} <= {writer_id}
         self.manifests.extend(manifests)

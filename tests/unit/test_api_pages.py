@@ -58,7 +58,7 @@ def test_pages_are_markdown_of_mkdocstrings() -> None:
     assert len(pages) == len(PAGES) + 1
     text = pages["reference/api/connect.md"]
     assert '\n::: mutation_api.connect\n    options:\n      toc_label: "connect"\n' in text
-    assert "[`connect`][metastore_client.connect]" in pages["reference/api/index.md"]
+    assert "[`open_client`][metastore_client.open_client]" in pages["reference/api/index.md"]
     assert "[Errors](../errors.md)" in pages["reference/api/index.md"]
 
 

@@ -28,7 +28,7 @@ from mutation_api.cdc.messages.avro import (
     line_part,
     schema_number,
 )
-from mutation_api.cdc.messages.events import Event, MessageFormat, Place, Positions
+from mutation_api.cdc.messages.events import Event, MessageFormat, Place, PositionSource
 from mutation_api.cdc.messages.json_lines import LogFile, log_ranges, read_lines
 from mutation_api.cdc.messages.json_text import MessageParser
 from mutation_api.cdc.messages.unwrap import MessageLog, key_of_struct
@@ -268,7 +268,7 @@ def spooled_log(
     spool: Sequence[LogFile],
     plan: ReadingPlan,
     message_format: MessageFormat,
-    positions: Positions,
+    positions: PositionSource,
     *,
     is_private: bool,
     schemas: Mapping[int, WriterSchema] | None = None,
@@ -282,7 +282,7 @@ def spooled_log(
         files=plan.partitions,
         ranges=log_ranges(spool),
         format=message_format,
-        positions=Positions.LINE if positions is Positions.AUTO else positions,
+        positions=PositionSource.LINE if positions is PositionSource.AUTO else positions,
         spool=tuple(spool),
         starts=plan.starts,
         is_private=is_private,

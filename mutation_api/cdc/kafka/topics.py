@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mutation_api.cdc.kafka.offsets import ReadingPlan, TopicState, check_same, reading_plan
 from mutation_api.cdc.kafka.spool import MessageSpool, spooled_log
 from mutation_api.cdc.messages.avro import WriterSchema
-from mutation_api.cdc.messages.events import MessageFormat, Positions
+from mutation_api.cdc.messages.events import MessageFormat, PositionSource
 from mutation_api.cdc.messages.json_lines import LogFile
 from mutation_api.cdc.messages.unwrap import OpenedLog
 from mutation_api.cdc.source import OwnFolder, Position
@@ -42,8 +41,8 @@ class KafkaTopics:
     has the offsets of all partitions, and is committed with the rows. Needs ``hive-mutation-api[kafka]``.
 
     Messages about one key must be in one partition, in their order. A key that a run finds in two partitions
-    is refused, unless the positions in messages order them (``Positions.MESSAGE``). Between runs, the order
-    is that in which the brokers return the messages.
+    is refused, unless the positions in messages order them (``PositionSource.MESSAGE``). Between runs, the
+    order is that in which the brokers return the messages.
 
     The files of messages remain until the next read, or until :meth:`close`.
     """
@@ -123,7 +122,7 @@ class KafkaTopics:
         tables: Sequence[str],
         after: Mapping[str, Position],
         message_format: MessageFormat,
-        positions: Positions,
+        positions: PositionSource,
     ) -> OpenedLog:
         """Read the messages after the watermarks, up to the present end of the topics.
 
@@ -164,9 +163,10 @@ class KafkaTopics:
             return self._brokers[source_id]
         if "bootstrap.servers" in self.settings:
             raise ConfigurationError(f"{source_id}: bootstrap.servers: use the argument servers instead")
-        module = _module("broker", f"{source_id}: topics need", "kafka")
+        with _needs_extra(f"{source_id}: topics need", "kafka"):
+            from mutation_api.cdc.kafka.broker import Broker  # needs a package that may be missing
         settings = {"bootstrap.servers": self.servers, **self.settings}
-        broker: Broker = module.Broker(source_id, settings, self._timeout_seconds)
+        broker = Broker(source_id, settings, self._timeout_seconds)
         self._brokers[source_id] = broker
         return broker
 
@@ -179,11 +179,9 @@ class KafkaTopics:
         """Return the registry for one read, if there is one."""
         if self.schema_registry is None:
             return contextlib.nullcontext()
-        module = _module("registry", f"{source_id}: a schema registry needs", "avro")
-        registry: Registry = module.Registry(
-            source_id, self.schema_registry, self.registry_settings, self._timeout_seconds
-        )
-        return registry
+        with _needs_extra(f"{source_id}: a schema registry needs", "avro"):
+            from mutation_api.cdc.kafka.registry import Registry  # needs a package that may be missing
+        return Registry(source_id, self.schema_registry, self.registry_settings, self._timeout_seconds)
 
     def _spooled(
         self, source_id: str, broker: Broker, plan: ReadingPlan, *, keeps_tombstones: bool
@@ -198,10 +196,11 @@ class KafkaTopics:
         return spool.written(), spool.schemas
 
 
-def _module(name: str, what: str, extra: str) -> Any:
-    """Import a module of this package that needs the packages of an extra. Raises ConfigurationError."""
+@contextlib.contextmanager
+def _needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Raise ConfigurationError if the block imports a package of an extra that is not installed."""
     try:
-        return importlib.import_module(f"mutation_api.cdc.kafka.{name}")
+        yield
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"{what} the Python module {error.name!r}: pip install 'hive-mutation-api[{extra}]'"

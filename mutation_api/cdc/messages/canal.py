@@ -45,7 +45,7 @@ from mutation_api.cdc.messages.events import (
     Images,
     Message,
     MessageFormat,
-    Positions,
+    PositionSource,
     Problem,
     Unlogged,
     bigint,
@@ -100,7 +100,7 @@ class CanalFormat:
     is_flattened: bool = False
     metadata_prefixes: tuple[str, ...] = ()
 
-    def event(self, message: Message, positions: Positions) -> Event:
+    def event(self, message: Message, positions: PositionSource) -> Event:
         """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         return _Read(message).event(positions)
 
@@ -123,7 +123,7 @@ class _Read:
         tidb = fields_of(fields.get("_tidb"))
         self.commit_ts = None if tidb is None else bigint(text_of(tidb.get("commitTs")))
 
-    def event(self, positions: Positions) -> Event:
+    def event(self, positions: PositionSource) -> Event:
         kind, problem = self._kind(), self._problem()
         is_change = kind == "schema change"
         return Event(
@@ -183,9 +183,9 @@ class _Read:
                 before = {**row, **(self.old[number] or {})}
             yield Images(before, None if self.type == "DELETE" else row)
 
-    def _log_position(self, positions: Positions) -> tuple[int, int, int] | None:
+    def _log_position(self, positions: PositionSource) -> tuple[int, int, int] | None:
         first = self.commit_ts
-        if first is None and positions is Positions.MESSAGE:
+        if first is None and positions is PositionSource.MESSAGE:
             first = bigint(text_of(self.fields.get("id")))
         return None if first is None else (first, 0, 0)
 

@@ -42,7 +42,7 @@ from mutation_api.cdc.messages.events import (
     Images,
     Message,
     MessageFormat,
-    Positions,
+    PositionSource,
     Problem,
     Unlogged,
     bigint,
@@ -134,7 +134,7 @@ class DebeziumFormat:
         """The placeholders for values that were not logged."""
         return self.values.unlogged
 
-    def event(self, message: Message, _positions: Positions) -> Event:
+    def event(self, message: Message, _positions: PositionSource) -> Event:
         """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         if self.flattened is None:
             return _Envelope(message).event()

@@ -51,7 +51,7 @@ from typing import Any
 from mutation_api.cdc.messages.events import Unlogged
 from mutation_api.cdc.messages.json_values import TEXT, Reader
 from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType
+from mutation_api.format.hive_type import HiveType, TypeFamily
 
 __all__ = ["BINARY_MODES", "DECIMAL_MODES", "SEMANTIC_TYPES", "TIME_MODES", "DebeziumValues"]
 
@@ -86,7 +86,6 @@ SEMANTIC_TYPES = (*_SEMANTIC_READERS, f"{_DECIMAL}(SCALE)", "text")
 _DECIMAL_TYPE = re.compile(re.escape(_DECIMAL) + r"\((\d{1,3})\)")
 _NUMBER_TYPES = ("int8", "int16", "int32", "int64", "boolean")
 _DOUBLES = ("float", "double", "float32", "float64")
-_STRINGS = ("string", "char", "varchar")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,34 +165,34 @@ class DebeziumValues:
             return Reader(_SEMANTIC_READERS[semantic])
         if kafka_type == "bytes":
             return Reader("base64")
-        if kafka_type == "string" and hive_type.kind == "binary":
+        if kafka_type == "string" and hive_type.family is TypeFamily.BINARY:
             return self._binary(where)
-        if kafka_type in _DOUBLES and hive_type.kind in ("decimal", *INTEGER_KINDS):
+        if kafka_type in _DOUBLES and hive_type.family in (TypeFamily.DECIMAL, TypeFamily.INTEGER):
             if self.decimals == "double":
                 return TEXT
             raise RecordLayoutError(
                 f"{where}: the source writes doubles, which are not exact; have Debezium write decimals as "
                 "precise or string, or choose double for decimals"
             )
-        if kafka_type in _NUMBER_TYPES and hive_type.kind in ("boolean", *INTEGER_KINDS):
+        if kafka_type in _NUMBER_TYPES and hive_type.family in (TypeFamily.BOOLEAN, TypeFamily.INTEGER):
             return Reader("flag")
-        if kafka_type in ("struct", "array", "map") and hive_type.kind not in _STRINGS:
+        if kafka_type in ("struct", "array", "map") and hive_type.family is not TypeFamily.TEXT:
             raise RecordLayoutError(f"{where}: {semantic or kafka_type} can only go into a string column")
         return TEXT
 
     def _reader_without_schema(self, where: str, hive_type: HiveType) -> Reader:
-        match hive_type.kind:
-            case "binary":
+        match hive_type.family:
+            case TypeFamily.BINARY:
                 return self._binary(where)
-            case "decimal":
+            case TypeFamily.DECIMAL:
                 return self._decimal(where, hive_type.scale)
-            case "date":
+            case TypeFamily.DATE:
                 return Reader("utc" if self.times == "isostring" else "days")
-            case "timestamp":
+            case TypeFamily.TIMESTAMP:
                 return Reader(TIME_MODES[self.times or "isostring"])
-            case "boolean":
+            case TypeFamily.BOOLEAN:
                 return Reader("flag")
-            case kind if kind in (*INTEGER_KINDS, "float", "double"):
+            case TypeFamily.INTEGER | TypeFamily.FLOAT:
                 return Reader("number")
         return TEXT
 

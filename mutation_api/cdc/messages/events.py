@@ -53,7 +53,7 @@ __all__ = [
     "MessageFormat",
     "NewSnapshot",
     "Place",
-    "Positions",
+    "PositionSource",
     "Problem",
     "Unlogged",
     "bigint",
@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 
-class Positions(enum.Enum):
+class PositionSource(enum.Enum):
     """The order of operations."""
 
     AUTO = "auto"
@@ -104,7 +104,7 @@ class LogOptions:
             tables of the source. It holds the source's name of the table, and belongs to the key.
     """
 
-    positions: Positions = Positions.AUTO
+    positions: PositionSource = PositionSource.AUTO
     ignored_columns: Collection[str] = frozenset()
     null_if_missing: Collection[str] = frozenset()
     default_if_missing: Collection[str] = frozenset()
@@ -316,7 +316,7 @@ class MessageFormat(Protocol):
     def metadata_prefixes(self) -> tuple[str, ...]:
         """The prefixes of the names of a row's fields that are not columns of the source."""
 
-    def event(self, message: Message, positions: Positions) -> Event:
+    def event(self, message: Message, positions: PositionSource) -> Event:
         """Return the event of a message.
 
         Args:

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mutation_api.cdc.messages.events import LoggedEvent, LogOptions, LogPart, Positions
+from mutation_api.cdc.messages.events import LoggedEvent, LogOptions, LogPart, PositionSource
 from mutation_api.cdc.messages.followed_tables import FollowedTables
 from mutation_api.cdc.messages.order import Applied, Digest, LateFacts, Order, OrderFacts
 from mutation_api.cdc.messages.shape import ShapeFacts
@@ -99,7 +99,7 @@ class TableChanges:
 
     def _before(self, change: LoggedEvent, order: Order) -> tuple[int, ...] | None:
         """Return the last position before a schema change; None if a run cannot stop at it."""
-        is_ordered = order.by is Positions.LINE or change.event.log_position is not None
+        is_ordered = order.by is PositionSource.LINE or change.event.log_position is not None
         if change.event.kind == "truncate" or order.is_partitioned or not is_ordered:
             return None
         return (*order.before_steps(change, self.files), BEFORE)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from mutation_api.cdc.messages.events import Event, Message, MessageFormat, Positions, Problem, Unlogged
+from mutation_api.cdc.messages.events import Event, Message, MessageFormat, PositionSource, Problem, Unlogged
 from mutation_api.cdc.messages.json_text import Fields
 from mutation_api.cdc.messages.json_values import TEXT, Reader
 from mutation_api.cdc.messages.table_names import TableId
@@ -195,7 +195,7 @@ class ShardedFormat:
         """The prefixes of fields that are not columns of the source."""
         return self.format.metadata_prefixes
 
-    def event(self, message: Message, positions: Positions) -> Event:
+    def event(self, message: Message, positions: PositionSource) -> Event:
         """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         return self.format.event(message, positions)
 

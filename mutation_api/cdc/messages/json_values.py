@@ -42,10 +42,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType, MisfitError, arrow_type
+from mutation_api.format.hive_type import (
+    FLOAT_KINDS,
+    INTEGER_KINDS,
+    PRIMITIVES,
+    TEXT_KINDS,
+    HiveType,
+    MisfitError,
+    TypeFamily,
+    arrow_type,
+)
 from mutation_api.format.number_text import decimals_of_texts, rescaled, texts_of_decimals
 from mutation_api.format.scalar_conversion import MAX_DAYS, MIN_DAYS
-from mutation_api.format.text_values import BinaryText, first_refused, shown, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, first_refused, shown, values_of_texts
 
 __all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted", "values_of_json"]
 
@@ -69,9 +78,8 @@ class Reader:
 
 TEXT = Reader("text")
 
-_STRINGS = ("string", "varchar", "char")
 _NUMBERS = (*INTEGER_KINDS, "decimal")
-_SCALARS = (*_NUMBERS, *_STRINGS, "boolean", "float", "double", "date", "timestamp")
+_SCALARS = tuple(kind for kind in PRIMITIVES if kind != "binary")
 _MICROS_PER_DAY = 86_400_000_000
 
 
@@ -134,7 +142,7 @@ def _text(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
 
 
 def _flag(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
-    if hive_type.kind in INTEGER_KINDS:
+    if hive_type.family is TypeFamily.INTEGER:
         texts = pc.if_else(pc.equal(texts, "true"), "1", pc.if_else(pc.equal(texts, "false"), "0", texts))
     return values_of_texts(texts, hive_type)
 
@@ -148,7 +156,7 @@ def _url_safe_base64(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> 
 
 
 def _hex(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
-    return values_of_texts(texts, hive_type, binary=BinaryText.HEX)
+    return values_of_texts(texts, hive_type, binary=BinaryEncoding.HEX)
 
 
 def _latin1(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> pa.Array:
@@ -187,9 +195,9 @@ def _decimal_number(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.
 
 
 def _of_decimals(values: pa.Array, hive_type: HiveType) -> pa.Array:
-    if hive_type.kind in _STRINGS:
+    if hive_type.family is TypeFamily.TEXT:
         return texts_of_decimals(values, keeps_zeros=True)
-    if hive_type.kind in INTEGER_KINDS:
+    if hive_type.family is TypeFamily.INTEGER:
         return rescaled(values, pa.decimal128(38, 0)).cast(arrow_type(hive_type))
     return rescaled(values, arrow_type(hive_type))
 
@@ -319,7 +327,7 @@ def _utc(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
         pc.invert(is_right),
         "is not a time or date in UTC such as 2018-06-20T13:37:03.25Z, and has no offset such as +02:00",
     )
-    if hive_type.kind in _STRINGS:
+    if hive_type.family is TypeFamily.TEXT:
         return texts
     is_offset = pc.invert(pc.ends_with(texts, "Z"))
     plain = pc.replace_substring_regex(pc.replace_substring(texts, "T", " "), r"(Z|[+-]\d\d:[0-9:]+)$", "")
@@ -388,19 +396,19 @@ _OFFSET = r"T.*?(?:Z|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>\d\d)(?::(?P<seco
 READERS = {
     "text": _Kind(_SCALARS, _text),
     "flag": _Kind(("boolean", *INTEGER_KINDS), _flag),
-    "number": _Kind((*INTEGER_KINDS, "float", "double"), _flag, False),
+    "number": _Kind((*INTEGER_KINDS, *FLOAT_KINDS), _flag, False),
     "base64": _Kind(("binary",), _base64, True),
     "base64-url-safe": _Kind(("binary",), _url_safe_base64, True),
     "hex": _Kind(("binary",), _hex, True),
     "latin1": _Kind(("binary",), _latin1, True),
-    "decimal-bytes": _Kind((*_NUMBERS, *_STRINGS), _decimal_bytes),
-    "decimal-number": _Kind((*_NUMBERS, *_STRINGS), _decimal_number, False),
-    "decimal-struct": _Kind((*_NUMBERS, *_STRINGS), _decimal_struct),
+    "decimal-bytes": _Kind((*_NUMBERS, *TEXT_KINDS), _decimal_bytes),
+    "decimal-number": _Kind((*_NUMBERS, *TEXT_KINDS), _decimal_number, False),
+    "decimal-struct": _Kind((*_NUMBERS, *TEXT_KINDS), _decimal_struct),
     "bits": _Kind((*_NUMBERS, "binary"), _bits, True),
-    "days": _Kind(("date", *_STRINGS), _days),
-    **{unit: _Kind(("timestamp", *_STRINGS), _wall_clock) for unit in ("millis", "micros", "nanos")},
-    **{f"time-{unit}": _Kind(_STRINGS, _time) for unit in ("millis", "micros", "nanos")},
-    "utc": _Kind(("timestamp", "date", *_STRINGS), _utc, True),
+    "days": _Kind(("date", *TEXT_KINDS), _days),
+    **{unit: _Kind(("timestamp", *TEXT_KINDS), _wall_clock) for unit in ("millis", "micros", "nanos")},
+    **{f"time-{unit}": _Kind(TEXT_KINDS, _time) for unit in ("millis", "micros", "nanos")},
+    "utc": _Kind(("timestamp", "date", *TEXT_KINDS), _utc, True),
 }
 """The readers by name: the kinds of columns that can hold their values, the conversion, and whether the JSON
 value must or must not be a string, since a number may look like base64, and base64 like a number."""

@@ -55,7 +55,7 @@ from mutation_api.cdc.messages.events import (
     Images,
     Message,
     MessageFormat,
-    Positions,
+    PositionSource,
     Problem,
     Unlogged,
     number_of,
@@ -106,7 +106,7 @@ class MaxwellFormat:
     is_flattened: bool = False
     metadata_prefixes: tuple[str, ...] = ()
 
-    def event(self, message: Message, _positions: Positions) -> Event:
+    def event(self, message: Message, _positions: PositionSource) -> Event:
         """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
         return _Read(message).event()
 

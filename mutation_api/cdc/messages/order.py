@@ -1,10 +1,10 @@
 """The order of a log's operations: positions, what was applied, and messages that come late.
 
-If messages have positions in the source's log, these order the operations (:class:`Positions`), regardless of
-the order of files and lines. If no message has a position, files are ordered by the last number in their
-names, and lines by their position in the file. In this case no two files may have the same number, and a log
-may grow only at the end of its files, or by files with higher numbers. A log in which only some messages have
-a position is refused, unless the user asks for the order of lines.
+If messages have positions in the source's log, these order the operations (:class:`PositionSource`),
+regardless of the order of files and lines. If no message has a position, files are ordered by the last number
+in their names, and lines by their position in the file. In this case no two files may have the same number,
+and a log may grow only at the end of its files, or by files with higher numbers. A log in which only some
+messages have a position is refused, unless the user asks for the order of lines.
 
 Operations at or before the watermark are left out if a run has read them: a run reads the files of a log from
 their beginnings, and a watermark records what an earlier run had read of them. Bytes after that are new. A
@@ -19,7 +19,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mutation_api.cdc.messages.events import INCREMENTAL, Event, LoggedEvent, LogPart, Place, Positions
+from mutation_api.cdc.messages.events import INCREMENTAL, Event, LoggedEvent, LogPart, Place, PositionSource
 from mutation_api.cdc.messages.json_text import text_of
 from mutation_api.cdc.messages.shape import STEPS
 from mutation_api.cdc.messages.table_names import KnownParts
@@ -129,20 +129,20 @@ class Order:
     parts have no order.
     """
 
-    by: Positions
+    by: PositionSource
     log: str
     is_partitioned: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of a position's numbers."""
-        if self.by is Positions.MESSAGE:
+        if self.by is PositionSource.MESSAGE:
             return (*_LOG, PART, *_LINE[1:]) if self.is_partitioned else (*_LOG, *_LINE, TIME)
         return _LINE_OF_PARTITION if self.is_partitioned else _LINE
 
     def times(self, event: Event) -> tuple[int, ...]:
         """Return the last numbers of the positions of an event, which do not order it."""
-        if self.by is Positions.LINE or self.is_partitioned:
+        if self.by is PositionSource.LINE or self.is_partitioned:
             return ()
         return (TIME_UNKNOWN if event.time is None else event.time,)
 
@@ -155,16 +155,16 @@ class Order:
         return (*self.before_steps(found, files), 0)
 
     def _in_log(self, event: Event) -> tuple[int, ...]:
-        has_position = self.by is Positions.MESSAGE and event.log_position is not None
+        has_position = self.by is PositionSource.MESSAGE and event.log_position is not None
         return event.log_position or () if has_position else ()
 
     def last(self, facts: OrderFacts) -> tuple[int, ...]:
         """Return the position of a table's last operation, or a later one before the next message, or ()."""
-        return facts.last_log_position if self.by is Positions.MESSAGE else facts.last_line
+        return facts.last_log_position if self.by is PositionSource.MESSAGE else facts.last_line
 
     def first(self, facts: OrderFacts) -> tuple[int, ...]:
         """Return the position of a table's first operation, or a later one before the next message, or ()."""
-        return facts.first_log_position if self.by is Positions.MESSAGE else facts.first_line
+        return facts.first_log_position if self.by is PositionSource.MESSAGE else facts.first_line
 
     def described(self, order: tuple[int, ...]) -> str:
         """Return a position as a string, for the watermark."""
@@ -197,7 +197,7 @@ class Order:
             found: the servers of the messages, by kind.
             known: the servers of the messages that were applied up to the watermarks.
         """
-        if self.by is not Positions.MESSAGE:
+        if self.by is not PositionSource.MESSAGE:
             return
         for kind in sorted({kind for kind, _ in found}):
             names = sorted(name for each, name in {*found, *known} if each == kind)
@@ -215,7 +215,7 @@ def _ways_on(*, is_partitioned: bool) -> str:
 
 
 def chosen_order(
-    source_id: str, files: Sequence[LogPart], facts: Collection[OrderFacts], asked: Positions
+    source_id: str, files: Sequence[LogPart], facts: Collection[OrderFacts], asked: PositionSource
 ) -> Order:
     """Choose the order of a log's operations.
 
@@ -225,9 +225,9 @@ def chosen_order(
     """
     messages = sum(fact.messages for fact in facts)
     unordered = sum(fact.unordered for fact in facts)
-    if asked is Positions.LINE or (asked is Positions.AUTO and unordered == messages):
+    if asked is PositionSource.LINE or (asked is PositionSource.AUTO and unordered == messages):
         _check_numbers(files)
-        return Order(Positions.LINE, "")
+        return Order(PositionSource.LINE, "")
     if unordered:
         first = min(fact.first_unordered for fact in facts if fact.first_unordered is not None)
         raise InputFormatError(
@@ -242,7 +242,7 @@ def chosen_order(
             f"{'; '.join(logs)}; read them as separate sources, or ask for the order of lines (--positions "
             "line)"
         )
-    return Order(Positions.MESSAGE, logs[0] if logs else "")
+    return Order(PositionSource.MESSAGE, logs[0] if logs else "")
 
 
 def _check_numbers(files: Sequence[LogPart]) -> None:
@@ -258,7 +258,7 @@ def _check_numbers(files: Sequence[LogPart]) -> None:
 
 
 def _shown(by: str, log: str) -> str:
-    return f"positions in {log}" if by == Positions.MESSAGE.value else "lines"
+    return f"positions in {log}" if by == PositionSource.MESSAGE.value else "lines"
 
 
 KEPT = 10_000
@@ -317,7 +317,7 @@ class LateFacts:
 
 def repeated(late: Mapping[str, LateFacts], order: Order) -> Mapping[str, frozenset[Digest]]:
     """Return by table the late messages that are harmless if an equal message was read before."""
-    if order.by is not Positions.MESSAGE:
+    if order.by is not PositionSource.MESSAGE:
         return {}
     return {table: frozenset(facts.found) for table, facts in late.items() if facts.found}
 
@@ -347,7 +347,7 @@ def check_replaced(
 
     It has changed if it has other bytes than when it was read, or another number.
     """
-    if order.by is not Positions.LINE:
+    if order.by is not PositionSource.LINE:
         return
     for table, parts in known.items():
         last = after[table].order[0]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mutation_api.cdc.messages.events import INCREMENTAL, Event, LogPart, NewSnapshot, Place, Positions
+from mutation_api.cdc.messages.events import INCREMENTAL, Event, LogPart, NewSnapshot, Place, PositionSource
 from mutation_api.cdc.messages.order import ORDER_OF_LINES, Order
 from mutation_api.cdc.messages.table_names import TableIdentity
 from mutation_api.errors import SourcePositionError
@@ -135,7 +135,7 @@ def last_new_snapshot(
     Raises:
         SourcePositionError: If there is such a snapshot, and the user did not choose what it means.
     """
-    if order.by is Positions.MESSAGE and not order.is_partitioned:
+    if order.by is PositionSource.MESSAGE and not order.is_partitioned:
         _check_positions(source_id, table, facts, known, files)
         return None
     begun = [
@@ -163,7 +163,7 @@ def read_so_far(
     snapshot, is_streamed = known.snapshot, known.is_streamed
     if facts is None:
         return snapshot, is_streamed
-    if order.by is Positions.MESSAGE and not order.is_partitioned:
+    if order.by is PositionSource.MESSAGE and not order.is_partitioned:
         is_changed = any(state is _STREAM for states in facts.states.values() for _, state in states)
         return max(facts.positions, default=snapshot), is_streamed or is_changed
     for part in facts.in_lines(files, is_partitioned=False):

@@ -38,7 +38,7 @@ from mutation_api.cdc.messages.events import (
     Message,
     MessageFormat,
     Place,
-    Positions,
+    PositionSource,
     Problem,
 )
 from mutation_api.cdc.messages.followed_tables import FollowedTables
@@ -242,7 +242,7 @@ class MessageLog:
     files: tuple[LogPart, ...]
     ranges: tuple[LogRange, ...]
     format: MessageFormat
-    positions: Positions
+    positions: PositionSource
     followed: FollowedTables | None = field(default=None, kw_only=True)
 
     @property

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.conversion import convert_to_column
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType
+from mutation_api.format.hive_type import INTEGER_KINDS, TEXT_KINDS, HiveType
 
 __all__ = [
     "TIME_ZONE_DEFAULT",
@@ -59,7 +59,6 @@ __all__ = [
     "to_column",
 ]
 
-TEXT_KINDS = ("string", "char", "varchar")
 ZERO_DATES = ("error", "null")
 ZERO_DATES_DEFAULT = "error"
 TIME_ZONE_DEFAULT = "UTC"

@@ -21,7 +21,7 @@ from mutation_api.cdc.update.extract import ExtractOptions, ExtractReport, extra
 from mutation_api.cdc.update.settings import (
     UpdateSettings,
     find_mark,
-    find_watermarks_of,
+    list_watermarks_of,
     require_settings,
     watermark_table_of,
     write_settings,
@@ -126,7 +126,7 @@ def disable_by(
     """
     table = normal_full_name(table)
     settings = require_settings(metastore, table, "enabling", "enabled", "disabling")
-    known = find_watermarks_of(metastore, table)
+    known = list_watermarks_of(metastore, table)
     database = options.access.connected(table, settings)
     try:
         check_same_source(table, known, settings)
@@ -204,7 +204,7 @@ def _remove_objects(
     triggers = [each for each in objects if each.kind == "trigger"]
     for each in triggers:
         _remove(database, each, removed, left, is_forced=discard)
-    is_copied = bool(find_watermarks_of(metastore, table))
+    is_copied = bool(list_watermarks_of(metastore, table))
     has_log = is_copied and not discard and bool(database.log_name(settings.names))
     if has_log and waiting_changes(metastore, database, table, settings).count:
         extract_by(engine, metastore, table, options)

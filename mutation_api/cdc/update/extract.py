@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from metastore_client.client import MetastoreClient
 from mutation_api.cdc.choice import engine_for
 from mutation_api.cdc.engine import Engine
-from mutation_api.cdc.ingest import Following, IngestOptions, ingest_by
+from mutation_api.cdc.ingest import IngestOptions, TableMapping, ingest_by
 from mutation_api.cdc.ingest_report import IngestReport, read_watermarks
 from mutation_api.cdc.update.progress_mark import ProgressMark, Run
 from mutation_api.cdc.update.settings import UpdateSettings, mark_of, require_settings, watermark_table_of
@@ -50,7 +50,7 @@ class ExtractOptions:
     dry_run: bool = False
     user: str | None = None
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
-    listener: LockFailureListener | None = None
+    lock_failure_listener: LockFailureListener | None = None
     progress: Callable[[str], None] = lambda line: None
     binlog: BinlogOptions = NO_OPTIONS
 
@@ -125,7 +125,7 @@ def extract_update(
     dry_run: bool = False,
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
-    listener: LockFailureListener | None = None,
+    lock_failure_listener: LockFailureListener | None = None,
     progress: Callable[[str], None] = lambda line: None,
     seen_to: Collection[str] = (),
     recopy: bool = False,
@@ -149,7 +149,7 @@ def extract_update(
         dry_run: True to report what would be done and write nothing.
         user: user name for the metastore.
         lock_timeout_seconds: maximum time to wait for another extraction or another writer.
-        listener: called if the transaction is lost while it runs.
+        lock_failure_listener: called if the transaction is lost while it runs.
         progress: called with a message for each step.
         seen_to: method binlog: positions (``file:offset``) of statements that have been carried out in Hive
             by hand.
@@ -178,7 +178,7 @@ def extract_update(
         dry_run=dry_run,
         user=user,
         lock_timeout_seconds=lock_timeout_seconds,
-        listener=listener,
+        lock_failure_listener=lock_failure_listener,
         progress=progress,
         binlog=BinlogOptions(
             seen_to=tuple(seen_to),
@@ -216,7 +216,7 @@ def extract_by(
         report = ingest_by(
             engine(source),
             metastore,
-            [_following(table, settings)],
+            [_mapping(table, settings)],
             source,
             _ingest_options(table, settings, options, known, is_first=found is None),
         )
@@ -228,8 +228,8 @@ def extract_by(
     return ExtractReport(table, report, mark, removed, seconds, differences)
 
 
-def _following(table: str, settings: UpdateSettings) -> Following:
-    return Following(settings.source_table, table, tuple(name.lower() for name in settings.key))
+def _mapping(table: str, settings: UpdateSettings) -> TableMapping:
+    return TableMapping(settings.source_table, table, tuple(name.lower() for name in settings.key))
 
 
 def _ingest_options(
@@ -251,7 +251,7 @@ def _ingest_options(
         create_partitions=settings.create_partitions,
         user=options.user,
         lock_timeout_seconds=options.lock_timeout_seconds,
-        listener=options.listener or SaidByTheNextStep(),
+        lock_failure_listener=options.lock_failure_listener or SaidByTheNextStep(),
         progress=options.progress,
     )
 

@@ -52,19 +52,18 @@ from mutation_api.cdc.update.settings import UpdateSettings
 from mutation_api.cdc.update.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, RECEIPT, SEQUENCE_COLUMN
 from mutation_api.cdc.update.values import GrowingColumn, null_advice, to_hive_column
 from mutation_api.errors import ConfigurationError, RecordLayoutError, SourcePositionError
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType
+from mutation_api.format.hive_type import INTEGER_KINDS, TEXT_KINDS, HiveType
 
 __all__ = ["PostgreSql"]
 
 _TEXTS = ("text", "varchar", "bpchar", "name", "citext")
-_TEXT_TARGETS = ("string", "char", "varchar")
 _ALLOWED: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("int2", "int4", "int8", "oid"), (*INTEGER_KINDS, "decimal", *_TEXT_TARGETS)),
+    **dict.fromkeys(("int2", "int4", "int8", "oid"), (*INTEGER_KINDS, "decimal", *TEXT_KINDS)),
     "bool": ("boolean",),
     "numeric": ("decimal", "string"),
     "float4": ("float", "double"),
     "float8": ("double",),
-    **dict.fromkeys(_TEXTS, _TEXT_TARGETS),
+    **dict.fromkeys(_TEXTS, TEXT_KINDS),
     "bytea": ("binary",),
     "date": ("date", "string"),
     **dict.fromkeys(("timestamp", "timestamptz"), ("timestamp", "string")),

@@ -54,8 +54,8 @@ __all__ = [
     "enabled_tables",
     "find_mark",
     "find_settings",
-    "find_watermarks_of",
     "get_table",
+    "list_watermarks_of",
     "mark_of",
     "require_settings",
     "watermark_table_of",
@@ -349,7 +349,7 @@ def enabled_tables(
                 yield f"{database.lower()}.{name}", found
 
 
-def find_watermarks_of(metastore: MetastoreClient, table: str) -> list[Watermark]:
+def list_watermarks_of(metastore: MetastoreClient, table: str) -> list[Watermark]:
     """Return the watermarks of a table without reading their content; none before its first extraction."""
     read = read_watermarks(metastore, watermark_table_of(table))
     return [] if read is None else read.of(target=table)

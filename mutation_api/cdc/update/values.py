@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from mutation_api.cdc.update.database import SourceColumn
 from mutation_api.errors import ConfigurationError, RecordValueError, SourcePositionError
 from mutation_api.format.conversion import convert_to_column
-from mutation_api.format.hive_type import INTEGER_KINDS, HiveType
+from mutation_api.format.hive_type import HiveType, TypeFamily
 
 __all__ = [
     "BUCKETS",
@@ -50,7 +50,10 @@ __all__ = [
 
 _WIDEST = 70
 _NANOSECONDS = re.compile(r"[.,]\d{6}0*[1-9]")
-_FIRST = {"date": pa.scalar(date.min), "timestamp": pa.scalar(datetime.min, pa.timestamp("us"))}
+_FIRST = {
+    TypeFamily.DATE: pa.scalar(date.min),
+    TypeFamily.TIMESTAMP: pa.scalar(datetime.min, pa.timestamp("us")),
+}
 """The first value of a type; Arrow may accept the string of an earlier one."""
 
 
@@ -89,7 +92,7 @@ def to_hive_column(
 
 
 def _array(values: Sequence[Any], target: HiveType) -> pa.Array:
-    return _decimals(values, target) if target.kind == "decimal" else _plain(values, target)
+    return _decimals(values, target) if target.family is TypeFamily.DECIMAL else _plain(values, target)
 
 
 def null_advice(column: SourceColumn) -> str:
@@ -105,7 +108,7 @@ def null_advice(column: SourceColumn) -> str:
 
 def _is_invalid(value: Any, target: HiveType) -> bool:
     """Return True if a value is one that may become NULL."""
-    convert = _PREPARED.get(target.kind)
+    convert = _PREPARED.get(target.family)
     if value is None or convert is None:
         return False
     try:
@@ -114,7 +117,7 @@ def _is_invalid(value: Any, target: HiveType) -> bool:
         return True
     except _MisfitError:
         return False
-    return target.kind == "decimal" and not found.is_finite()
+    return target.family is TypeFamily.DECIMAL and not found.is_finite()
 
 
 class _MisfitError(Exception):
@@ -127,23 +130,23 @@ class InvalidError(_MisfitError):
 
 def _plain(values: Sequence[Any], target: HiveType) -> pa.Array:
     """Return values as an array; if all have the expected type, they are not checked individually."""
-    convert = _PREPARED.get(target.kind)
-    if target.kind in _FIRST and (found := _times_of_texts(values, target.kind)) is not None:
+    convert = _PREPARED.get(target.family)
+    if target.family in _FIRST and (found := _times_of_texts(values, target.family)) is not None:
         return found
-    if convert is None or set(map(type, values)) <= {_EXPECTED.get(target.kind), type(None)}:
-        return pa.array(values, _HINTS.get(target.kind))
-    return pa.array([None if v is None else convert(v) for v in values], _HINTS.get(target.kind))
+    if convert is None or set(map(type, values)) <= {_EXPECTED.get(target.family), type(None)}:
+        return pa.array(values, _HINTS.get(target.family))
+    return pa.array([None if v is None else convert(v) for v in values], _HINTS.get(target.family))
 
 
-def _times_of_texts(values: Sequence[Any], kind: str) -> pa.Array | None:
+def _times_of_texts(values: Sequence[Any], family: TypeFamily) -> pa.Array | None:
     """Convert ISO 8601 strings at once; return None if others need individual checks."""
     if not set(map(type, values)) <= {str, type(None)}:
         return None
     try:
-        array = pa.array(values, pa.string()).cast(_HINTS[kind])
+        array = pa.array(values, pa.string()).cast(_HINTS[family])
     except pa.ArrowInvalid:
         return None
-    return None if pc.any(pc.less(array, _FIRST[kind])).as_py() else array
+    return None if pc.any(pc.less(array, _FIRST[family])).as_py() else array
 
 
 def _decimals(values: Sequence[Any], target: HiveType) -> pa.Array:
@@ -242,32 +245,32 @@ def _timestamp(value: Any) -> datetime:
     return found
 
 
-_PREPARED: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(INTEGER_KINDS, _integer),
-    **dict.fromkeys(("string", "char", "varchar"), _text),
-    **dict.fromkeys(("float", "double"), _float),
-    "boolean": _boolean,
-    "decimal": _decimal,
-    "binary": _bytes,
-    "date": _date,
-    "timestamp": _timestamp,
+_PREPARED: dict[TypeFamily, Callable[[Any], Any]] = {
+    TypeFamily.INTEGER: _integer,
+    TypeFamily.TEXT: _text,
+    TypeFamily.FLOAT: _float,
+    TypeFamily.BOOLEAN: _boolean,
+    TypeFamily.DECIMAL: _decimal,
+    TypeFamily.BINARY: _bytes,
+    TypeFamily.DATE: _date,
+    TypeFamily.TIMESTAMP: _timestamp,
 }
-_EXPECTED: dict[str, type] = {
-    **dict.fromkeys(INTEGER_KINDS, int),
-    **dict.fromkeys(("string", "char", "varchar"), str),
-    **dict.fromkeys(("float", "double"), float),
-    "boolean": bool,
-    "binary": bytes,
-    "date": date,
+_EXPECTED: dict[TypeFamily, type] = {
+    TypeFamily.INTEGER: int,
+    TypeFamily.TEXT: str,
+    TypeFamily.FLOAT: float,
+    TypeFamily.BOOLEAN: bool,
+    TypeFamily.BINARY: bytes,
+    TypeFamily.DATE: date,
 }
-_HINTS: dict[str, pa.DataType] = {
-    **dict.fromkeys(INTEGER_KINDS, pa.int64()),
-    **dict.fromkeys(("string", "char", "varchar"), pa.string()),
-    **dict.fromkeys(("float", "double"), pa.float64()),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us"),
+_HINTS: dict[TypeFamily, pa.DataType] = {
+    TypeFamily.INTEGER: pa.int64(),
+    TypeFamily.TEXT: pa.string(),
+    TypeFamily.FLOAT: pa.float64(),
+    TypeFamily.BOOLEAN: pa.bool_(),
+    TypeFamily.BINARY: pa.binary(),
+    TypeFamily.DATE: pa.date32(),
+    TypeFamily.TIMESTAMP: pa.timestamp("us"),
 }
 
 

@@ -19,7 +19,7 @@ import argparse
 
 from mutation_api.cdc.collector import CollectorSource
 from mutation_api.cli.table_arguments import listed_names, location_from
-from mutation_api.format.text_values import BinaryText
+from mutation_api.format.text_values import BinaryEncoding
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the collection in the watermarks (default: the table)")
     parser.add_argument(
         "--binary",
-        choices=[form.value for form in BinaryText],
+        choices=[form.value for form in BinaryEncoding],
         help="encoding of binary columns in the files; required if there are any",
     )
 
@@ -55,7 +55,7 @@ def source_from(arguments: argparse.Namespace) -> CollectorSource:
         tuple(arguments.files),
         _name(arguments),
         columns=None if arguments.columns is None else listed_names(arguments.columns),
-        binary=BinaryText(arguments.binary) if arguments.binary else None,
+        binary=BinaryEncoding(arguments.binary) if arguments.binary else None,
     )
 
 

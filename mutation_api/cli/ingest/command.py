@@ -24,7 +24,7 @@ from typing import Any
 
 from mutation_api.cdc.choice import EngineBySize
 from mutation_api.cdc.engine import AnySource, Engine
-from mutation_api.cdc.ingest import Following, IngestOptions, ingest_by
+from mutation_api.cdc.ingest import IngestOptions, TableMapping, ingest_by
 from mutation_api.cdc.ingest_report import IngestReport
 from mutation_api.cdc.local_engine import LocalEngine
 from mutation_api.cli import engine_arguments
@@ -130,11 +130,11 @@ def _opened_engine(given: str, here: LocalEngine | None, stack: ExitStack) -> En
     return EngineBySize(here, engine_arguments.LOCAL_FILE_BYTES_MAX, spark)
 
 
-def _tables(module: ModuleType, arguments: argparse.Namespace, engine: Engine) -> list[Following]:
+def _tables(module: ModuleType, arguments: argparse.Namespace, engine: Engine) -> list[TableMapping]:
     """Return the tables; for this, a source may list its files."""
     look = functools.partial(module.tables_from, arguments)
     found = engine.reaching(look) if isinstance(engine, EngineBySize) else look()
-    return [Following(*each) for each in found]
+    return [TableMapping(*each) for each in found]
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
@@ -180,7 +180,7 @@ def _options(arguments: argparse.Namespace) -> IngestOptions:
         create_partitions=arguments.create_partitions,
         user=arguments.user,
         lock_timeout_seconds=arguments.lock_timeout,
-        listener=ReportLoss(),
+        lock_failure_listener=ReportLoss(),
         progress=progress(arguments),
     )
 

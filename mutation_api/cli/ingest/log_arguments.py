@@ -21,7 +21,7 @@ from mutation_api.cdc.kafka.topics import (
     TIMEOUT_SECONDS_DEFAULT,
     KafkaTopics,
 )
-from mutation_api.cdc.messages.events import LogOptions, NewSnapshot, Positions
+from mutation_api.cdc.messages.events import LogOptions, NewSnapshot, PositionSource
 from mutation_api.cdc.messages.message_source import MessageSource
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
@@ -293,8 +293,8 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
     )
     parser.add_argument(
         "--positions",
-        choices=[each.value for each in Positions],
-        default=Positions.AUTO.value,
+        choices=[each.value for each in PositionSource],
+        default=PositionSource.AUTO.value,
         help="order of operations: by the positions in the source's log that messages contain (message), by "
         "the numbers in file names and then by line (line), or by the former if messages have positions and "
         "by the latter if not (default: auto). Messages from Kafka are in the order of their partition "
@@ -370,7 +370,7 @@ def log_from(arguments: argparse.Namespace, source: Callable[..., Log]) -> Log:
         ConfigurationError: If arguments contradict each other, or are invalid.
     """
     options = LogOptions(
-        positions=Positions(arguments.positions),
+        positions=PositionSource(arguments.positions),
         ignored_columns=frozenset(arguments.ignore_column),
         null_if_missing=frozenset(arguments.null_if_missing),
         default_if_missing=frozenset(arguments.default_if_missing),

@@ -27,13 +27,13 @@ from __future__ import annotations
 import argparse
 import re
 
-from mutation_api.cdc.separated_text import SeparatedText
+from mutation_api.cdc.delimited_text import DelimitedText
 from mutation_api.cdc.tungsten import TungstenSource
 from mutation_api.cdc.tungsten_files import HEADER_DEFAULT, TEXT_DEFAULT, HeaderField
 from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
-from mutation_api.format.text_values import BinaryText
+from mutation_api.format.text_values import BinaryEncoding
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
 
@@ -85,7 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--binary",
-        choices=[form.value for form in BinaryText],
+        choices=[form.value for form in BinaryEncoding],
         help="encoding of binary columns in the files; required if there are any",
     )
     _add_text_arguments(parser)
@@ -117,7 +117,7 @@ def _add_text_arguments(parser: argparse.ArgumentParser) -> None:
 
 def source_from(arguments: argparse.Namespace) -> TungstenSource:
     """Return the source. Raises ConfigurationError if arguments are invalid."""
-    text = SeparatedText(
+    text = DelimitedText(
         arguments.field_separator,
         arguments.record_end,
         arguments.null,
@@ -133,7 +133,7 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
         columns={name: listed_names(columns) for name, columns in arguments.columns},
         metadata=arguments.metadata,
         commit_columns={column: chosen or None for column, _, chosen in commit},
-        binary=BinaryText(arguments.binary) if arguments.binary else None,
+        binary=BinaryEncoding(arguments.binary) if arguments.binary else None,
     )
 
 

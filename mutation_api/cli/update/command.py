@@ -89,7 +89,7 @@ def extract_options(arguments: argparse.Namespace, *, dry_run: bool = False) -> 
         dry_run=dry_run,
         user=arguments.user,
         lock_timeout_seconds=arguments.lock_timeout,
-        listener=ReportLoss(),
+        lock_failure_listener=ReportLoss(),
         progress=progress(arguments),
     )
 

@@ -3,11 +3,17 @@
 ORC's C++ library, in pyarrow and pyorc, trusts the numbers of a file: it allocates memory for as many rows as
 a footer claims, and ends the process if types are nested too deeply. The checks here cost less than opening
 the file. Every other error is converted to one that names the file.
+
+A pyarrow older than OLDEST is rejected on import, because it does not report an error where it is wrong.
+Measured with files of real Hive: up to 23, a timestamp that nanoseconds cannot hold (9999-12-31, a common "no
+end") is read as another one, and values of unions below lists are lost; 24 ends the process. So a worker that
+has its own old pyarrow must not start.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -15,7 +21,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyorc
 
-from mutation_api.errors import CorruptFileError, MutationError, ReadError
+from mutation_api.errors import ConfigurationError, CorruptFileError, MutationError, ReadError
 from mutation_api.orc.format.compression import DAMAGE, holds_bytes, unpacked
 from mutation_api.orc.format.protobuf import (
     STREAM_KIND_DATA,
@@ -30,7 +36,40 @@ from mutation_api.orc.format.tail import OrcTail, tail_of
 from mutation_api.orc.format.type_tree import TypeKind, TypeNode, last_within
 from mutation_api.storage.protocol import is_fault_of_machine
 
-__all__ = ["FAULTS", "check_values", "checked_stripe", "fault_of", "faults_of", "null_keys", "open_orc"]
+__all__ = [
+    "FAULTS",
+    "OLDEST",
+    "check_values",
+    "check_version",
+    "checked_stripe",
+    "fault_of",
+    "faults_of",
+    "null_keys",
+    "open_orc",
+]
+
+OLDEST = 25
+"""The oldest accepted major version. The package requires the same version."""
+
+
+def check_version(version: str) -> None:
+    """Raise ConfigurationError if a pyarrow is too old.
+
+    Args:
+        version: the version, as in ``pyarrow.__version__``.
+
+    Raises:
+        ConfigurationError: If it is too old. The message names both versions.
+    """
+    major = re.match(r"[0-9]+", version)
+    if major is not None and int(major[0]) < OLDEST:
+        raise ConfigurationError(
+            f"pyarrow {version} is too old: it silently reads some timestamps of ORC files as other "
+            f"values; install pyarrow {OLDEST} or newer on all machines that run tasks"
+        )
+
+
+check_version(pa.__version__)
 
 FAULTS = (
     *(pa.ArrowException, pyorc.errors.ORCError, OSError, MemoryError),

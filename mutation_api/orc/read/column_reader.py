@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyorc
 
 from mutation_api.errors import RecordValueError, TableNotMutableError
-from mutation_api.format.hive_type import HiveType, arrow_type
+from mutation_api.format.hive_type import HiveType, TypeFamily, arrow_type
 from mutation_api.format.plain_array import (
     dense_union,
     list_offsets,
@@ -57,7 +57,6 @@ __all__ = [
 
 
 BATCH_ROWS_DEFAULT = 65_536
-_TEXTS = ("string", "varchar", "char")
 
 
 FINE_TIMESTAMPS = (
@@ -155,15 +154,19 @@ def _misfit(array: pa.Array, hive_type: HiveType) -> TableNotMutableError:
 
 
 def _read_primitive(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> pa.Array:
-    if array.type == arrow_type(hive_type) and hive_type.kind not in ("varchar", "char"):
+    if array.type == arrow_type(hive_type) and not hive_type.length:
         return array
-    if pa.types.is_string(array.type) and hive_type.kind in _TEXTS:
+    if pa.types.is_string(array.type) and hive_type.family is TypeFamily.TEXT:
         return cut(array, hive_type)
     if pa.types.is_nested(array.type):
         raise _misfit(array, hive_type)
     if pa.types.is_date32(array.type):
         array = _dates(array, options)
-    if options.prints_shortest_numbers and pa.types.is_floating(array.type) and hive_type.kind in _TEXTS:
+    if (
+        options.prints_shortest_numbers
+        and pa.types.is_floating(array.type)
+        and hive_type.family is TypeFamily.TEXT
+    ):
         return cut(texts_of_floats(array, options.release, is_shortest=True), hive_type)
     return converted(array, hive_type, options.release)
 

@@ -25,7 +25,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.errors import RecordValueError, TableNotMutableError
-from mutation_api.format.hive_type import DECIMALS_OF_INTEGERS, INTEGER_KINDS, HiveType, arrow_type
+from mutation_api.format.hive_type import (
+    DECIMALS_OF_INTEGERS,
+    FLOAT_KINDS,
+    INTEGER_KINDS,
+    TEXT_KINDS,
+    HiveType,
+    arrow_type,
+    primitive_of_arrow,
+)
 from mutation_api.format.number_text import doubles_of_java, java_texts, texts_of_decimals
 from mutation_api.format.plain_array import list_offsets, map_parts, rebased_list, text_arrays
 from mutation_api.format.timestamps import proleptic_from_hybrid_days, proleptic_from_hybrid_timestamps
@@ -79,31 +87,16 @@ _LAST_TEXT_TO_DOUBLE = 3
 
 def _kind_of(found: pa.DataType) -> str:
     """Return Hive's kind of a file's column. Char and varchar count as strings."""
-    if pa.types.is_decimal(found):
-        return "decimal"
     if pa.types.is_timestamp(found):
         return "timestamp"
-    return _KINDS.get(found, str(found))
+    known = primitive_of_arrow(found)
+    return str(found) if known is None else known.kind
 
 
 def _shown(found: pa.DataType) -> str:
     if pa.types.is_decimal(found):
         return f"decimal({found.precision},{found.scale})"
     return _kind_of(found)
-
-
-_KINDS = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.string(): "string",
-    pa.binary(): "binary",
-    pa.date32(): "date",
-}
 
 
 # -- numbers -------------------------------------------------------------------------------------------------
@@ -232,22 +225,20 @@ def timestamps_of_texts(array: pa.Array) -> pa.Array:
         raise RecordValueError(f"a timestamp has more than six digits of a second ({error})") from error
 
 
-_TEXTS = ("string", "varchar", "char")
-
 CHANGES: dict[tuple[str, str], _Converter] = {
     **{(one, other): _integer for one in INTEGER_KINDS for other in INTEGER_KINDS},
-    **{(one, other): _number for one in INTEGER_KINDS for other in ("float", "double")},
+    **{(one, other): _number for one in INTEGER_KINDS for other in FLOAT_KINDS},
     **{(one, "decimal"): _decimal for one in (*INTEGER_KINDS, "decimal")},
     ("float", "double"): _widened_float,
     ("double", "float"): _number,
     ("decimal", "float"): _number_of_decimal,
     ("decimal", "double"): _number_of_decimal,
     ("string", "double"): _double_of_text,
-    **{(one, text): _as_text(_texts_of_integers) for one in INTEGER_KINDS for text in _TEXTS},
-    **{(one, text): _as_text(texts_of_floats) for one in ("float", "double") for text in _TEXTS},
-    **{("decimal", text): _as_text(_texts_of_decimals) for text in _TEXTS},
-    **{("date", text): _as_text(_texts_of_dates) for text in _TEXTS},
-    **{("timestamp", text): _as_text(_texts_of_timestamps) for text in _TEXTS},
+    **{(one, text): _as_text(_texts_of_integers) for one in INTEGER_KINDS for text in TEXT_KINDS},
+    **{(one, text): _as_text(texts_of_floats) for one in FLOAT_KINDS for text in TEXT_KINDS},
+    **{("decimal", text): _as_text(_texts_of_decimals) for text in TEXT_KINDS},
+    **{("date", text): _as_text(_texts_of_dates) for text in TEXT_KINDS},
+    **{("timestamp", text): _as_text(_texts_of_timestamps) for text in TEXT_KINDS},
 }
 """By kind in the file and kind of the table."""
 

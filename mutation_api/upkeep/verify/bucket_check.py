@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.format.event import Operation, bucket_ids
-from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.hive_type import TypeFamily, parse_hive_type
 from mutation_api.format.layout import AcidVersion
 from mutation_api.format.merge_events import EventKeys, concatenate_keys, merge_legacy, order_of
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
@@ -234,8 +234,8 @@ class HashCheck:
         Timestamps are read in microseconds, and their hash of version 1 depends on the zone of Hive's
         processes.
         """
-        kinds = [parse_hive_type(c.type).kind for c in table.columns if c.name in table.bucket_columns]
-        if not table.is_bucketed or not table.version.has_row_ids or "timestamp" in kinds:
+        kinds = [parse_hive_type(c.type).family for c in table.columns if c.name in table.bucket_columns]
+        if not table.is_bucketed or not table.version.has_row_ids or TypeFamily.TIMESTAMP in kinds:
             return None
         try:
             return cls(table, BucketIdResolver(table))

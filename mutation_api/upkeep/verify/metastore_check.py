@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnStatistics, PartitionInfo, TableInfo
 from metastore_client.valid_ids import ValidIdList, ValidWriteIdList
-from mutation_api.format.hive_type import INTEGER_KINDS
+from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.layout import is_hidden
 from mutation_api.read.table_view import TableView
 from mutation_api.storage.location import Location
@@ -25,7 +25,6 @@ __all__ = ["Registered", "has_younger", "row_statistics", "unregistered_partitio
 
 
 _ACCURATE = "COLUMN_STATS_ACCURATE"
-_ANSWERED = {*INTEGER_KINDS, "float", "double", "date", "boolean", "string", "binary"}
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,10 @@ class Registered:
     def answers_from(self, column: ColumnStatistics) -> bool:
         """Return True if this Hive answers queries from the statistics of such a column, and not only plans.
 
-        Source: getType of Hive 4's StatsOptimizer; seen on 4.1.0 and 4.2.1. Older releases never do so for
-        transactional tables.
+        Older releases than Hive 4 never do so for transactional tables.
         """
-        return self.metastore.capabilities().has_exclusive_write_lock and column.type in _ANSWERED
+        has_answers = parse_hive_type(column.type).facts.has_answers
+        return has_answers and self.metastore.capabilities().has_exclusive_write_lock
 
     def column_statistics(
         self, partitions: Sequence[str], columns: Sequence[str], valid_ids: ValidIdList

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.format.hive_type import HiveType, parse_hive_type
+from mutation_api.format.hive_type import primitive_of_arrow
 from mutation_api.orc.format.compression import DAMAGE, unpacked
 from mutation_api.orc.format.protobuf import (
     STREAM_KIND_ROW_INDEX,
@@ -146,15 +146,6 @@ _INNER = (*range(2, 10), 12)
 """Fields of ColumnStatistics that are messages, one per type of the column."""
 _INDEX_ENTRY, _ENTRY_STATISTICS = 1, 2
 
-_TYPES = {
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.string(): "string",
-    pa.date32(): "date",
-}
-
 
 @dataclass(frozen=True)
 class RecordedStatistics:
@@ -264,7 +255,7 @@ def difference(statistics: bytes, values: pa.Array) -> tuple[str, str] | None:
 
 
 def _outside(statistics: bytes, values: pa.Array) -> tuple[str, str] | None:
-    hive_type = _hive_type(values.type)
+    hive_type = primitive_of_arrow(values.type)
     known = None if hive_type is None else comparable_range(statistics, values.type, hive_type)
     if known is None or values.null_count == len(values):
         return None
@@ -273,13 +264,6 @@ def _outside(statistics: bytes, values: pa.Array) -> tuple[str, str] | None:
     if known[0] <= low and high <= known[1]:
         return None
     return f"values from {_shown(low)} to {_shown(high)}", f"{_shown(known[0])} to {_shown(known[1])}"
-
-
-def _hive_type(data_type: pa.DataType) -> HiveType | None:
-    if pa.types.is_decimal128(data_type):
-        return parse_hive_type(f"decimal({data_type.precision},{data_type.scale})")
-    text = _TYPES.get(data_type)
-    return None if text is None else parse_hive_type(text)
 
 
 def _comparable(values: pa.Array) -> pa.Array:

@@ -47,8 +47,8 @@ class VerifyProgress:
 
     file_count: int
     byte_count: int
-    all_files: int
-    all_bytes: int
+    total_file_count: int
+    total_byte_count: int
 
 
 Progress = Callable[[VerifyProgress], None]
@@ -85,17 +85,17 @@ class VerifyReport:
         return {
             "table": self.table,
             "sound": self.is_sound,
-            "partitions": self.partition_count,
-            "files": self.file_count,
-            "bytes": self.byte_count,
-            "rows": self.row_count,
+            "partition_count": self.partition_count,
+            "file_count": self.file_count,
+            "byte_count": self.byte_count,
+            "row_count": self.row_count,
             "findings": [each.to_dict() for each in self.findings],
         }
 
 
 def verify_table(
     metastore: MetastoreClient,
-    table_name: str,
+    table: str,
     *,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -106,7 +106,7 @@ def verify_table(
 
     Args:
         metastore: describes the table and its transactions.
-        table_name: ``database.table``.
+        table: ``database.table``.
         threads: the number of files to examine at a time. If None, one per processor. Each needs a stripe
             of memory.
         progress: called now and then, from any thread.
@@ -118,7 +118,7 @@ def verify_table(
         ConfigurationError: If ``threads`` is below 1.
         ReadError, OSError: If a directory cannot be listed, or this machine cannot read a file.
     """
-    database, name = split_full_name(table_name)
+    database, name = split_full_name(table)
     full_name = f"{database}.{name}"
     builder = MutatorClientBuilder().metastore(metastore)
     with builder.build() as client, client.open_snapshot(full_name) as snapshot:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_yarn import SubmittedJob, YarnCluster, submit
 from tests.integration.clusters.rows_of_job import JOB, check_rows, create_table
@@ -290,5 +290,5 @@ def check_first_rows_only(hive: HiveJudge, table: str) -> None:
     hive.time_out_transactions(0)
     query = f"SELECT count(*), count(DISTINCT id), sum(id), sum(if(msg = 'new', 1, 0)) FROM {table}"
     assert hive.sql(query) == [[ROWS, ROWS, ROWS * (ROWS - 1) // 2, 0]]
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         check_nothing_is_left(metastore, table.partition(".")[0])

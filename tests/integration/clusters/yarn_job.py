@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 import mutation_api
-from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, snapshot
+from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, read_table
 from mutation_api.spark import job
 from mutation_api.spark.tasks import ChangeWriter
 from mutation_api.table.acid_table import WriterOptions
@@ -49,7 +49,7 @@ def main(uri: str, table: str, rows: str, markers: str, fault: str = "") -> None
             *of, fault=fault, markers=markers
         )
     with client_of(uri, table) as client, client.new_transaction() as transaction:
-        seen = snapshot(transaction, table, spark=spark)
+        seen = read_table(transaction, table, spark=spark)
         updates = seen.where("id % 3 = 0").selectExpr(
             "'update' operation", "ROW__ID", "id", "'new' msg", "ds"
         )
@@ -60,7 +60,7 @@ def main(uri: str, table: str, rows: str, markers: str, fault: str = "") -> None
         if fault == DRIVER_DIES and is_first(markers, "driver"):
             kill_container()
     with client_of(uri, table) as client:
-        read = snapshot(client.open_snapshot(table), table, spark=spark).count()
+        read = read_table(client.open_snapshot(table), table, spark=spark).count()
     places = spark.range(0, 8, 1, 8).mapInArrow(places_of_tasks, "place string").distinct().collect()
     found = {
         "changes": summary.inserted + summary.updated + summary.deleted,

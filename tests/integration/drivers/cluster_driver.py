@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from mutation_api import MutatorClientBuilder, apply_changes, local_session, merge_into, snapshot
+from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, merge_into, read_table
 
 ROWS = 200
 PARTITIONS = 4
@@ -31,7 +31,7 @@ def main(master: str, uri: str, table: str, java_options: str, *pairs: str) -> i
     }
     builder = MutatorClientBuilder().metastore(uri)
     builder.add_sink_table(*table.split("."), create_partitions=True)
-    with local_session("cluster", master=master, settings=settings) as spark, builder.build() as client:
+    with local_spark_session("cluster", master=master, settings=settings) as spark, builder.build() as client:
         rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(
             "cast(id as int) id", "concat('m', id) msg", "concat('d', id % 3) ds"
         )
@@ -41,9 +41,9 @@ def main(master: str, uri: str, table: str, java_options: str, *pairs: str) -> i
         with client.new_transaction() as transaction:
             merge_into(transaction, table, source=changes, on=["id"]).whenMatched(
                 "source.op = 'D'"
-            ).delete().whenMatched().updateAll().merge()
+            ).delete().whenMatched().updateAll().execute()
         with client.new_transaction() as transaction:
-            found = snapshot(transaction, table, spark=spark).select("id", "msg", "ds").collect()
+            found = read_table(transaction, table, spark=spark).select("id", "msg", "ds").collect()
         places = spark.range(0, 16, 1, 16).mapInArrow(places_of_tasks, "place string").distinct().collect()
     print(json.dumps({"rows": sorted(map(list, found)), "places": sorted(row[0] for row in places)}))
     return 0

@@ -3,8 +3,8 @@
     python -m tests.integration.drivers.default_spark_driver METASTORE_URI APPLIED MERGED FEW_BYTES
 
 Changes the table APPLIED by ``apply_changes`` and the table MERGED by ``merge_into``, and reads both by
-``snapshot``. FEW_BYTES is the library's setting of what the driver writes without tasks. Prints, as one JSON
-object, the rows that the snapshots have, a query over them, and the settings of code generation.
+``read_table``. FEW_BYTES is the library's setting of what the driver writes without tasks. Prints, as one
+JSON object, the rows that the snapshots have, a query over them, and the settings of code generation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
-from mutation_api import MutatorClientBuilder, apply_changes, local_session, merge_into, snapshot
+from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session, merge_into, read_table
 from mutation_api.spark.job import FEW_BYTES
 
 ROWS = 3000
@@ -42,13 +42,16 @@ def main(uri: str, applied: str, merged: str, few: str) -> int:
         builder.add_sink_table(*table.split("."), create_partitions=True)
     settings = {FEW_BYTES: few, "spark.sql.session.timeZone": "UTC"}
     found = {}
-    with local_session("default", master="local[2]", settings=settings) as spark, builder.build() as client:
+    with (
+        local_spark_session("default", master="local[2]", settings=settings) as spark,
+        builder.build() as client,
+    ):
         given = rows(spark)
         with client.new_transaction() as transaction:
             for table in (applied, merged):
                 apply_changes(transaction, table, given.withColumn("operation", sf.lit("insert")))
         with client.new_transaction() as transaction:
-            before = snapshot(transaction, applied, spark=spark)
+            before = read_table(transaction, applied, spark=spark)
             changed = before.where("id % 3 = 1").withColumn("msg", sf.concat(sf.lit("new"), "id"))
             changes = changed.withColumn("operation", sf.lit("update")).unionByName(
                 before.where("id % 3 = 2").withColumn("operation", sf.lit("delete"))
@@ -61,14 +64,14 @@ def main(uri: str, applied: str, merged: str, few: str) -> int:
             merge = merge.whenMatched("source.op = 'D'").delete()
             price = "cast(source.price * 2 as decimal(10,2))"
             merge = merge.whenMatched().update({"msg": "concat('new', source.id)", "price": price})
-            merge.whenNotMatched("source.op = 'U'").insertAll().merge()
+            merge.whenNotMatched("source.op = 'U'").insertAll().execute()
         with client.new_transaction() as transaction:
             for name, table in (("applied", applied), ("merged", merged)):
-                frame = snapshot(transaction, table, spark=spark)
+                frame = read_table(transaction, table, spark=spark)
                 shown = frame.selectExpr("id", "msg", "string(price)", "string(day)", "tags[0]", "ds")
                 found[name] = sorted(map(list, shown.collect()))
-            both = snapshot(transaction, applied, spark=spark).alias("a")
-            both = both.join(snapshot(transaction, merged, spark=spark).alias("m"), "id")
+            both = read_table(transaction, applied, spark=spark).alias("a")
+            both = both.join(read_table(transaction, merged, spark=spark).alias("m"), "id")
             sums = both.groupBy("a.ds").agg(sf.count("*"), sf.sum("m.price").cast("string"))
             found["joined"] = sorted(map(list, sums.collect()))
         found["settings"] = {name: spark.conf.get(name) for name in CODE_GENERATION}

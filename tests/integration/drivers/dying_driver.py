@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.merge.local_merge import local_merge
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -111,7 +111,7 @@ class SteppedMetastore:
 
 def drive(uri: str, writer: str, full_name: str, last_step: int) -> None:
     steps = Steps(last_step)
-    metastore: Any = SteppedMetastore(connect(uri), steps)
+    metastore: Any = SteppedMetastore(open_client(uri), steps)
     database, table = full_name.split(".")
     steps.wrap_storage(type(storage_at(Location.parse(metastore.get_table(database, table).location))))
     client = (

@@ -15,11 +15,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from judges.mysql import MySqlJudge
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
-from mutation_api.cdc import Following, IngestReport, MySqlAddress, MySqlSource, ingest
+from mutation_api.cdc import IngestReport, MySqlAddress, MySqlSource, TableMapping, ingest
 from mutation_api.cdc.mysql.server import MySqlServer
-from mutation_api.spark.local_session import local_session
+from mutation_api.spark.local_spark_session import local_spark_session
 from mutation_api.storage.local import LocalStorage
 from tests.integration.drivers.dying_driver import STORAGE_STEPS, SteppedMetastore, Steps
 from tests.integration.ingests.mysql_workload import TABLES
@@ -45,10 +45,10 @@ def ingest_all(
     user: str | None = None,
 ) -> IngestReport:
     """Bring all tables of the workload up to the end of the log; without Spark in this process."""
-    tables = [Following(name, f"{hive_database}.{name}") for name in TABLES]
+    mappings = [TableMapping(name, f"{hive_database}.{name}") for name in TABLES]
     return ingest(
         metastore,
-        tables,
+        mappings,
         source,
         user=user,
         lock_timeout_seconds=LOCK_TIMEOUT_SECONDS,
@@ -67,14 +67,14 @@ class IngestSteps(Steps):
 
 def main(uri: str, user: str, port: str, database: str, hive_database: str, last_step: str) -> None:
     """Run once, to the end or to the step."""
-    with local_session(user, master="local[1]", settings=SETTINGS) as spark:
+    with local_spark_session(user, master="local[1]", settings=SETTINGS) as spark:
         steps = IngestSteps(int(last_step))
         for name in STORAGE_STEPS:
             setattr(LocalStorage, name, steps.wrap(name, getattr(LocalStorage, name)))
         for name in ("position", "tables", "check_settings"):
             setattr(MySqlServer, name, steps.wrap(name, getattr(MySqlServer, name)))
         with source_of(int(port), database) as source:
-            ingest_all(SteppedMetastore(connect(uri), steps), spark, source, hive_database, user)
+            ingest_all(SteppedMetastore(open_client(uri), steps), spark, source, hive_database, user)
         print(len(steps.names), flush=True)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from metastore_client.delegation_token import tokens_in
-from mutation_api import apply_changes, local_session, merge_into, snapshot
+from mutation_api import apply_changes, local_spark_session, merge_into, read_table
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -55,13 +55,13 @@ def main(uri: str, table: str, file: str) -> None:
     client = (
         MutatorClientBuilder().metastore(uri).add_sink_table(database, name, create_partitions=True).build()
     )
-    with local_session(master="local[2]", settings=SETTINGS) as spark, client:
+    with local_spark_session(master="local[2]", settings=SETTINGS) as spark, client:
         location = client.tables[0].location
         shipped = worker_settings(spark.sparkContext, [location])
         assert "No Kerberos credentials" in told_by_worker(spark, location, shipped.with_tokens(b""))
         assert told_by_worker(spark, location, shipped) == "read"
         write(spark, client, table)
-        rows = snapshot(client.open_snapshot(table), table, spark=spark)
+        rows = read_table(client.open_snapshot(table), table, spark=spark)
         Path(file).unlink()
         read = sorted((row.id, row.msg, row.ds) for row in rows.collect())
         plan = rows._jdf.queryExecution().toString()
@@ -78,14 +78,14 @@ def write(spark: SparkSession, client: MutatorClient, table: str) -> None:
         )
         apply_changes(transaction, table, first)
     with client.new_transaction() as transaction:
-        rows = snapshot(transaction, table, spark=spark)
+        rows = read_table(transaction, table, spark=spark)
         odd = rows.where("id % 2 = 1").selectExpr("'delete' as operation", "*")
         even = rows.where("id = 2").selectExpr("'update' as operation", "ROW__ID", "id", "'new' as msg", "ds")
         apply_changes(transaction, table, odd.unionByName(even), verify_row_ids=True)
     with client.new_transaction() as transaction:
         source = spark.sql("select * from values (4, 'merged', 'a'), (9, 'm9', 'c') as s(id, msg, ds)")
         merge = merge_into(transaction, table, source=source, on=["id"])
-        merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+        merge.whenMatched().updateAll().whenNotMatched().insertAll().execute()
 
 
 def told_by_worker(spark: SparkSession, location: Location, settings: HadoopSettings) -> str:

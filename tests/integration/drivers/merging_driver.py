@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from mutation_api import merge_into
 from mutation_api.errors import TransactionAbortedError
-from mutation_api.spark.local_session import local_session
+from mutation_api.spark.local_spark_session import local_spark_session
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
 
@@ -65,7 +65,7 @@ def transfer(
             merge.whenMatched("target.balance + source.amount = 0").delete()
             merge.whenMatched().update({"balance": "target.balance + source.amount"})
             merge.whenNotMatched("source.amount <> 0").insert({"id": "source.id", "balance": "source.amount"})
-            merge.merge()
+            merge.execute()
         say("commit")
 
 
@@ -73,7 +73,7 @@ def main(uri: str, user: str, seed: str, write_lock: str, *tables: str) -> None:
     """Make transfers for ever; one that loses against another writer is left."""
     rng = random.Random(seed)
     with (
-        local_session(user, master="local[1]", settings=SETTINGS) as spark,
+        local_spark_session(user, master="local[1]", settings=SETTINGS) as spark,
         client_of(uri, user, tables, write_lock=write_lock) as client,
     ):
         while True:

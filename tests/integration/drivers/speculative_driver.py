@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from judges.hive.judge import SPEED_OPTIONS
-from mutation_api import local_session
+from mutation_api import local_spark_session
 from mutation_api.spark import job
 from mutation_api.spark.tasks import ChangeWriter
 from mutation_api.storage.connect import storage_at
@@ -75,7 +75,7 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
 
     job.remove_losing_attempts = watched_removal
     job.ChangeWriter = lambda *of: StallsOnce(*of, marker=marker)  # type: ignore[assignment,misc]
-    with local_session("twin", master=master, settings=SETTINGS) as spark:
+    with local_spark_session("twin", master=master, settings=SETTINGS) as spark:
         changes = spark.range(ROWS).selectExpr(
             "'insert' operation", "id", "concat('m', id) msg", "concat('d', id % 3) ds"
         )
@@ -84,7 +84,7 @@ def main(master: str, uri: str, table: str, marker: str) -> int:
         with builder.build() as client, client.new_transaction() as transaction:
             options = WriterOptions(sort_memory_bytes=BATCH_BYTES)
             summary = job.apply_changes(transaction, table, changes, num_partitions=4, options=options)
-    print(json.dumps(found | {"files": summary.files, "groups": summary.buckets}))
+    print(json.dumps(found | {"files": summary.file_count, "groups": summary.bucket_count}))
     return 0
 
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mutation_api import local_session
-from tests.integration.streams.stream_shop import batches_of, started
+from mutation_api import local_spark_session
+from tests.integration.streams.stream_shop import sink_of, started
 
 
 def main(uri: str, database: str, files: str, checkpoint: str) -> int:
-    with local_session("stream", settings={"spark.sql.session.timeZone": "UTC"}) as spark:
+    with local_spark_session("stream", settings={"spark.sql.session.timeZone": "UTC"}) as spark:
         print("starting", flush=True)
-        batches = batches_of(uri, database, lambda report: print(report.number, flush=True), "shop")
-        query = started(spark, batches, Path(files), Path(checkpoint))
-        batches.await_termination(query)
+        sink = sink_of(uri, database, lambda report: print(report.number, flush=True), "shop")
+        query = started(spark, sink, Path(files), Path(checkpoint))
+        sink.await_termination(query)
     return 0
 
 

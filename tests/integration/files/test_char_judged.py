@@ -64,8 +64,8 @@ def test_keys_and_conditions_are_compared_without_blanks(
         table = view.table(name)
         found = table.scan().to_arrow().sort_by("id")
         assert [(row["id"], row["c"], row["item"]) for row in found.to_pylist()] == before
-        assert table.scan(filter=pc.field("c") == "ab").to_arrow()["id"].to_pylist() == [1]
-        assert table.scan(filter=pc.field("c").isin(["", "abcde"])).count() == 2
+        assert table.scan(where=pc.field("c") == "ab").to_arrow()["id"].to_pylist() == [1]
+        assert table.scan(where=pc.field("c").isin(["", "abcde"])).count() == 2
 
     same = [("ab", "a"), ("abcde", "b"), ("", "c")]
     assert _merged(hive_line, name, same, engine_session) == (0, 0, 0, 3)
@@ -118,5 +118,5 @@ def _merged(
             built = built.whenNotMatched().insertAll()
             if is_whole:
                 built = built.whenNotMatchedBySource().delete()
-            total = built.merge().total
+            total = built.execute().total
     return total.inserted, total.updated, total.deleted, total.unchanged

@@ -68,7 +68,7 @@ def test_only_the_edited_column_changes(
     before = hive_line.sql(f"select * from {name} order by id")
     file = tmp_path / f"rows.{form}"
     server = ["--metastore", hive_line.uri]
-    assert main(["snapshot", name, *server, "--row-ids", "--output", str(file)]) == 0
+    assert main(["read", name, *server, "--row-ids", "--output", str(file)]) == 0
     _edit(file, form)
     assert main(["apply", name, str(file), *server, "--engine", engine]) == 0
     after = hive_line.sql(f"select * from {name} order by id")
@@ -87,12 +87,37 @@ def test_an_export_does_not_differ_from_its_table(
     name, file = f"{line_database}.e", str(tmp_path / f"rows.{form}")
     _fill(hive_line, name, "date '0001-01-02'")
     server = ["--metastore", hive_line.uri]
-    assert main(["snapshot", name, *server, "--output", file]) == 0
+    assert main(["read", name, *server, "--output", file]) == 0
     capsys.readouterr()
     against = ["--against", file, "--key", "id", "--summary", "--json", "--engine", "local"]
     assert main(["diff", "--table", name, *against, *server]) == 0
     counts = [each for each in json.loads(capsys.readouterr().out).values() if isinstance(each, int)]
     assert counts and not any(counts)
+
+
+@pytest.mark.parametrize(
+    ("form", "engine"),
+    [
+        ("json", "local"),
+        ("csv", "local"),
+        pytest.param("json", "spark", marks=pytest.mark.long),
+        pytest.param("csv", "spark", marks=pytest.mark.long),
+    ],
+)
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_saved_differences_hold_every_type(
+    hive_line: HiveJudge, line_database: str, tmp_path: Path, form: str, engine: str
+) -> None:
+    """Rows that another table has are written to a file and applied: Hive reads the same values."""
+    full, empty = f"{line_database}.filled", f"{line_database}.bare"
+    _fill(hive_line, full)
+    hive_line.sql(f"create table {empty} like {full} tblproperties ('transactional'='true')")
+    file, server = str(tmp_path / f"changes.{form}"), ["--metastore", hive_line.uri]
+    against = ["--against", full, "--key", "id", "--output", file, "--engine", engine]
+    assert main(["diff", "--table", empty, *against, *server]) == 0
+    assert main(["apply", empty, file, *server, "--engine", engine]) == 0
+    select = "select * from {} order by id"
+    assert hive_line.sql(select.format(empty)) == hive_line.sql(select.format(full))
 
 
 def _fill(hive_line: HiveJudge, name: str, day: str = COLUMNS["y"][1][0]) -> None:

@@ -56,7 +56,7 @@ def test_numbers_beside_decimals_and_a_union_column(hive_line: HiveJudge, line_d
         for where, condition in FILTERS.items():
             expected = hive_line.sql(f"select id from {name} where {where} order by id")
             with hive.snapshot(name) as snapshot:
-                found = snapshot.table(name).scan(["id"], filter=condition).to_arrow()
+                found = snapshot.table(name).scan(["id"], where=condition).to_arrow()
             assert [[id] for id in sorted(found["id"].to_pylist())] == expected, where
         with hive.transaction(name) as tx:
             source = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "more": pa.array([1, 1000, 3])})

@@ -12,7 +12,7 @@ import pytest
 
 from judges.errors import HiveError, JudgeError, ReadersDisagreeError
 from judges.hive.hive_judges import Hive23, HiveRow
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +107,7 @@ def test_state_names_what_hive_reads(hive: Hive23, mutated_table: str, layout: s
 
 def test_expired_transactions_are_aborted(hive: Hive23) -> None:
     """A round of the metastore's time-out aborts a transaction without heartbeats, not a fresh one."""
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         txn_id = metastore.open_txn("judge", "localhost", "test")
         hive.time_out_transactions()
         assert metastore.heartbeat_txn_range(txn_id, txn_id).aborted == frozenset()

@@ -18,7 +18,7 @@ from metastore_client.model import (
     LockState,
     LockType,
 )
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import LINES, new_database
 from tests.fixtures.fix_newest import HIVE_4
@@ -174,7 +174,7 @@ def test_write_notifications_are_logged(hive_notifying: Hive4) -> None:
 
 def test_commit_while_others_look_at_their_waiting_locks(hive41: Hive41) -> None:
     """Left alone, 4.1 on Derby locks itself up here at once: commit and check_lock wait for each other."""
-    with new_database(hive41) as database, connect(hive41.uri) as ours, connect(hive41.uri) as theirs:
+    with new_database(hive41) as database, open_client(hive41.uri) as ours, open_client(hive41.uri) as theirs:
         hive41.sql(
             f"CREATE TABLE {database}.t (id bigint) STORED AS ORC TBLPROPERTIES ('transactional'='true')"
         )

@@ -7,7 +7,7 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client import ColumnInfo
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect, create_acid_table
 from tests.fixtures.fix_judge import LINES
 
@@ -21,7 +21,7 @@ def test_hive_reads_and_writes_columns_of_odd_names(hive_line: HiveJudge, line_d
     """All of them in one table; rows of both."""
     name = f"{line_database}.t"
     columns = [ColumnInfo("id", "int"), *(ColumnInfo(each, "int") for each in NAMES)]
-    with connect_metastore(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         create_acid_table(metastore, name, columns, clustered_by=["id"], num_buckets=1)
     row = {column.name: pa.array([number], pa.int32()) for number, column in enumerate(columns)}
     with connect(hive_line.uri) as hive, hive.transaction(name) as tx:

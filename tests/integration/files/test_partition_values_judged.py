@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import Hive, connect
 from mutation_api.errors import RecordValueError
 from tests.fixtures.fix_hive_elsewhere import KINDS
@@ -46,7 +46,7 @@ def _table(judge: HiveJudge, name: str, keys: str) -> None:
 def _retype(judge: HiveJudge, name: str, data_type: str) -> None:
     """Give the partition column another type, which Hive's own ALTER refuses for such texts."""
     database, table = name.split(".")
-    with connect_metastore(judge.uri) as metastore:
+    with open_client(judge.uri) as metastore:
         raw: Any = metastore.get_table(database, table).sent
         raw.partitionKeys[0].type = data_type
         metastore._alter_raw_table(raw, {})
@@ -54,7 +54,7 @@ def _retype(judge: HiveJudge, name: str, data_type: str) -> None:
 
 def _ids(hive: Hive, name: str, condition: pc.Expression | None = None) -> list[int]:
     with hive.snapshot(name) as snapshot:
-        rows = snapshot.table(name).scan(["id"], filter=condition).to_arrow()
+        rows = snapshot.table(name).scan(["id"], where=condition).to_arrow()
     return sorted(rows["id"].to_pylist())
 
 
@@ -126,7 +126,7 @@ def test_one_value_in_two_spellings(
         assert engine.rows(name, values={"at": moment.to_pylist()})["id"].to_pylist() == [1, 2]
         with hive.transaction(name) as tx:
             table = tx.table(name)
-            table.delete(table.scan(row_ids=True, filter=pc.field("id") == 3))
+            table.delete(table.scan(row_ids=True, where=pc.field("id") == 3))
         engine.merge(name, pa.table({"id": pa.array([1], pa.int32()), "item": ["new"]}), ["id"])
         with hive.transaction(name) as tx:
             table = tx.table(name)

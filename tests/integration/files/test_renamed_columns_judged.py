@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive4, Hive23, Hive31, Hive41, HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from tests.fixtures.fix_judge import LINES, new_database, started
 from tests.support.either_engine import Engine
 
@@ -40,7 +40,7 @@ def judged(judge: HiveJudge, engine: Engine, name: str, form: str, properties: s
             judge.sql(f"alter table {table} {statement}")
         before = _theirs(judge, table)
         assert _ours(engine, table) == before, (change, form, properties)
-        with connect_metastore(judge.uri) as metastore:
+        with open_client(judge.uri) as metastore:
             last = metastore.get_table(*table.split(".")).columns[-1].name
         engine.merge(table, pa.table({"id": pa.array([1, 3], pa.int32()), last: ["new", "new"]}), ["id"])
         expected = [[*row[:-1], "new"] if row[0] in (1, 3) else row for row in before]

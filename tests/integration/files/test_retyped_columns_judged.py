@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect
 from mutation_api.errors import TableNotMutableError
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
@@ -255,7 +255,7 @@ def test_another_change_is_refused(hive_line: HiveJudge, line_database: str) -> 
     )
     hive_line.sql(f"insert into {name} values (1, '5')")
     hive_line.sql(f"insert into {name}_int values (2, 6)")
-    with connect_metastore(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         uris = [metastore.get_table(line_database, each).location for each in ("t", "t_int")]
     source, target = (Path(uri.removeprefix("file:")) for uri in uris)
     shutil.rmtree(target)

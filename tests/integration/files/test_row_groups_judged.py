@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.write.coordinator import MutatorCoordinator
@@ -102,7 +102,7 @@ def test_hive_does_skip_row_groups(hive: HiveJudge, hive_database: str) -> None:
     ):
         coordinator.insert([], written)
         transaction.add_manifests(name, coordinator.writer_id, coordinator.close())
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         location = metastore.get_table(hive_database, "t").location.removeprefix("file:")
     found = hive.read(
         location, "id:bigint,msg:string", transactional_properties="default", where=("id", "=", 23_456)

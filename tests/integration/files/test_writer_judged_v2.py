@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from judges.hive.hive_judges import Hive31, Hive41, HiveRow
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.format.bucket_hash import hash_columns
 from mutation_api.format.event import RowIdArrays, bucket_ids, bucket_property
 from mutation_api.format.hive_type import parse_hive_type
@@ -29,11 +29,11 @@ from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
 from mutation_api.table.bucket_resolver import BucketIdResolver
-from mutation_api.table.bucket_rows import column_from_json
 from mutation_api.transaction.descriptors import describe
 from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_newest import HIVE_4
+from tests.support.golden_hashes import golden_column
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,7 +64,7 @@ class JudgedTable:
             f"CREATE TABLE {self.full_name} ({columns}) {clauses} STORED AS ORC TBLPROPERTIES ({settings})"
         )
         full, insert_only = VERSIONS[judge.line]
-        with connect(judge.uri) as metastore:
+        with open_client(judge.uri) as metastore:
             info = metastore.get_table(database, self.name)
         self.version = insert_only if properties.get("transactional_properties") == "insert_only" else full
         self.plain = describe(info, self.version, TableRole.SINK, create_partitions=True, time_zone="UTC")
@@ -73,7 +73,7 @@ class JudgedTable:
         self, *changes: Callable[[MutatorCoordinator], None], partitions: Any = (), **options: Any
     ) -> int:
         """One transaction, a coordinator for each change, each with its number; returns the write id."""
-        with connect(self.judge.uri) as metastore:
+        with open_client(self.judge.uri) as metastore:
             bound, publish = self.begin(metastore, partitions)
             for number, change in enumerate(changes):
                 settings = {"options": WriterOptions(**options), "insert_bucket_id": number}
@@ -404,7 +404,7 @@ def test_insert_only_tables(make):
         partitions=[["a"], ["b"]],
     )
     assert [path.name for path in table.files()] == ["000000_0", "000001_0", "000000_0"]
-    with connect(table.judge.uri) as metastore:
+    with open_client(table.judge.uri) as metastore:
         bound, publish = table.begin(metastore)
         with MutatorCoordinator(bound) as target:
             target.insert(["a"], full_row(5))
@@ -445,7 +445,7 @@ def test_bucket_hashes(hive_line):
     compared = 0
     for types, rows in cases.items():
         parsed = [parse_hive_type(text) for text in types]
-        columns = [column_from_json([row[i] for row in rows], kind) for i, kind in enumerate(parsed)]
+        columns = [golden_column([row[i] for row in rows], kind) for i, kind in enumerate(parsed)]
         for version in (1, 2):
             if version == 2 and any(kind.contains("binary") for kind in parsed):
                 continue

@@ -84,12 +84,12 @@ def test_wall_clocks_stay(abroad: HiveJudge, engine_session: SparkSession | None
             assert _texts(found["seen"]) == _texts(_wall_clocks())
             assert found["day"].cast(pa.string()).to_pylist() == [clock[:10] for clock in CLOCKS]
             for number, clock in enumerate(_wall_clocks().to_pylist()):
-                one = table.scan(filter=pc.field("seen") == pa.scalar(clock, pa.timestamp("us")))
+                one = table.scan(where=pc.field("seen") == pa.scalar(clock, pa.timestamp("us")))
                 assert one.to_arrow()["id"].to_pylist() == [number]
         engine.append(name, found.set_column(0, "id", pc.add(found["id"], 100).cast(pa.int32())))
         with hive.transaction(name) as tx:
             written = tx.table(name)
-            written.update(written.scan(row_ids=True, filter=pc.field("id") < 5).to_arrow())
+            written.update(written.scan(row_ids=True, where=pc.field("id") < 5).to_arrow())
         expected = dict(enumerate(CLOCKS))
         expected |= {number + 100: clock for number, clock in enumerate(CLOCKS)}
         for reader in ("false", "true"):

@@ -15,7 +15,7 @@ import pytest
 from judges.hive.hive_judges import Hive23, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import LockInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import new_database
@@ -67,7 +67,7 @@ def test_a_saved_snapshot_is_edited_and_applied(
     table = FilledTable.fill(hive, live_metastore, live_database, "default")
     file = tmp_path / "x.csv"
     where = ("--metastore", table.hive.uri)
-    saved = run_here("snapshot", table.full_name, "--row-ids", "--output", file, *where)
+    saved = run_here("read", table.full_name, "--row-ids", "--output", file, *where)
     assert (saved.returncode, saved.stdout) == (EXIT_OK, ""), saved.stderr
     edit(file)
 
@@ -104,7 +104,7 @@ def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path, run_here: 
         assert examined.returncode == EXIT_OK, examined.stderr
         assert examined.stdout.splitlines()[-1] == f"{table}: can be changed (layout of Hive 4: v2-hive4)"
 
-        saved = run_here("snapshot", table, "--row-ids", "--output", file, *where)
+        saved = run_here("read", table, "--row-ids", "--output", file, *where)
         assert saved.returncode == EXIT_OK, saved.stderr
         edit(file)
         options = ("--create-partitions", "--verify-row-ids", "--write-lock", "optimistic")
@@ -131,7 +131,7 @@ def test_a_value_that_does_not_fit_is_named(filled: FilledTable, tmp_path: Path)
 def test_show_and_abort(filled: FilledTable) -> None:
     """A forgotten transaction is seen with show, in JSON too, and ended with abort."""
     where = ("--metastore", filled.hive.uri)
-    with connect(filled.hive.uri) as metastore:
+    with open_client(filled.hive.uri) as metastore:
         txn_id = metastore.open_txn("somebody", "somewhere", "a test")
     shown = run("show", "txns", "--json", *where)
     assert shown.returncode == EXIT_OK, shown.stderr
@@ -148,10 +148,10 @@ def test_a_server_that_is_not_there() -> None:
 
 
 def test_a_reader_that_goes_away_is_no_error(make_table: MakeTable) -> None:
-    """``hive-mutate snapshot … | head -1`` ends quietly, and its lock is released."""
+    """``hive-mutate read … | head -1`` ends quietly, and its lock is released."""
     table: LiveTable = make_table(keys="", buckets=1)
     table.commit(*(insert(None, n, "x" * 20) for n in range(ROWS_BEYOND_A_PIPE)))
-    words = [*COMMAND, "snapshot", table.full_name, "--json", "--metastore", table.hive.uri]
+    words = [*COMMAND, "read", table.full_name, "--json", "--metastore", table.hive.uri]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -47,7 +47,7 @@ def elsewhere(request: pytest.FixtureRequest) -> Location:
 
 def told(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """What a snapshot prints."""
-    assert main(["snapshot", *map(str, words)]) == EXIT_OK, capsys.readouterr().err
+    assert main(["read", *map(str, words)]) == EXIT_OK, capsys.readouterr().err
     return capsys.readouterr().out
 
 
@@ -90,7 +90,7 @@ def test_what_hive_wrote_is_shown_and_saved(
     put(table / str(damaged.relative_to(data)), damaged.read_bytes()[:-50])
     before = content(elsewhere / "out.csv")
     words = ("--location", str(table), *options, "--output", str(elsewhere / "out.csv"))
-    assert main(["snapshot", *words]) == EXIT_FAILED
+    assert main(["read", *words]) == EXIT_FAILED
     assert str(table) in capsys.readouterr().err
     assert content(elsewhere / "out.csv") == before
     assert [name for name in names(elsewhere) if name.startswith(".")] == []
@@ -116,7 +116,7 @@ def test_places_that_cannot_be_read(
     capsys: pytest.CaptureFixture[str], hdfs_root: Location, location: str, message: str
 ) -> None:
     """Status 1, the place, and why; no stack."""
-    assert main(["snapshot", "--location", location, "--schema", "id int"]) == EXIT_FAILED
+    assert main(["read", "--location", location, "--schema", "id int"]) == EXIT_FAILED
     err = capsys.readouterr().err
     assert message in err
     assert "Traceback" not in err
@@ -125,7 +125,7 @@ def test_places_that_cannot_be_read(
 def test_a_file_that_cannot_be_written(capsys: pytest.CaptureFixture[str], s3_root: Location) -> None:
     """The place, and why."""
     data, columns = golden("acid/partitioned")
-    words = ("snapshot", "--location", str(data), "--schema", columns, "--output", "s3a://nowhere/x.csv")
+    words = ("read", "--location", str(data), "--schema", columns, "--output", "s3a://nowhere/x.csv")
     assert main(words) == EXIT_FAILED
     assert "ClientError: s3a://nowhere/x.csv: cannot write the file" in capsys.readouterr().err
 
@@ -169,7 +169,7 @@ def test_files_of_changes_on_hdfs(
         return sorted(row.values for row in hive_on_hdfs.table_rows(name))
 
     saved, changes = hdfs_root / "saved.csv", hdfs_root / "my changes" / "a.csv"
-    run("snapshot", name, "--row-ids", "--output", saved)
+    run("read", name, "--row-ids", "--output", saved)
     rows = list(csv.DictReader(io.StringIO(get(saved).decode())))
     first, second = (
         {**row, "operation": kind} for row, kind in zip(rows, ("update", "delete"), strict=False)

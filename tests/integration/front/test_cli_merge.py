@@ -135,7 +135,7 @@ def test_differences_are_applied(
     """A saved snapshot is edited; the differences, applied, make the table equal to it as Hive reads it."""
     table = FilledTable.fill(hive, live_metastore, live_database, "default")
     file, changes, where = tmp_path / "x.csv", tmp_path / f"changes.{suffix}", ("--metastore", table.hive.uri)
-    saved = run_here("snapshot", table.full_name, "--row-ids", "--output", file, *where)
+    saved = run_here("read", table.full_name, "--row-ids", "--output", file, *where)
     assert saved.returncode == EXIT_OK, saved.stderr
     with file.open(newline="", encoding="utf-8") as opened:
         rows = {(row["ds"], row["id"]): row for row in csv.DictReader(opened)}

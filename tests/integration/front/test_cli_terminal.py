@@ -18,7 +18,7 @@ from metastore_client.model import (
     LockRequest,
     LockType,
 )
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import main
 from mutation_api.hive.connection import connect as connect_hive
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -36,7 +36,7 @@ COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("v", "string"))
 @pytest.fixture
 def metastore(hive_line: HiveJudge) -> Iterator[MetastoreClient]:
     """The judge's own."""
-    with connect(hive_line.uri) as client:
+    with open_client(hive_line.uri) as client:
         yield client
 
 
@@ -73,9 +73,9 @@ def test_texts_of_others(
         said[words] = captured.out + captured.err
 
     for words in (
-        ("snapshot", table),
-        ("snapshot", table, "--json"),
-        ("snapshot", table, "--where-partition", f"p{HOSTILE}=1"),
+        ("read", table),
+        ("read", table, "--json"),
+        ("read", table, "--where-partition", f"p{HOSTILE}=1"),
         ("verify", table),
     ):
         run(*words)
@@ -91,8 +91,8 @@ def test_texts_of_others(
             ("show", "locks", "--json"),
             ("explain", str(txn_id)),
             ("explain", str(txn_id), "--json"),
-            ("snapshot", f"{table}{HOSTILE}"),
-            ("snapshot", table, "--lock-timeout", "1"),
+            ("read", f"{table}{HOSTILE}"),
+            ("read", table, "--lock-timeout", "1"),
         ):
             run(*words)
     finally:

@@ -65,7 +65,7 @@ def show(
     """Runs an example on the Spark and the metastore that tests have; returns what it printed."""
 
     def run_here(example: ModuleType) -> str:
-        monkeypatch.setattr(example, "local_session", lambda: contextlib.nullcontext(spark))
+        monkeypatch.setattr(example, "local_spark_session", lambda: contextlib.nullcontext(spark))
         assert example.main([embedded_metastore.uri]) == 0
         return capsys.readouterr().out
 

@@ -47,7 +47,7 @@ def test_it_is_installed_into_an_empty_environment(
     version = run(str(bin_folder / "hive-mutate"), "--version")
     assert re.fullmatch(r"hive-mutate \d+\.\d+\.\d+\S*\n", version)
     rows = run(
-        str(bin_folder / "hive-mutate"), "snapshot", "--location", str(TABLE), "--schema", SCHEMA, "--json"
+        str(bin_folder / "hive-mutate"), "read", "--location", str(TABLE), "--schema", SCHEMA, "--json"
     )
     assert [json.loads(row)["row"]["id"] for row in rows.splitlines()] == IDS
     where = run(str(bin_folder / "python"), "-c", "import mutation_api; print(mutation_api.__path__[0])")

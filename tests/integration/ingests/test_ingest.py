@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, LockState
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
-from mutation_api.cdc import Following, IngestReport, LocalBatch, ingest
+from mutation_api.cdc import IngestReport, LocalBatch, TableMapping, ingest
 from mutation_api.cdc.watermark import Watermarks
 from mutation_api.errors import LockNotAcquiredError
 from mutation_api.transaction.builder import MutatorClientBuilder
@@ -60,9 +60,9 @@ class Shop:
         self.customers: LiveTable = make_table(keys="country string", buckets=1, layout=layout)
         self.metastore = self.orders.metastore
         self.watermark_table = f"{self.orders.full_name}_marks"
-        self.following = (
-            Following("orders", self.orders.full_name, ("id",)),
-            Following("customers", self.customers.full_name, ("id",)),
+        self.mappings = (
+            TableMapping("orders", self.orders.full_name, ("id",)),
+            TableMapping("customers", self.customers.full_name, ("id",)),
         )
         self.log: list[Entry] = []
 
@@ -97,7 +97,7 @@ class Shop:
     def ingest(self, metastore: Any = None, **options: Any) -> IngestReport:
         return ingest(
             metastore or self.metastore,
-            self.following,
+            self.mappings,
             options.pop("source", None) or ListSource(list(self.log)),
             watermark_table=self.watermark_table,
             create_partitions=True,
@@ -178,7 +178,7 @@ class Slow(ListSource):
 @pytest.fixture
 def second(hive: Hive23) -> Iterator[MetastoreClient]:
     """A connection of the second run's own."""
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         yield metastore
 
 
@@ -222,16 +222,18 @@ def test_tables_and_watermarks_on_every_line(
     def rows(what: str, table: str) -> list[list[Any]]:
         return sorted(hive_line.sql(f"SELECT {what} FROM {table}"))
 
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         create_acid_table(metastore, name, columns, clustered_by=["id"], num_buckets=2)
         engines: Sequence[Engine] = ({"spark": spark}, LOCAL)
         for end, engine in zip((2, 4), engines, strict=True):
-            report = ingest(metastore, [Following("orders", name, ("id",))], ListSource(log[:end]), **engine)
+            report = ingest(
+                metastore, [TableMapping("orders", name, ("id",))], ListSource(log[:end]), **engine
+            )
         assert rows("id, msg", name) == [[1, "uno"]]
         shown = "source_id, source_table, target_table, position_order, position_text, txn_id"
         assert rows(shown, marks) == [["list:test", "orders", name, "[4]", '{"seqno": 4}', report.txn_id]]
         hive_line.sql(f"UPDATE {marks} SET position_order = '[2]', position_text = 'by hand'")
-        report = ingest(metastore, [Following("orders", name, ("id",))], ListSource(log), **LOCAL)
+        report = ingest(metastore, [TableMapping("orders", name, ("id",))], ListSource(log), **LOCAL)
         assert report.before["orders"].text == "by hand"
         assert report.tables[0].merge.total.changed == 0
         assert rows("id, msg", name) == [[1, "uno"]]

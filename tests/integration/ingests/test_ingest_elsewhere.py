@@ -16,7 +16,7 @@ from judges.mysql import MySqlJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from judges.storages.s3_server import S3Server
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cdc import (
     OPERATION,
     POSITION,
@@ -245,7 +245,7 @@ def test_a_table_on_hdfs_follows_a_log_elsewhere(
     configure_storage(HadoopSettings({**hdfs.settings, **s3.settings}))
     name = f"{database_on_hdfs}.orders"
     log = that_settings_tell(hdfs_root if storage == "hdfs" else s3_root) / "log"
-    with connect(hive_on_hdfs.uri) as metastore:
+    with open_client(hive_on_hdfs.uri) as metastore:
         create_acid_table(metastore, name, COLUMNS, clustered_by=["id"], num_buckets=2)
     options = {
         "tungsten": ("--staging", log, "--service", "alpha", "--table", f"{NAME}={name}:id"),

@@ -31,21 +31,21 @@ from judges.kafka import Kafka
 from judges.mysql import MySqlJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
 from mutation_api.cdc import (
     CanalSource,
     ChangeSource,
     CollectorSource,
     DebeziumSource,
-    Following,
     KafkaTopics,
     MaxwellSource,
+    TableMapping,
     TungstenSource,
     ingest,
 )
 from mutation_api.format.hive_type import parse_hive_type
-from mutation_api.format.text_values import BinaryText
+from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers import canal, collector, debezium, maxwell, tungsten
 from tests.cdc_writers.history import Table, Transaction, events_of
@@ -126,14 +126,14 @@ class Logs:
 
     def _tungsten(self) -> TungstenSource:
         staging, metadata = self.folder / "staging", self.folder / "metadata.json"
-        return TungstenSource(staging, SERVICE, metadata=metadata, binary=BinaryText.HEX)
+        return TungstenSource(staging, SERVICE, metadata=metadata, binary=BinaryEncoding.HEX)
 
     def _collector(self, table: Table) -> CollectorSource:
         return CollectorSource(
             self.folder / "raw" / table.name,
             table.name,
             columns=list(table.columns),
-            binary=BinaryText.HEX,
+            binary=BinaryEncoding.HEX,
         )
 
 
@@ -172,10 +172,10 @@ class Followers:
         """
         count = 0
         for source, tables in logs.sources(tool):
-            following = [self._following(tool, table) for table in tables]
-            report = ingest(self.metastore, following, source, **engine)
+            mappings = [self._mapping(tool, table) for table in tables]
+            report = ingest(self.metastore, mappings, source, **engine)
             assert report.engine in engine
-            count += sum(each.operations for each in report.tables)
+            count += sum(each.operation_count for each in report.tables)
         return count
 
     def check(self) -> int:
@@ -204,10 +204,10 @@ class Followers:
     def _hive_types(self, table: Table) -> Mapping[str, str]:
         return {name: TABLES[table.name][name].hive for name in table.columns}
 
-    def _following(self, tool: str, table: Table) -> Following:
+    def _mapping(self, tool: str, table: Table) -> TableMapping:
         """The collector's files have no key in them; all others do."""
         source_name, key = (table.name, table.key) if tool == "collector" else (table.full_name, ())
-        return Following(source_name, self._hive_name(tool, table), key)
+        return TableMapping(source_name, self._hive_name(tool, table), key)
 
     def _source_rows(self, table: Table) -> list[list[Any]]:
         kept = [number for number, name in enumerate(TABLES[table.name]) if name in table.columns]
@@ -249,7 +249,7 @@ def followers(
     hive_line: HiveJudge, line_database: str, mysql: MySqlJudge, mysql_database: str
 ) -> Iterator[Followers]:
     """No tables yet."""
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         yield Followers(hive_line, metastore, line_database, mysql, mysql_database)
 
 

@@ -20,9 +20,9 @@ from judges.hive.hive_judges import HiveJudge
 from judges.kafka import Kafka
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
-from mutation_api.cdc import DebeziumSource, Following, IngestReport, KafkaTopics, find_watermarks, ingest
+from mutation_api.cdc import DebeziumSource, IngestReport, KafkaTopics, TableMapping, ingest, list_watermarks
 from mutation_api.cdc.kafka.offsets import KafkaMark
 from mutation_api.cdc.source import Position
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
@@ -92,11 +92,11 @@ class Shop:
     def ingest(self, metastore: Any = None, **options: Any) -> IngestReport:
         """The topics are closed by the call: nothing of a dead driver is left to a finalizer."""
         engine = options.pop("engine", LOCAL)
-        following = [Following(f"shop.{name}", table) for name, table in self.tables.items()]
+        mappings = [TableMapping(f"shop.{name}", table) for name, table in self.tables.items()]
         names = list(self.topics.values())
         with closing(KafkaTopics(self.kafka.servers, names, spill_directory=self.folder)) as topics:
             source = DebeziumSource(topics, "erp")
-            return ingest(metastore or self.metastore, following, source, **options, **engine)
+            return ingest(metastore or self.metastore, mappings, source, **options, **engine)
 
     def words(self) -> list[str]:
         """The command that does the same."""
@@ -120,7 +120,7 @@ class Shop:
         """The offsets of all partitions in the watermarks of the tables."""
         marks = [
             KafkaMark.of(Position(each.order, each.text))
-            for each in find_watermarks(self.metastore, self.marks)
+            for each in list_watermarks(self.metastore, self.marks)
         ]
         return {
             tuple(offset for topic in sorted(mark.topics) for offset in mark.topics[topic].nexts)
@@ -138,7 +138,7 @@ def shop(
     kafka: Kafka, topic: str, hive_line: HiveJudge, line_database: str, tmp_path: Path
 ) -> Iterator[Shop]:
     """Two empty tables on the line that the test names."""
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         yield Shop(kafka, topic, hive_line, metastore, line_database, tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_two_topics_become_two_tables_in_one_transaction(
     assert again.position is not None
     assert shop.found() == shop.expected()
     assert shop.offsets() == {shop.ends()}
-    assert {each.txn_id for each in find_watermarks(shop.metastore, shop.marks)} == {again.txn_id}
+    assert {each.txn_id for each in list_watermarks(shop.metastore, shop.marks)} == {again.txn_id}
     assert shop.ingest().position is None
     shop.kafka.delete_topic(shop.topics["people"])
     shop.kafka.create_topic(shop.topics["people"], 3)

@@ -26,9 +26,9 @@ from judges.hive.hive_judges import HiveJudge
 from judges.kafka import Kafka
 from judges.schema_registry import SchemaRegistry
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
-from mutation_api.cdc import DebeziumSource, Following, KafkaTopics, LogOptions, ingest
+from mutation_api.cdc import DebeziumSource, KafkaTopics, LogOptions, TableMapping, ingest
 from mutation_api.cdc.kafka import registry as registry_module
 from mutation_api.cli.ingest import debezium as command
 from mutation_api.cli.ingest.log_arguments import REGISTRY_PASSWORD_VARIABLE
@@ -125,7 +125,7 @@ class Recording:
         self.topics = {"avro": topic, "json": f"{topic}.json"}
         self.tables = {kind: f"{database}.{kind}" for kind in self.topics}
         columns = [ColumnInfo(*each) for each in COLUMNS]
-        with connect(judge.uri) as metastore:
+        with open_client(judge.uri) as metastore:
             for kind, name in self.topics.items():
                 kafka.create_topic(name)
                 create_acid_table(metastore, self.tables[kind], columns, clustered_by=["id"], num_buckets=2)
@@ -138,8 +138,8 @@ class Recording:
     def ingest(self, kind: str, **engine: Any) -> None:
         registry = self.registry.url if kind == "avro" else None
         source = source_of(self.kafka, self.topics[kind], registry, log=OPTIONS)
-        with connect(self.judge.uri) as metastore:
-            ingest(metastore, [Following("public.orders", self.tables[kind])], source, **engine)
+        with open_client(self.judge.uri) as metastore:
+            ingest(metastore, [TableMapping("public.orders", self.tables[kind])], source, **engine)
 
     def command(self) -> int:
         """The command that follows the topic in Avro."""

@@ -21,7 +21,7 @@ from mutation_api.cdc import (
     LogOptions,
     MaxwellSource,
     Position,
-    Positions,
+    PositionSource,
 )
 from mutation_api.cdc.kafka.offsets import KafkaMark
 from mutation_api.cdc.kafka.spool import MessageSpool
@@ -42,7 +42,7 @@ LONG = pytest.mark.long
 PATIENT_SECONDS = 120.0
 """No broker of a test is silent for so long."""
 TLS_FILES = Path(__file__).parents[2] / "golden" / "tls"
-BY_MESSAGE = LogOptions(positions=Positions.MESSAGE)
+BY_MESSAGE = LogOptions(positions=PositionSource.MESSAGE)
 
 
 def source_of(kafka: Kafka, topic: str, *others: str, **options: Any) -> DebeziumSource:

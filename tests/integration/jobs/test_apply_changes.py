@@ -26,7 +26,7 @@ from mutation_api.errors import (
     WorkerError,
 )
 from mutation_api.spark.job import apply_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
 from tests.fixtures.fix_clock import wait_until
@@ -115,7 +115,7 @@ def legacy(hive: Hive23, hive_database: str, spark: SparkSession) -> Iterator[Be
 
 def row_ids(bench: Bench, transaction: Any) -> dict[int, Any]:
     """ROW__ID, without its partition, by id."""
-    rows = snapshot(transaction, bench.table, spark=bench.spark).select("id", "ROW__ID").collect()
+    rows = read_table(transaction, bench.table, spark=bench.spark).select("id", "ROW__ID").collect()
     return {row["id"]: tuple(row["ROW__ID"])[:3] for row in rows}
 
 
@@ -126,7 +126,7 @@ def test_insert_update_and_delete_become_visible_together_at_the_commit(bench: B
     before = bench.rows()
     ds = "d1" if bench.is_partitioned else "-"
     with bench.client.new_transaction() as transaction:
-        old = snapshot(transaction, bench.table, spark=bench.spark)
+        old = read_table(transaction, bench.table, spark=bench.spark)
         changes = (
             old.where("id % 5 = 0")
             .withColumns({"msg": sf.lit("new"), "operation": sf.lit("Update")})
@@ -163,7 +163,7 @@ def test_an_empty_change_set_commits(legacy: Bench) -> None:
     legacy.load((1, "a", "x"))
     with legacy.client.new_transaction() as transaction:
         summary = apply_changes(transaction, legacy.table, legacy.changes())
-    assert (summary.rows, summary.files, summary.partitions) == (0, 0, ())
+    assert (summary.row_count, summary.file_count, summary.partitions) == (0, 0, ())
     assert legacy.rows() == [(1, "a", "x")]
 
 
@@ -171,7 +171,7 @@ def test_deletes_need_nothing_but_the_row_id(legacy: Bench) -> None:
     """ROW__ID as the snapshot reads it knows the partition; no other column is needed for a delete."""
     legacy.load((1, "a", "x"), (2, "b", "y"))
     with legacy.client.new_transaction() as transaction:
-        doomed = snapshot(transaction, legacy.table, spark=legacy.spark).where("id = 2").select("ROW__ID")
+        doomed = read_table(transaction, legacy.table, spark=legacy.spark).where("id = 2").select("ROW__ID")
         apply_changes(transaction, legacy.table, doomed.withColumn("operation", sf.lit("delete")))
     assert legacy.rows() == [(1, "a", "x")]
 

@@ -17,11 +17,11 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import IntegerType, LongType, MapType, StringType, StructField, StructType
 
 from judges.hive.hive_judges import Hive31, Hive41
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import BucketIdError, RowIdNotFoundError, TableNotMutableError
 from mutation_api.spark.frame_table import create_table
 from mutation_api.spark.job import apply_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
@@ -114,7 +114,9 @@ class Lines:
         """What our own snapshot finds, by id."""
         found: list[Found] = []
         name = self.name(table)
-        for row in snapshot(self.client.open_snapshot(name), name, spark=self.spark).orderBy("id").collect():
+        for row in (
+            read_table(self.client.open_snapshot(name), name, spark=self.spark).orderBy("id").collect()
+        ):
             assert row["tags"] == {"k": row["id"]}, row
             partition = f"ds={row['ds']}" if is_partitioned(table) else ""
             txn, bucket, number, *where = row["ROW__ID"] if table in ACID else (None, None, None)
@@ -153,7 +155,7 @@ def lines(hive_line: Hive31 | Hive41, spark: SparkSession) -> Iterator[Lines]:
     """The tables, made from a Spark schema; 60 rows of ours in each, ten of Hive's in some."""
     with new_database(hive_line) as database:
         builder = MutatorClientBuilder().metastore(hive_line.uri)
-        with connect(hive_line.uri) as metastore:
+        with open_client(hive_line.uri) as metastore:
             for name, how in TABLES.items():
                 create_table(metastore, f"{database}.{name}", SCHEMA, **how)
                 builder.add_sink_table(database, name, create_partitions=True)
@@ -173,7 +175,7 @@ def changes_of(lines: Lines, transaction: Transaction, table: str) -> DataFrame:
     inserts = lines.inserts(range(200, 210))
     if table not in ACID:
         return inserts
-    rows = snapshot(transaction, lines.name(table), spark=lines.spark)
+    rows = read_table(transaction, lines.name(table), spark=lines.spark)
     updates = rows.where("id % 5 = 0").withColumns({"msg": sf.lit("new"), "operation": sf.lit("update")})
     deletes = rows.where("id % 5 = 1").withColumn("operation", sf.lit("delete"))
     return updates.unionByName(deletes).unionByName(inserts, allowMissingColumns=True)
@@ -217,7 +219,7 @@ def _ruin(lines: Lines, transaction: Transaction, table: str) -> DataFrame:
     """Delete everything there is; of an insert-only table, insert what must never be seen."""
     if table not in ACID:
         return lines.inserts(range(900, 905))
-    rows = snapshot(transaction, lines.name(table), columns=[], spark=lines.spark)
+    rows = read_table(transaction, lines.name(table), columns=[], spark=lines.spark)
     return rows.withColumn("operation", sf.lit("delete"))
 
 
@@ -226,7 +228,7 @@ def test_what_cannot_be_right_is_refused(lines: Lines) -> None:
     snapshot can hold, rows that do not exist.
     """
     with lines.client.new_transaction() as transaction:
-        rows = snapshot(transaction, lines.name("plain"), spark=lines.spark).where("id = 7")
+        rows = read_table(transaction, lines.name("plain"), spark=lines.spark).where("id = 7")
         txn, bucket, number = rows.select("ROW__ID.*").collect()[0]
         write_id = transaction.table(lines.name("plain")).required_write_id()
         wrong: Iterable[tuple[str, tuple[int, int, int], type[Exception], str]] = [

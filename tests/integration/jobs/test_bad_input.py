@@ -31,7 +31,7 @@ from mutation_api.errors import (
 from mutation_api.read.partition_plan import plan_splits
 from mutation_api.read.snapshot_reader import read_split
 from mutation_api.spark.job import FEW_BYTES_DEFAULT, apply_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.transaction.preconditions import MAX_BUCKETS
@@ -419,7 +419,7 @@ def test_a_row_sent_to_another_partition(small: LiveTable, spark: SparkSession) 
     """ROW__ID as the snapshot gives it knows its partition: an update cannot take it elsewhere."""
     words = ("ds=a", "ds=b", "delete the old row and insert")
     with refused(small, RecordValueError, *words), small.transaction() as transaction:
-        old = snapshot(transaction, small.full_name, spark=spark).where(f"id = {FIRST}")
+        old = read_table(transaction, small.full_name, spark=spark).where(f"id = {FIRST}")
         moved = old.withColumns({"ds": sf.lit("b"), "operation": sf.lit("update")})
         apply_changes(transaction, small.full_name, moved)
 
@@ -481,7 +481,7 @@ def test_every_special_character_in_a_partition(make_table: MakeTable, spark: Sp
         rows = table.hive.sql(f"SELECT id FROM {table.full_name} WHERE ds = '{escaped}'")
         assert rows == [[values.index(text)]]
     with table.transaction() as transaction:
-        old = snapshot(transaction, table.full_name, spark=spark)
+        old = read_table(transaction, table.full_name, spark=spark)
         ours = {row["id"]: row["ds"] for row in old.select("id", "ds").collect()}
         assert ours == dict(enumerate(values))
         apply_changes(
@@ -549,7 +549,7 @@ def test_an_empty_change_set(small: LiveTable, spark: SparkSession) -> None:
     for changes in (changes_of(spark), changes_of(spark).drop("ROW__ID"), changes_of(spark).drop("msg")):
         with small.transaction() as transaction:
             summary = apply_changes(transaction, small.full_name, changes, verify_row_ids=True)
-        assert (summary.rows, summary.files) == (0, 0)
+        assert (summary.row_count, summary.file_count) == (0, 0)
     assert small.state() == before
 
 
@@ -790,7 +790,7 @@ def test_a_damaged_file_in_the_snapshot(make_table: MakeTable, spark: SparkSessi
     file, row_id = table.location / name, table.row_ids()[0]
     sound = change_file(file, truncate)
     with pytest.raises(CorruptFileError, match=name) as caught, table.transaction() as transaction:
-        old = snapshot(transaction, table.full_name, spark=spark)
+        old = read_table(transaction, table.full_name, spark=spark)
         apply_changes(transaction, table.full_name, old.withColumn("operation", sf.lit("update")))
     assert_short(caught.value)
     with pytest.raises(CorruptFileError, match=name) as caught, table.transaction() as transaction:

@@ -21,7 +21,7 @@ from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.java import hive_class_path
 from metastore_client.model import TxnState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import (
     CommitOutcomeUnknownError,
     ConnectionFailedError,
@@ -128,7 +128,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedMetasto
 @pytest.fixture
 def line(server: EmbeddedMetastore) -> Iterator[ThriftMetastoreClient]:
     """A client of it that gives up at once when nobody answers."""
-    with connect(_impatient(server.uri)) as client:
+    with open_client(_impatient(server.uri)) as client:
         yield client
 
 
@@ -167,7 +167,7 @@ def test_the_metastore_is_killed_and_started_again_during_the_job(
         transaction.table(table.full_name)  # what a job is given, read before it starts
         server.kill()
         pass_time(clock, 0.7 * TXN_TIMEOUT_SECONDS)
-        assert f"heartbeat of transaction {transaction.id} failed" in caplog.text
+        assert f"heartbeat of transaction {transaction.txn_id} failed" in caplog.text
         write(transaction, table.full_name, CHANGES)
         server.start()
         pass_time(clock, 0.9 * TXN_TIMEOUT_SECONDS)
@@ -214,13 +214,13 @@ def test_the_metastore_stays_away_when_files_are_to_be_published(
         transaction = client.new_transaction()
         transaction.begin()
         write(transaction, table.full_name, CHANGES)
-        with pytest.raises(ConnectionFailedError, match=f"transaction {transaction.id}"):
+        with pytest.raises(ConnectionFailedError, match=f"transaction {transaction.txn_id}"):
             transaction.commit()
         assert transaction.state is TransactionState.ABORTED
         assert table.files() == files
         assert table.staged() == set()
         server.start()
-    _reap(table, transaction.id)
+    _reap(table, transaction.txn_id)
     check_works_again(table)
 
 
@@ -237,8 +237,8 @@ def test_the_metastore_stays_away_for_longer_than_the_commit_can_wait(
             transaction.commit()
         assert sum(clock.sleeps) == pytest.approx(60)
         server.start()
-    assert any(f"delta_{transaction.id:07d}" in name for name in table.files())
-    _reap(table, transaction.id)
+    assert any(f"delta_{transaction.txn_id:07d}" in name for name in table.files())
+    _reap(table, transaction.txn_id)
     check_works_again(table)
 
 
@@ -269,14 +269,14 @@ def test_beats_that_are_lost_for_a_while_do_no_harm(
     """The transaction survives a cut shorter than 0.8 of the server's timeout, and nobody is alarmed."""
     table, listener = filled_table, Listener()
     with (
-        connect(_impatient(proxy.uri)) as line,
+        open_client(_impatient(proxy.uri)) as line,
         _client(table, line, clock, listener) as client,
         client.new_transaction() as transaction,
     ):
         write(transaction, table.full_name, CHANGES)
         proxy.go_down()
         pass_time(clock, 0.7 * TXN_TIMEOUT_SECONDS)
-        assert f"heartbeat of transaction {transaction.id} failed" in caplog.text
+        assert f"heartbeat of transaction {transaction.txn_id} failed" in caplog.text
         proxy.come_up()
         pass_time(clock, 0.9 * TXN_TIMEOUT_SECONDS)
         transaction.check()
@@ -291,7 +291,7 @@ def test_beats_that_are_lost_for_too_long_lose_the_transaction(
 ) -> None:
     """Listener and job are told once, before the reaper can have struck; the commit is refused."""
     table, listener, lost = filled_table, Listener(), list[Exception]()
-    with connect(_impatient(proxy.uri)) as line, _client(table, line, clock, listener) as client:
+    with open_client(_impatient(proxy.uri)) as line, _client(table, line, clock, listener) as client:
         transaction = client.new_transaction()
         transaction.begin()
         transaction.on_lost(lost.append)
@@ -302,13 +302,13 @@ def test_beats_that_are_lost_for_too_long_lose_the_transaction(
         wait_until(lambda: bool(lost), "the loss")
         if returns:
             proxy.come_up()
-        with pytest.raises(LockLostError, match=f"transaction {transaction.id} could not reach"):
+        with pytest.raises(LockLostError, match=f"transaction {transaction.txn_id} could not reach"):
             transaction.commit()
         assert transaction.state is TransactionState.ABORTED
-        assert len(lost) == 1 and listener.told == [transaction.id]
+        assert len(lost) == 1 and listener.told == [transaction.txn_id]
     if not returns:
         hive.time_out_transactions(0)
-    assert table.txn(transaction.id) is None or is_aborted(table, transaction.id)
+    assert table.txn(transaction.txn_id) is None or is_aborted(table, transaction.txn_id)
     check_works_again(table)
 
 
@@ -344,7 +344,7 @@ def test_the_staging_directory_cannot_be_made(filled_table: LiveTable) -> None:
     with table.client() as client:
         transaction = client.new_transaction()
         transaction.begin()
-        in_the_way = table.directory / f"{STAGING_PREFIX}{transaction.id}"
+        in_the_way = table.directory / f"{STAGING_PREFIX}{transaction.txn_id}"
         in_the_way.write_text("a file where a directory should be")
         with pytest.raises(DeltaWriteError, match=table.full_name):
             write(transaction, table.full_name, CHANGES)
@@ -404,7 +404,7 @@ def _check_full_at_commit(
                 patch.setattr(kind, each, no_space(getattr(kind, each), "", 0))
             with pytest.raises(DeltaWriteError, match=f"{table.full_name}.*No space left"):
                 transaction.commit()
-        assert is_aborted(table, transaction.id)
+        assert is_aborted(table, transaction.txn_id)
         assert cleaning_fails or table.files() == before
     assert table.values() == BEFORE
     if cleaning_fails:  # the next transaction on the table removes what was staged
@@ -510,7 +510,7 @@ def test_the_metastore_is_killed_during_the_commit_elsewhere(
     """After it was done, which is the worse: the rows are there once."""
     assert isinstance(hive_elsewhere, Hive23)
     place = hive_elsewhere.sql(f"DESCRIBE DATABASE {database_elsewhere}")[0][2]
-    with connect(_impatient(server_elsewhere.uri)) as line:
+    with open_client(_impatient(server_elsewhere.uri)) as line:
         made = LiveTable.create(hive_elsewhere, line, "default", location=f"{place}/killed")
         _check_killed_during_the_commit(server_elsewhere, with_a_row(made), after=True)
         check_nothing_is_left(line, "default")

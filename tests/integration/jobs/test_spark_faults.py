@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.hive.judge import SPEED_OPTIONS
 from judges.storages.s3_server import S3Server
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import LockLostError, TransactionAbortedError, WorkerError
 from mutation_api.spark import job
 from mutation_api.spark.job import apply_changes
@@ -201,7 +201,7 @@ def _check_a_lost_attempt(
     with builder(hive, table).build() as client:
         with client.new_transaction() as transaction:
             summary = apply_changes(transaction, table, inserts(spark), num_partitions=2, options=OPTIONS)
-            assert len(staged_files(client.tables[0].location)) == summary.files == 12
+            assert len(staged_files(client.tables[0].location)) == summary.file_count == 12
         assert hidden(client.tables[0].location) == []
     check_all_rows(hive, table)
 
@@ -282,7 +282,7 @@ def test_keys_that_expire_during_a_job(
             apply_changes(transaction, table_elsewhere, inserts(spark), num_partitions=2)
         assert transaction.state is TransactionState.ABORTED
     configure_storage(HadoopSettings(s3.settings))
-    with connect(hive_elsewhere.uri) as metastore:
+    with open_client(hive_elsewhere.uri) as metastore:
         check_nothing_is_left(metastore, table_elsewhere.partition(".")[0])
     with builder(hive_elsewhere, table_elsewhere).build() as client, client.new_transaction() as transaction:
         apply_changes(transaction, table_elsewhere, inserts(spark), num_partitions=2)
@@ -305,14 +305,14 @@ def test_a_lost_transaction_cancels_the_job(
 
         def abort_behind_its_back() -> None:
             wait_until(started.exists, "the start of the slow task")
-            client.metastore.abort_txn(transaction.id)
+            client.metastore.abort_txn(transaction.txn_id)
             clock.advance(3600)
 
         transaction = client.new_transaction()
         transaction.begin()
         thief = threading.Thread(target=abort_behind_its_back)
         thief.start()
-        with pytest.raises((LockLostError, TransactionAbortedError), match=str(transaction.id)):
+        with pytest.raises((LockLostError, TransactionAbortedError), match=str(transaction.txn_id)):
             apply_changes(transaction, table, slow)
         thief.join()
         transaction.abort()
@@ -355,7 +355,7 @@ def _check_a_late_loser(
         late = MutatorCoordinator(bound, writer_id=handed_in[0].writer_id, attempt_id="late")
         late.insert(["d0"], {"id": 0, "msg": "loser"})
         (manifest,) = late.close()
-        directory = staging_directory(bound.location, transaction.id) / manifest.writer_id / "torn"
+        directory = staging_directory(bound.location, transaction.txn_id) / manifest.writer_id / "torn"
         storage = storage_at(directory)
         storage.create_directory(directory)
         torn = storage.stage(directory / "0_delta_bucket_00000", manifest.target)
@@ -407,7 +407,7 @@ def _check_a_twin(hive: HiveJudge, table: str, folder: Path, **environment: str)
     assert len(losers) == 1, found
     tasks = [name.split("-")[0] for name in found["attempts"]]
     assert tasks.count(losers.pop().split("-")[0]) == 2
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         assert hidden(Location.parse(metastore.get_table(*table.split(".")).location)) == []
     check_all_rows(hive, table)
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pytest
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DuplicateKeyError, RecordSequenceError, TableNotFoundError, WriteConflictError
 from mutation_api.hive.connection import Hive, connect
 from mutation_api.merge.merge_report import MergeCounts
@@ -80,7 +80,7 @@ class Orders:
                 == rows
             )
             assert table.scan().count() == len(rows)
-            june = table.scan(["id"], filter=(pc.field("day") == JUNE) & (pc.field("id") > 1)).to_arrow()
+            june = table.scan(["id"], where=(pc.field("day") == JUNE) & (pc.field("id") > 1)).to_arrow()
             assert sorted(june["id"].to_pylist()) == [r[0] for r in rows if r[3] == JUNE and r[0] > 1]
 
 
@@ -121,7 +121,7 @@ def orders(request: pytest.FixtureRequest) -> Iterator[Orders]:
     with no_thread_is_left(), connect(judge.uri) as hive:
         yield Orders(judge, hive, f"{database}.orders", "PARTITIONED" in clauses)
     judge.time_out_transactions(0)
-    with connect_metastore(judge.uri) as metastore:
+    with open_client(judge.uri) as metastore:
         check_nothing_is_left(metastore, database)
     judge.sql(f"DROP DATABASE {database} CASCADE")
 
@@ -207,8 +207,8 @@ def test_hive_reads_what_the_front_door_writes(orders: Orders) -> None:
         moved = int(orders.is_partitioned)
         assert report.total == MergeCounts(inserted=1, updated=2 - moved, deleted=0, moved=moved, unchanged=0)
         table.append(rows((13, "salt", "0.50", MAY)))
-        table.delete(table.scan(columns=[], row_ids=True, filter=pc.field("id").isin([2, 11])))
-        water = table.scan(row_ids=True, filter=pc.field("id") == 3).to_arrow()
+        table.delete(table.scan(columns=[], row_ids=True, where=pc.field("id").isin([2, 11])))
+        water = table.scan(row_ids=True, where=pc.field("id") == 3).to_arrow()
         at = water.schema.get_field_index("price")
         table.update(water.set_column(at, "price", pa.array([Decimal("1.25")], pa.decimal128(8, 2))))
     orders.expected = {
@@ -295,7 +295,7 @@ def test_optimistic_writers_conflict(hive_line: HiveJudge, line_database: str) -
         with hive.transaction(name) as tx:
             tx.table(name).append(pa.table({"id": [1, 2]}))
         with pytest.raises(WriteConflictError), hive.transaction(name) as late:
-            late.table(name).delete(late.table(name).scan(row_ids=True, filter=pc.field("id") == 1))
+            late.table(name).delete(late.table(name).scan(row_ids=True, where=pc.field("id") == 1))
             with hive.transaction(name) as early:
-                early.table(name).delete(early.table(name).scan(row_ids=True, filter=pc.field("id") == 2))
+                early.table(name).delete(early.table(name).scan(row_ids=True, where=pc.field("id") == 2))
     assert hive_line.sql(f"SELECT id FROM {name}") == [[1]]

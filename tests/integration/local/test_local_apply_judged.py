@@ -16,7 +16,7 @@ import pytest
 
 from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import RowIdNotFoundError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.read.table_scan import TableScan
@@ -127,7 +127,7 @@ def tables(hive_line: HiveJudge) -> Iterator[Tables]:
     how = OF_HIVE_2 if is_hive_2 else LATER
     with new_database(hive_line) as database:
         builder = MutatorClientBuilder().metastore(hive_line.uri)
-        with connect(hive_line.uri) as metastore:
+        with open_client(hive_line.uri) as metastore:
             for name, options in how.items():
                 made = create_acid_table(metastore, f"{database}.{name}", COLUMNS, **options)
                 if name.startswith("legacy"):
@@ -203,7 +203,7 @@ def test_what_a_killed_process_has_staged_is_never_seen(make_table: MakeTable) -
     assert table.staged()
     assert table.values() == []
     table.hive.time_out_transactions(0)
-    with connect(table.hive.uri) as metastore:
+    with open_client(table.hive.uri) as metastore:
         list(sweep(metastore, *table.full_name.split(".")))
     assert not table.staged()
     assert table.values() == []

@@ -19,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import DuplicateKeyError, MergeReport, MutationError
 from mutation_api.spark.job import FEW_BYTES_DEFAULT
 from tests.fixtures.fix_judge import new_database
@@ -37,7 +37,7 @@ from tests.integration.merges.merge_cases import (
 )
 from tests.integration.merges.merge_model import MATCHED, NOT_MATCHED, Merge, Rule
 from tests.integration.merges.merge_tables import Place, Table, in_order
-from tests.integration.merges.test_merge_random import Begin, begun, merged
+from tests.integration.merges.test_merge_random import Begin, begun
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ class Answer:
 @pytest.fixture(scope="module")
 def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
     """A database for the tables of all cases."""
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         yield Place(hive_line, metastore, database)
 
 
@@ -167,7 +167,7 @@ def _answer(table: Table, begin: Begin, merge: Merge, given: Source, create_part
         except MutationError as found:
             error = _said(found, table)
         try:
-            done = merged(begin(transaction, table, merge, given))
+            done = begin(transaction, table, merge, given).execute()
             reports["done"] = _plain(done, known)
             assert error is None, f"refused by the dry run alone: {error}"
         except MutationError as found:
@@ -182,7 +182,7 @@ def _plain(report: MergeReport, known: set[str]) -> dict[str, Any]:
         "total": report.total,
         "partitions": dict(report.partitions),
         "new": report.new_partitions,
-        "files": report.files,
+        "files": report.file_count,
     }
 
 

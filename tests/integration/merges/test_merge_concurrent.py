@@ -25,7 +25,7 @@ from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TxnState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api import merge_into
 from mutation_api.errors import TransactionAbortedError
@@ -70,7 +70,7 @@ class Bank:
         with client_of(self.uri, "founder", self.tables) as client, client.new_transaction() as transaction:
             for table in self.tables:
                 merge = merge_into(transaction, table, source=rows, on=["id"])
-                assert merge.whenNotMatched().insertAll().merge().total.inserted == len(ACCOUNTS)
+                assert merge.whenNotMatched().insertAll().execute().total.inserted == len(ACCOUNTS)
 
     def total(self) -> int:
         """The sum as Hive reads it; on a local disk its listing fails if a directory that it does not even
@@ -165,7 +165,7 @@ def test_the_sum_is_the_same_in_every_snapshot(make_table: MakeTable, spark: Spa
         valid = ValidTxnList.from_open_txns(first.metastore.get_open_txns(), None)
         return sum(_balance(table, valid) for table in tables)
 
-    with connect(first.hive.uri) as metastore:
+    with open_client(first.hive.uri) as metastore:
         bank = Bank(first.hive.uri, [table.full_name for table in tables], total, metastore)
         check(bank, spark, deaths=6, at_least=6, seed=1)
 
@@ -177,7 +177,7 @@ def _balance(table: LiveTable, valid: ValidTxnList) -> int:
 @pytest.fixture
 def bank_of_line(hive_line: HiveJudge) -> Iterator[Bank]:
     """Where tables have write ids: one bucketed, one not; where there is the choice nobody waits."""
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         tables = [f"{database}.bucketed", f"{database}.plain"]
         columns = (ColumnInfo("id", "bigint"), ColumnInfo("balance", "bigint"))
         create_acid_table(metastore, tables[0], columns, clustered_by=["id"], num_buckets=2)

@@ -70,7 +70,7 @@ def test_rows_of_an_imported_table_are_changed(
         for id in refused:
             with hive.transaction(name) as tx:
                 table = tx.table(name)
-                table.delete(table.scan(filter=pc.field("id") == id, row_ids=True))
+                table.delete(table.scan(where=pc.field("id") == id, row_ids=True))
                 table.append(rows_of([id], "replaced"))
             expected[id] = "replaced"
         assert found(hive_line, name) == expected

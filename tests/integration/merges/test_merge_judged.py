@@ -61,7 +61,7 @@ def test_refusals_and_the_cases_of_hive(
     with client.new_transaction() as transaction:
         first = pairs(spark, (2, 1), (4, 3), (5, 6), (7, 8), (7, 9))
         order = first_by(sf.col("source.b"))
-        assert merge(first, on_duplicate=order).whenNotMatched().insertAll().merge().total.inserted == 4
+        assert merge(first, on_duplicate=order).whenNotMatched().insertAll().execute().total.inserted == 4
     assert live.values() == [(2, 1), (4, 3), (5, 6), (7, 8)]
     before = live.state()
     source = pairs(spark, (2, 2), (4, 44), (5, 5), (11, 11))
@@ -130,7 +130,7 @@ def test_refusals_and_the_cases_of_hive(
     with client.new_transaction() as transaction:
         for begin, error, message in cases:
             with pytest.raises(error) as caught:
-                begin().merge()
+                begin().execute()
             assert str(caught.value) == f"table {name}: {message}"
         assert live.state() == before
         plain = merge(doubled).whenMatched().delete().dry_run()
@@ -146,7 +146,7 @@ def test_refusals_and_the_cases_of_hive(
             .whenNotMatched()
             .insertAll()
         )
-        assert by_hive.merge().total == MergeCounts(inserted=1, updated=1, deleted=1)
+        assert by_hive.execute().total == MergeCounts(inserted=1, updated=1, deleted=1)
     assert live.values() == [(11, 11), (2, 0), (5, 6), (7, 8)]
 
 
@@ -168,20 +168,20 @@ def test_a_key_is_not_inserted_as_another(
         with client.new_transaction() as transaction:
             merge_into(
                 transaction, name, source=spark.sql("SELECT 'ab' k, 1 b"), on=["k"]
-            ).whenNotMatched().insertAll().merge()
+            ).whenNotMatched().insertAll().execute()
         before = live.state()
         source = spark.sql("SELECT * FROM VALUES ('ab', 2), ('abc', 3) AS s(k, b)")
         with client.new_transaction() as transaction:
             merge = merge_into(transaction, name, source=source, on=["k"]).whenNotMatched().insertAll()
             with pytest.raises(RecordValueError) as caught:
-                merge.merge()
+                merge.execute()
             assert str(caught.value) == (
                 f"table {name}: keys to insert would be stored as different keys, which may equal keys of "
                 "existing rows: k='abc' as 'ab'. Nothing was written. Cast or trim the keys in the source "
                 "so that they match"
             )
             with pytest.raises(ClientError) as unknown:
-                merge_into(transaction, "d.nowhere", source=source, on=["k"]).whenMatched().delete().merge()
+                merge_into(transaction, "d.nowhere", source=source, on=["k"]).whenMatched().delete().execute()
             assert str(unknown.value) == (
                 f"table d.nowhere is not part of the transaction, which has {name}: name it where the "
                 "transaction is created, in Hive.transaction(…) or MutatorClientBuilder.add_sink_table(…)"

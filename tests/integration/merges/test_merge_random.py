@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import MergeInto, MergeReport, first_by, merge_into
 from mutation_api.errors import DuplicateKeyError, RecordValueError
 from mutation_api.merge.clauses import COLLECTED_KEYS_DEFAULT
@@ -59,7 +59,7 @@ ONE_MERGE_SHARE = 0.8
 @pytest.fixture(scope="module")
 def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
     """A database for the tables of all cases."""
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         yield Place(hive_line, metastore, database)
 
 
@@ -124,15 +124,15 @@ def judge_merge(
     known = set(table.partitions())
     with table.client() as client, client.new_transaction() as transaction:
         if expected.refused_by:
-            for ask in (lambda begun: begun.dry_run(), merged):
+            for ask in (lambda begun: begun.dry_run(), lambda begun: begun.execute()):
                 with pytest.raises(RecordValueError if expected.refused_by == "key" else DuplicateKeyError):
                     ask(begin(transaction, table, merge, given))
         else:
             dry = begin(transaction, table, merge, given).dry_run()
-            done = merged(begin(transaction, table, merge, given))
+            done = begin(transaction, table, merge, given).execute()
             check_report(done, expected, known)
             check_report(dry, expected, known)
-            assert (dry.files, dry.new_partitions) == (done.files, done.new_partitions)
+            assert (dry.file_count, dry.new_partitions) == (done.file_count, done.new_partitions)
     after = in_order(before if expected.refused_by else expected.rows)
     assert in_order(table.rows("both")) == after
     if said.is_sayable(before, given, expected):
@@ -140,11 +140,6 @@ def judge_merge(
             said.refuses(given)
         else:
             assert in_order(said.run(given, expected)) == after, "Hive's own SQL"
-
-
-def merged(begun: MergeInto | LocalMerge) -> MergeReport:
-    """Write the merge."""
-    return begun.execute() if isinstance(begun, LocalMerge) else begun.merge()
 
 
 def check_report(report: MergeReport, expected: Outcome, known: set[str]) -> None:

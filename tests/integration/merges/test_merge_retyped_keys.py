@@ -54,7 +54,7 @@ def test_rows_are_found_by_their_new_values(
             client.new_transaction() as transaction,
         ):
             merge = merge_into(transaction, name, source=frame, on=["k"])
-            merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+            merge.whenMatched().updateAll().whenNotMatched().insertAll().execute()
     expected |= {key: "new" for _, key, _ in rows}
     found = [(row.values[1], row.values[2]) for row in hive_line.table_rows(name)]
     assert sorted(found) == sorted(expected.items())

@@ -66,7 +66,7 @@ from pyspark.sql import functions as sf
 from judges.errors import HiveError
 from judges.hive.hive_judges import Hive23, Hive31, Hive41
 from metastore_client.model import ColumnInfo, LockState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api import MergeCounts, MergeReport, merge_into
 from mutation_api.errors import (
     ConfigurationError,
@@ -76,7 +76,7 @@ from mutation_api.errors import (
     WriteConflictError,
 )
 from mutation_api.format.event import Operation, bucket_ids
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -108,7 +108,7 @@ def records(table: LiveTable, *rows: tuple[Any, ...]) -> list[Change]:
 def upsert(transaction: Transaction, table: LiveTable, source: DataFrame, *on: str) -> MergeReport:
     """Update what is there, insert what is not."""
     merge = merge_into(transaction, table.full_name, source=source, on=on)
-    return merge.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+    return merge.whenMatched().updateAll().whenNotMatched().insertAll().execute()
 
 
 def in_background(work: Callable[[], object]) -> threading.Thread:
@@ -139,9 +139,9 @@ def test_hive_delete_then_update_and_type_2_scd(make_table: MakeTable, spark: Sp
         source = given(spark, a=[2, 4, 5, 11], b=[2, 44, 5, 11])
         merge = merge_into(transaction, numbers.full_name, source=source, on=["a"])
         merge.whenMatched("source.a < 5").delete().whenMatched("source.a < 3").update({"b": "0"})
-        assert merge.whenNotMatched().insertAll().merge().total == MergeCounts(inserted=1, deleted=2)
+        assert merge.whenNotMatched().insertAll().execute().total == MergeCounts(inserted=1, deleted=2)
 
-        current = snapshot(transaction, history.full_name, spark=spark).where("cur = 1").select("key")
+        current = read_table(transaction, history.full_name, spark=spark).where("cur = 1").select("key")
         new = given(spark, key=[1, 3], data=[7, 8])
         inserts = new.withColumn("o/p\n", sf.lit(0))
         source = inserts.unionByName(new.join(current, "key", "left_semi").withColumn("o/p\n", sf.lit(1)))
@@ -153,7 +153,7 @@ def test_hive_delete_then_update_and_type_2_scd(make_table: MakeTable, spark: Sp
         )
         merge.whenMatched().update({"cur": "0"})
         merge.whenNotMatched().insert({"key": "source.key", "data": "source.data", "cur": "1"})
-        assert merge.merge().total == MergeCounts(inserted=2, updated=1)
+        assert merge.execute().total == MergeCounts(inserted=2, updated=1)
     assert numbers.values() == [(11, 11), (5, 6), (7, 8)]
     assert history.values() == [(1, 18, 0), (1, 5, 0), (1, 7, 1), (2, 6, 1), (3, 8, 1)]
 
@@ -174,7 +174,7 @@ def test_hive_quoted_identifiers(make_table: MakeTable, spark: SparkSession, hiv
         merge.whenMatched("target.`i` > 5 AND source.`d?*d/e` > 6").delete()
         merge.whenMatched().update({"Vc-ä": "concat(target.`vc-ä`, source.`vC-ä`)"})
         merge.whenNotMatched().insertAll()
-        assert merge.merge().total == MergeCounts(inserted=1, updated=1, deleted=1)
+        assert merge.execute().total == MergeCounts(inserted=1, updated=1, deleted=1)
     found = hive.sql(f"SELECT i, `d?*d/e`, `vc-ä` FROM {table.full_name}")
     assert sorted(found) == [[1, "1.1", "xp"], [7, "7.1", "r"]]
 
@@ -252,21 +252,21 @@ def test_trino_delete_after_delete(make_table: MakeTable, spark: SparkSession, h
     hive.sql(f"DELETE FROM {by_us.full_name} WHERE id = 1")
     with by_hive.transaction() as transaction:
         merge = merge_into(transaction, by_hive.full_name, source=given(spark, id=[1]), on=["id"])
-        assert merge.whenMatched().delete().merge().total == MergeCounts(deleted=2)
+        assert merge.whenMatched().delete().execute().total == MergeCounts(deleted=2)
     both = by_us.builder().add_sink_table(by_hive.info.database, by_hive.info.name)
     with both.build() as client:
         hive.sql(f"DELETE FROM {by_hive.full_name} WHERE ds = 'a'")
         with client.new_transaction() as transaction:
             nothing = everything.where("false").select("id", "ds")
             merge = merge_into(transaction, by_us.full_name, source=nothing, on=["id", "ds"])
-            deleted = merge.whenNotMatchedBySource("target.ds = 'a'").delete().merge().total
+            deleted = merge.whenNotMatchedBySource("target.ds = 'a'").delete().execute().total
             assert deleted == MergeCounts(deleted=2)
             merge = merge_into(transaction, by_hive.full_name, source=given(spark, id=[1, 2]), on=["id"])
-            assert merge.whenMatched().delete().merge().total == MergeCounts(deleted=1)
+            assert merge.whenMatched().delete().execute().total == MergeCounts(deleted=1)
         for table, left in ((by_hive, [3]), (by_us, [2, 3])):
             assert table.values() == [("ds=b", number, "x") for number in left]
             opened = client.open_snapshot(table.full_name)
-            ours = snapshot(opened, table.full_name, columns=["ds", "id", "msg"], spark=spark)
+            ours = read_table(opened, table.full_name, columns=["ds", "id", "msg"], spark=spark)
             assert sorted(row[1:] for row in ours.collect()) == [("b", number, "x") for number in left]
     counts = " UNION ALL ".join(f"SELECT count(*) FROM {table.full_name}" for table in tables)
     assert sorted(hive.sql(counts)) == [[1], [2]]
@@ -286,7 +286,7 @@ def test_trino_delete_over_buckets_and_splits(make_table: MakeTable, spark: Spar
         merge = merge_into(
             transaction, table.full_name, source=rows.where("id % 3 = 0").select("id"), on=["id"]
         )
-        assert merge.whenMatched("target.b <> 1").delete().merge().total == MergeCounts(deleted=857)
+        assert merge.whenMatched("target.b <> 1").delete().execute().total == MergeCounts(deleted=857)
     columns = [(column.name, column.type) for column in table.info.columns]
     found = table.hive.read(
         table.directory,
@@ -346,7 +346,7 @@ def test_trino_and_spark_acid_original_files(make_table: MakeTable, spark: Spark
         merge.whenMatched("source.op = 'M'").update({"id": "source.id + 99"})
         merge.whenMatched().update({"msg": "concat(target.msg, source.op)"})
         merge.whenNotMatched().insert({"id": "source.id", "msg": "source.op"})
-        total = merge.merge().total
+        total = merge.execute().total
     assert total == MergeCounts(inserted=1, updated=2, deleted=1, moved=1)
     assert table.values() == [(0, "old"), (100, "old"), (2, "oldU"), (3, "old"), (6, "oldU"), (8, "I")]
 
@@ -403,7 +403,7 @@ def test_iceberg_merges_between_appends(make_table: MakeTable, spark: SparkSessi
                 source = given(spark, id=[0])
                 merge = merge_into(transaction, table.full_name, source=source, on=["id"])
                 merge.whenMatched().update({"n": "target.n + 1"})
-                report = merge.merge()
+                report = merge.execute()
                 with appender.new_transaction() as append:
                     write(append, table.full_name, records(table, (0, 0)))
             assert report.total == MergeCounts(updated=round_)
@@ -428,16 +428,16 @@ def test_iceberg_nulls_and_self_merge(make_table: MakeTable, spark: SparkSession
         assert merge.dry_run().total == MergeCounts(inserted=2)
         merge = merge_into(transaction, table.full_name, source=source, on=["id"], null_safe=True)
         merge.whenMatched("source.b > 'A'").updateAll().whenNotMatched().insertAll()
-        assert merge.merge().total == MergeCounts(inserted=1, updated=1)
+        assert merge.execute().total == MergeCounts(inserted=1, updated=1)
     expected = [(1, "a"), (2, "b"), (3, "c"), (4, "D"), (None, "N")]
     assert table.values() == expected
     with table.transaction() as transaction:
-        itself = snapshot(transaction, table.full_name, columns=["id", "b"], spark=spark).drop("ROW__ID")
+        itself = read_table(transaction, table.full_name, columns=["id", "b"], spark=spark).drop("ROW__ID")
         merge = merge_into(transaction, table.full_name, source=itself, on=["id"])
         merge.whenMatched("source.id > 2").update({"b": "upper(source.b)"}).whenMatched(
             "source.id = 1"
         ).delete()
-        assert merge.merge().total == MergeCounts(updated=1, unchanged=1, deleted=1)
+        assert merge.execute().total == MergeCounts(updated=1, unchanged=1, deleted=1)
     assert table.values() == [(2, "b"), (3, "C"), (4, "D"), (None, "N")]
 
 
@@ -456,7 +456,7 @@ def test_delta_duplicates_count_only_where_they_act(make_table: MakeTable, spark
         merge = merge_into(transaction, table.full_name, source=source, on=["id"])
         assert merge.whenMatched("source.b > 'x'").updateAll().dry_run().total == MergeCounts(updated=2)
         merge = merge_into(transaction, table.full_name, source=source, on=["id"])
-        assert merge.whenMatched().delete().merge().total == MergeCounts(deleted=2)
+        assert merge.whenMatched().delete().execute().total == MergeCounts(deleted=2)
     assert table.values() == [(3, "c")]
 
 
@@ -545,7 +545,7 @@ each_line = pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True, 
 
 @contextmanager
 def line_of(judge: Hive31 | Hive41) -> Iterator[Line]:
-    with new_database(judge) as database, connect(judge.uri) as metastore:
+    with new_database(judge) as database, open_client(judge.uri) as metastore:
         yield Line(judge, database, metastore)
 
 
@@ -565,7 +565,7 @@ def test_spark_acid_rows_of_two_statements_in_one_bucket(line: Line, spark: Spar
         with client.new_transaction() as transaction:
             source = given(spark, a=[1, 2], b=[0, 0])
             merge = merge_into(transaction, name, source=source, on=["a"])
-            assert merge.whenNotMatched().insertAll().merge().total == MergeCounts(inserted=2)
+            assert merge.whenNotMatched().insertAll().execute().total == MergeCounts(inserted=2)
         line.judge.sql(
             f"MERGE INTO {name} t USING (SELECT stack(2, 2, 5, 3, 5) AS (a, b)) s ON t.a = s.a "
             "WHEN MATCHED THEN UPDATE SET b = s.b WHEN NOT MATCHED THEN INSERT VALUES (s.a, s.b)"
@@ -577,7 +577,7 @@ def test_spark_acid_rows_of_two_statements_in_one_bucket(line: Line, spark: Spar
         with client.new_transaction() as transaction:
             source = given(spark, a=[1, 2, 3, 4], b=[7, 7, 7, 7])
             merge = merge_into(transaction, name, source=source, on=["a"])
-            total = merge.whenMatched().updateAll().whenNotMatched().insertAll().merge().total
+            total = merge.whenMatched().updateAll().whenNotMatched().insertAll().execute().total
             assert total == MergeCounts(inserted=1, updated=3)
     assert line.rows(name) == [(1, 7), (2, 7), (3, 7), (4, 7)]
 
@@ -592,15 +592,15 @@ def test_trino_two_writers_of_an_insert_only_table(line: Line, spark: SparkSessi
     with line.builder(name, insert_only=True).build() as one, one.new_transaction() as first:
         merge = merge_into(first, name, source=given(spark, a=[1, 2], b=[1, 1]), on=["a"])
         with pytest.raises(ConfigurationError, match="others may insert at the same time"):
-            merge.whenNotMatched().insertAll().merge()
+            merge.whenNotMatched().insertAll().execute()
     with line.builder(name).build() as one, one.new_transaction() as first:
         merge = merge_into(first, name, source=given(spark, a=[1, 2, 3], b=[1, 1, 1]), on=["a"])
-        assert merge.whenNotMatched().insertAll().merge().total == MergeCounts(inserted=2)
+        assert merge.whenNotMatched().insertAll().execute().total == MergeCounts(inserted=2)
         with line.builder(name).lock_timeout_seconds(0.1).build() as two, pytest.raises(LockNotAcquiredError):
             two.new_transaction().begin()
     with line.builder(name).build() as two, two.new_transaction() as second:
         merge = merge_into(second, name, source=given(spark, a=[1, 3, 4], b=[2, 2, 2]), on=["a"])
-        assert merge.whenNotMatched().insertAll().merge().total == MergeCounts(inserted=1)
+        assert merge.whenNotMatched().insertAll().execute().total == MergeCounts(inserted=1)
     assert line.rows(name) == [(1, 0), (2, 1), (3, 1), (4, 2)]
 
 
@@ -615,7 +615,7 @@ def test_hive_of_two_merges_that_update_one_row_the_first_wins(hive41: Hive41, s
             def merge(transaction: Transaction, b: int) -> MergeCounts:
                 step = merge_into(transaction, name, source=given(spark, a=[1], b=[b]), on=["a"])
                 step.whenMatched().update({"b": "target.b * 10 + source.b"}).whenNotMatched().insertAll()
-                return step.merge().total
+                return step.execute().total
 
             with client.new_transaction() as transaction:
                 assert merge(transaction, 1) == MergeCounts(inserted=1)
@@ -624,7 +624,7 @@ def test_hive_of_two_merges_that_update_one_row_the_first_wins(hive41: Hive41, s
                 each.begin()
             assert merge(loser, 3) == merge(winner, 2) == MergeCounts(updated=1)
             winner.commit()
-            with pytest.raises(WriteConflictError, match=f"{winner.id} changed {name.replace('.', '/')}"):
+            with pytest.raises(WriteConflictError, match=f"{winner.txn_id} changed {name.replace('.', '/')}"):
                 loser.commit()
             late = client.new_transaction()
             late.begin()

@@ -15,7 +15,7 @@ from metastore_client.model import (
     LockRequest,
     LockType,
 )
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.merge.preview import ForeignLock, foreign_locks
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -34,7 +34,7 @@ def test_locks_of_others_are_seen(hive_line: HiveJudge, line_database: str) -> N
     wait or whom they do not hinder is the server's affair; a reader is nobody to speak of.
     """
     name = f"{line_database}.t"
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         is_4 = metastore.capabilities().has_exclusive_write_lock
         create_acid_table(
             metastore, name, COLUMNS, [ColumnInfo("ds", "string")], clustered_by=["id"], num_buckets=2

@@ -25,7 +25,7 @@ from metastore_client.model import (
     LockType,
     TxnState,
 )
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from tests.fixtures.fix_metastore import MetastoreProxy, acid_table_info
 
 pytestmark = pytest.mark.slow
@@ -185,7 +185,7 @@ def test_compact_protocol_and_framed_transport(tmp_path: Path) -> None:
     }
     with (
         EmbeddedMetastore(tmp_path, configuration=configuration) as metastore,
-        connect({**configuration, "hive.metastore.uris": metastore.uri}) as client,
+        open_client({**configuration, "hive.metastore.uris": metastore.uri}) as client,
     ):
         client.create_table(acid_table_info("default", "t", "ds"))
         with pytest.raises(MetastoreError):
@@ -234,11 +234,11 @@ def test_a_start_that_is_given_up_leaves_nothing_behind() -> None:
 
 def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
     """Nothing is left behind by kill -9 of the program that started it."""
-    command = [sys.executable, "-m", "metastore_client.embedded", "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "metastore_client.embedded.server", "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         uri = parent.stdout.readline().strip()
-        with connect(uri) as client:
+        with open_client(uri) as client:
             assert client.get_all_tables("default") == []
         parent.send_signal(signal.SIGKILL)
         parent.wait()
@@ -248,7 +248,7 @@ def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
 @pytest.mark.long  # the same process ends with Ctrl-C in tests/unit/cli/test_metastore.py
 def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
     """Exit status 0, no process left, the given folder stays."""
-    command = [sys.executable, "-m", "metastore_client.embedded", "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "metastore_client.embedded.server", "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline().startswith("thrift://127.0.0.1:")

@@ -12,7 +12,7 @@ from judges.hive.hive_judges import Hive41
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreUnavailableError, SecureConnectionError
 from metastore_client.model import TxnState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from tests.fixtures.fix_judge import started
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ def client_of(
     values = {"hive.metastore.uris": uri}
     for each in settings:
         values.update(each)
-    with connect(values, user=user) as client:
+    with open_client(values, user=user) as client:
         yield client
 
 

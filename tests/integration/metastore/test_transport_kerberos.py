@@ -16,7 +16,7 @@ from metastore_client.delegation_token import DelegationToken
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import SecureConnectionError
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from metastore_client.transport.connection import Connection, open_socket
 from metastore_client.transport.security import Protection, TokenLogin
 from tests.fixtures.fix_kerberos import REALM, KeyServer
@@ -85,11 +85,11 @@ def test_a_delegation_token_needs_no_ticket(
     addresses = MetastoreConfig.from_uris(uri).addresses
     for protection in (Protection.AUTHENTICATION, Protection.INTEGRITY):
         config = MetastoreConfig(addresses, login=TokenLogin(token), protections=protection)
-        with connect(config) as client:
+        with open_client(config) as client:
             check_calls(client)
     wrong = DelegationToken(token.identifier, b"guess")
     with pytest.raises(SecureConnectionError, match="DIGEST-MD5"):
-        connect(MetastoreConfig(addresses, login=TokenLogin(wrong)))
+        open_client(MetastoreConfig(addresses, login=TokenLogin(wrong)))
 
 
 def token_from(uri: str, settings: Mapping[str, str]) -> str:

@@ -43,7 +43,7 @@ def test_r1_r2_r11_a_cycle_brings_what_was_committed(on_one_metastore: Replicate
     pair.check()
     with source.hive.transaction(source.name("flat"), source.name("days"), create_partitions=True) as both:
         flat, days = both.table(source.name("flat")), both.table(source.name("days"))
-        flat.delete(flat.scan(filter=pc.field("id") == 1, row_ids=True))
+        flat.delete(flat.scan(where=pc.field("id") == 1, row_ids=True))
         days.append(rows(3, ds="b"))
     aborted = source.hive.transaction(source.name("flat")).begin()
     aborted.table(source.name("flat")).append(rows(9))
@@ -77,8 +77,8 @@ def test_r1_every_layout_with_merges_and_moves(pair: Replicated) -> None:
     names = [source.name(n) for n in ("flat", "days", "buckets", "by_text", "day_buckets")]
     with source.hive.transaction(*names, create_partitions=True) as tx:
         flat = tx.table(source.name("flat"))
-        flat.update(renamed(flat.scan(filter=pc.field("id") < 3, row_ids=True).to_arrow()))
-        flat.delete(flat.scan(filter=pc.field("id") == 4, row_ids=True))
+        flat.update(renamed(flat.scan(where=pc.field("id") < 3, row_ids=True).to_arrow()))
+        flat.delete(flat.scan(where=pc.field("id") == 4, row_ids=True))
         for name in ("days", "day_buckets"):
             merge = tx.table(source.name(name)).merge(rows(1, 2, 8, ds="z"), on=["id"])
             moved = merge.when_matched_update_all().when_not_matched_insert_all().execute()
@@ -198,7 +198,7 @@ def test_r7_a_compaction_at_the_source_is_not_replicated(pair: Replicated, kind:
         source.append("plain", number)
     with source.hive.transaction(source.name("flat")) as tx:
         flat = tx.table(source.name("flat"))
-        flat.delete(flat.scan(filter=pc.field("id") == 2, row_ids=True))
+        flat.delete(flat.scan(where=pc.field("id") == 2, row_ids=True))
     deltas = source.files("flat")
     for name in ("flat", "plain"):
         source.judge.compact(source.name(name), kind, clean=False)
@@ -241,9 +241,9 @@ def test_our_aborts_and_sweeps_remove_nothing_that_a_dump_needs(
         transaction.table(source.name("flat")).append(rows(3))
         with pytest.raises(Killed):
             transaction.commit()
-        source.metastore.abort_txn(transaction.id)
+        source.metastore.abort_txn(transaction.txn_id)
         (swept,) = sweep(source.metastore, source.database)
-    assert [each.txn_id for each in swept.removed] == [transaction.id]
+    assert [each.txn_id for each in swept.removed] == [transaction.txn_id]
     assert {*committed} <= {*source.files("flat")}
     assert kept_files(source) == kept
     pair.cycle()
@@ -306,7 +306,7 @@ def published(driver: Hive, source: Side, number: int) -> int:
     transaction.table(names[1]).append(rows(number, ds="a"))
     with pytest.raises(Killed):
         transaction.commit()
-    return transaction.id
+    return transaction.txn_id
 
 
 def killed(*_: object, **__: object) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mutation_api.errors import LockLostError, TableNotMutableError, TransactionAbortedError
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from mutation_api.upkeep.replication import ReplicationRole, replication_of
 from tests.integration.replication.replicated import FAILOVER, Replicated, Side, rows
 
@@ -38,7 +38,7 @@ def test_r4_only_the_replication_writes_a_target(pair: Replicated) -> None:
         pair.cycle()
     with pytest.raises(TableNotMutableError, match="target of a replication"):
         target.create("another")
-    reasons = [str(each.reason) for each in examine(target.metastore, target.database).tables]
+    reasons = [str(each.reason) for each in doctor(target.metastore, target.database).tables]
     assert ["target of a replication" in reason for reason in reasons] == [True, True]
     assert role(target) is ReplicationRole.TARGET
     assert target.tables() == ["flat", "own"]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from judges.hive.hive_judges import Hive31, Hive41, HiveRow
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile
@@ -250,7 +250,7 @@ def test_values_and_changed_types(hive_line: Hive31 | Hive41, database: str) -> 
 def test_a_base_that_hive_2_compacted(hive_line: Hive31 | Hive41, database: str) -> None:
     """Plain bucket ids of an upgraded table, updated and deleted by the new server."""
     table = SqlTable(hive_line, database, "id bigint, msg string", f"CLUSTERED BY (id) INTO 1 BUCKETS {ACID}")
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         location = Path(metastore.get_table(*table.name.split(".")).location.removeprefix("file:"))
         for _ in range(5):
             txn_id = metastore.open_txn("upgrade", "localhost", "test")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api import snapshot
+from mutation_api import read_table
 from mutation_api.errors import DirectoryStateError
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import FilledTable, delete, insert, update
@@ -32,7 +32,7 @@ def test_rows_with_the_keys_are_those_of_hive(filled_anew: FilledTable, spark: S
     ds, ids = zip(*sorted(wanted), strict=True)
     keys = pa.table({"DS": pa.array(ds), "id": pa.array(ids, pa.int64())})
     with table.client() as client, client.open_snapshot(table.full_name) as opened:
-        frame = snapshot(opened, table.full_name, columns=["msg"], keys=keys, spark=spark)
+        frame = read_table(opened, table.full_name, columns=["msg"], keys=keys, spark=spark)
         # Twice: a DataFrame may be evaluated again, so its keys must still be there.
         for _ in range(2):
             ours = [(row["ROW__ID"][3], tuple(row["ROW__ID"])[:3], row["msg"]) for row in frame.collect()]
@@ -47,7 +47,7 @@ def test_null_keys(make_table: MakeTable, spark: SparkSession) -> None:
     keys = pa.table({"id": pa.array([1, None], pa.int64()), "n": pa.array([7, None], pa.int32())})
     with table.client() as client, client.open_snapshot(table.full_name) as opened:
         for null_safe, expected in ((False, {(1, 7)}), (True, {(1, 7), (None, None)})):
-            frame = snapshot(
+            frame = read_table(
                 opened, table.full_name, columns=["id", "n"], keys=keys, null_safe_keys=null_safe, spark=spark
             )
             assert {(row["id"], row["n"]) for row in frame.collect()} == expected
@@ -61,6 +61,6 @@ def test_only_partitions_of_the_keys_are_listed(filled_anew: FilledTable, spark:
     with table.client() as client, client.open_snapshot(table.full_name) as opened:
         for ds, count in (("a", 1), ("z", 0)):
             keys = pa.table({"ds": [ds], "id": [5]})
-            assert snapshot(opened, table.full_name, keys=keys, spark=spark).count() == count
+            assert read_table(opened, table.full_name, keys=keys, spark=spark).count() == count
         with pytest.raises(DirectoryStateError, match="part-0"):
-            snapshot(opened, table.full_name, keys=pa.table({"id": [5]}), spark=spark)
+            read_table(opened, table.full_name, keys=pa.table({"id": [5]}), spark=spark)

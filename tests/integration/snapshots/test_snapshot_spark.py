@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
-from mutation_api import snapshot, translated_worker_errors
+from mutation_api import read_table, translated_worker_errors
 from mutation_api.errors import CorruptFileError, MutationError, RecordLayoutError, RecordValueError
 from mutation_api.format.event import Operation
 from mutation_api.table.acid_table import SnapshotView
@@ -55,14 +55,14 @@ def test_rows_and_row_ids_are_hives(filled_anew: FilledTable, spark: SparkSessio
         update("a", table.row_id(2), 2), delete("a", table.row_id(4)), insert("a", 20), insert("a", 21)
     )
     with table.client() as client, client.new_transaction() as transaction:
-        assert rows_of(snapshot(transaction, table.full_name, spark=spark), "id", "msg") == rows_of_hive(
+        assert rows_of(read_table(transaction, table.full_name, spark=spark), "id", "msg") == rows_of_hive(
             table
         )
 
 
 def test_schema(filled: FilledTable, seen: SnapshotView, spark: SparkSession) -> None:
     """ROW__ID, with the partition's name in a partitioned table, then data and partition columns."""
-    found = snapshot(seen, filled.full_name, spark=spark).schema.simpleString()
+    found = read_table(seen, filled.full_name, spark=spark).schema.simpleString()
     assert found == (
         "struct<ROW__ID:struct<transactionid:bigint,bucketid:int,rowid:bigint,partition:string>,"
         "id:bigint,msg:string,ds:string>"
@@ -71,20 +71,20 @@ def test_schema(filled: FilledTable, seen: SnapshotView, spark: SparkSession) ->
 
 def test_columns_are_chosen(filled: FilledTable, seen: SnapshotView, spark: SparkSession) -> None:
     """Any case, in the order wanted, partition columns too; none at all is enough to count."""
-    chosen = snapshot(seen, filled.full_name, columns=["DS", "id"], spark=spark)
+    chosen = read_table(seen, filled.full_name, columns=["DS", "id"], spark=spark)
     assert chosen.columns == ["ROW__ID", "ds", "id"]
     assert {(row["ds"], row["id"]) for row in chosen.collect()} == {(d, n) for d in "ab" for n in range(12)}
-    assert snapshot(seen, filled.full_name, columns=[], spark=spark).count() == 24
+    assert read_table(seen, filled.full_name, columns=[], spark=spark).count() == 24
 
 
 def test_partitions_are_chosen(filled: FilledTable, seen: SnapshotView, spark: SparkSession) -> None:
     """Only the partitions named are read; one that is not there is refused, and so is a doubled column."""
-    chosen = snapshot(seen, filled.full_name, columns=["ds"], partitions=["ds=b"], spark=spark)
+    chosen = read_table(seen, filled.full_name, columns=["ds"], partitions=["ds=b"], spark=spark)
     assert {row["ds"] for row in chosen.collect()} == {"b"}
     with pytest.raises(RecordLayoutError, match="this snapshot does not have the partition ds=z"):
-        snapshot(seen, filled.full_name, partitions=["ds=b", "ds=z"], spark=spark)
+        read_table(seen, filled.full_name, partitions=["ds=b", "ds=z"], spark=spark)
     with pytest.raises(RecordLayoutError, match="cannot be read"):
-        snapshot(seen, filled.full_name, columns=["id", "ID"], spark=spark)
+        read_table(seen, filled.full_name, columns=["id", "ID"], spark=spark)
 
 
 def test_partition_columns_are_typed(make_table: MakeTable, spark: SparkSession) -> None:
@@ -93,7 +93,7 @@ def test_partition_columns_are_typed(make_table: MakeTable, spark: SparkSession)
     day = datetime.date(2024, 2, 29)
     table.commit(insert([day, 7], 1), insert([None, 8], 2))
     with table.client() as client, client.open_snapshot(table.full_name) as opened:
-        frame = snapshot(opened, table.full_name, columns=["id", "d", "n"], spark=spark)
+        frame = read_table(opened, table.full_name, columns=["id", "d", "n"], spark=spark)
         assert [f.dataType.simpleString() for f in frame.schema.fields[1:]] == ["bigint", "date", "int"]
         found = {row["id"]: (row["ROW__ID"]["partition"], row["d"], row["n"]) for row in frame.collect()}
     assert found == {
@@ -110,7 +110,7 @@ def test_a_client_holds_a_lock_until_it_is_closed(filled: FilledTable, spark: Sp
 
     assert not locks()
     with filled.client() as client, client.open_snapshot(filled.full_name) as opened:
-        frame = snapshot(opened, filled.full_name, columns=[], spark=spark)
+        frame = read_table(opened, filled.full_name, columns=[], spark=spark)
         assert locks()
         assert frame.count() == 24
         assert locks()
@@ -125,7 +125,7 @@ def test_many_readings_leave_nothing(filled: FilledTable, spark: SparkSession, r
     with filled.client() as client, no_thread_is_left():
         for number in range(readings):
             with client.open_snapshot(filled.full_name) as view:
-                frame = snapshot(view, filled.full_name, columns=["id"], spark=spark)
+                frame = read_table(view, filled.full_name, columns=["id"], spark=spark)
                 assert number % 10 or frame.count() == 24
                 assert metastore.show_locks(filled.info.database, filled.info.name)
                 assert {t.id for t in metastore.get_open_txns().txns} - before
@@ -143,7 +143,7 @@ def test_an_undeclared_table_is_refused(
         client.new_transaction() as transaction,
         pytest.raises(MutationError, match=other.full_name),
     ):
-        snapshot(transaction, other.full_name, spark=spark)
+        read_table(transaction, other.full_name, spark=spark)
 
 
 def test_nanoseconds_are_refused_or_dropped(make_table: MakeTable, spark: SparkSession) -> None:
@@ -152,10 +152,10 @@ def test_nanoseconds_are_refused_or_dropped(make_table: MakeTable, spark: SparkS
     stamp = pa.scalar(1_700_000_000_123_456_789, pa.timestamp("ns"))
     table.commit(Change(Operation.INSERT, None, {"id": 1, "at": stamp}))
     with table.client() as client, client.open_snapshot(table.full_name) as opened:
-        frame = snapshot(opened, table.full_name, spark=spark)
+        frame = read_table(opened, table.full_name, spark=spark)
         with pytest.raises(RecordValueError, match="at"), translated_worker_errors("reading"):
             frame.collect()
-        (row,) = snapshot(opened, table.full_name, truncate_nanoseconds=True, spark=spark).collect()
+        (row,) = read_table(opened, table.full_name, truncate_nanoseconds=True, spark=spark).collect()
     assert row["at"] == datetime.datetime(2023, 11, 14, 22, 13, 20, 123456)
 
 
@@ -168,14 +168,14 @@ def test_a_corrupt_file_is_named(
     content = (table.directory / file).read_bytes()
     (table.directory / file).write_bytes(content[: len(content) // 2])
     with table.client() as client, client.open_snapshot(table.full_name) as opened:
-        frame = snapshot(opened, table.full_name, spark=spark)
+        frame = read_table(opened, table.full_name, spark=spark)
         with (
             pytest.raises(CorruptFileError, match="bucket_00001") as caught,
             translated_worker_errors("reading"),
         ):
             frame.collect()
         assert len(str(caught.value)) < LONGEST_MESSAGE
-        assert snapshot(opened, table.full_name, partitions=["ds=b"], spark=spark).count() == 12
+        assert read_table(opened, table.full_name, partitions=["ds=b"], spark=spark).count() == 12
 
 
 def test_open_and_aborted_transactions_are_not_seen(filled_anew: FilledTable, spark: SparkSession) -> None:
@@ -187,14 +187,14 @@ def test_open_and_aborted_transactions_are_not_seen(filled_anew: FilledTable, sp
         writing = writer.new_transaction()
         writing.begin()
         opened = reader.open_snapshot(table.full_name)
-        before = rows_of(snapshot(opened, table.full_name, spark=spark), "id", "msg")
+        before = rows_of(read_table(opened, table.full_name, spark=spark), "id", "msg")
         assert len(before) == 24
         writing.abort()
         table.commit(insert("a", 50))
         (delta,) = {p.parent for p in table.directory.glob(f"ds=a/delta_{table.txn_id:07d}_*/bucket_*")}
         shutil.copytree(delta, delta.parent / f"delta_{aborted:07d}_{aborted:07d}_0000")
-        assert rows_of(snapshot(opened, table.full_name, spark=spark), "id", "msg") == before
-        after = snapshot(reader.open_snapshot(table.full_name), table.full_name, spark=spark)
+        assert rows_of(read_table(opened, table.full_name, spark=spark), "id", "msg") == before
+        after = read_table(reader.open_snapshot(table.full_name), table.full_name, spark=spark)
         assert rows_of(after, "id", "msg") == rows_of_hive(table)
         assert after.count() == 25
 
@@ -208,6 +208,6 @@ def test_original_files(make_table: MakeTable, layout: str, spark: SparkSession)
         pa.orc.write_table(rows, table.directory / f"00000{bucket}_0")
     table.commit(update(None, (0, 0, 1), 2), delete(None, (0, 1, 0)))
     with table.client() as client, client.open_snapshot(table.full_name) as opened:
-        found = rows_of(snapshot(opened, table.full_name, spark=spark), "id", "msg")
+        found = rows_of(read_table(opened, table.full_name, spark=spark), "id", "msg")
     assert found == rows_of_hive(table)
     assert sorted(values for _, _, values in found) == [(0, "old"), (2, "changed"), (3, "old")]

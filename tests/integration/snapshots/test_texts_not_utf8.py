@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from judges.hive.judge import HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import RecordValueError
 from mutation_api.hive.connection import connect
 from mutation_api.orc.read.type_changes import NOT_UTF8
@@ -38,7 +38,7 @@ def test_texts_that_are_not_utf_8(
     hive_line.sql(f"CREATE TABLE {name} (id int, t {kind}, n int) {BUCKETS} {ACID}")
     hive_line.sql(f"INSERT INTO {name} SELECT a, {value}, 0 FROM {name}_lines")
     assert "\ufffdhler" in str(hive_line.sql(f"SELECT t FROM {name}"))
-    with connect_metastore(hive_line.uri) as metastore, connect(metastore) as hive:
+    with open_client(hive_line.uri) as metastore, connect(metastore) as hive:
         with hive.snapshot(name) as snapshot:
             table = snapshot.table(name)
             assert sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist()) == [1, 2]

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DeltaWriteError, MutationError
 from mutation_api.storage.connect import storage_at
 from mutation_api.write.coordinator import MutatorCoordinator
@@ -156,7 +156,7 @@ def test_a_worker_is_killed_with_open_files(faulty_table: FaultyTable, aborts: b
             coordinator = MutatorCoordinator(table)
             for number in range(1, 4):
                 coordinator.insert([f"p{number}"], {"id": number, "msg": "never"})
-            files = [storage_at(table.location).create(table.location / f"_mutation_{transaction.id}/x")]
+            files = [storage_at(table.location).create(table.location / f"_mutation_{transaction.txn_id}/x")]
             files[0].write(b"x" * 3_000_000)
             os.kill(os.getpid(), signal.SIGKILL)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
@@ -165,5 +165,5 @@ def test_a_worker_is_killed_with_open_files(faulty_table: FaultyTable, aborts: b
             transaction.abort()
             assert hidden(faulty_table.location) == []
         else:
-            with connect(hive.uri) as metastore:
-                metastore.abort_txn(transaction.id)
+            with open_client(hive.uri) as metastore:
+                metastore.abort_txn(transaction.txn_id)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.transaction.staging import list_staged
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from mutation_api.upkeep.sweep import sweep
 from tests.fixtures.fix_judge import LINES
 from tests.integration.storages.remote_table import check_turns, client_of, create, hidden, insert, seen
@@ -51,10 +51,10 @@ def test_an_abort_leaves_nothing(hive_on_hdfs: HiveJudge, database_on_hdfs: str)
         dead = client.new_transaction()
         dead.begin()
         insert(dead, name, {"a": [1, 2]})
-        with connect(hive.uri) as metastore:
-            metastore.abort_txn(dead.id)
+        with open_client(hive.uri) as metastore:
+            metastore.abort_txn(dead.txn_id)
             (swept,) = sweep(metastore, *name.split("."))
-        assert [each.txn_id for each in swept.removed] == [dead.id]
+        assert [each.txn_id for each in swept.removed] == [dead.txn_id]
         assert hidden(location) == []
     assert seen(hive, name) == []
 
@@ -69,12 +69,12 @@ def test_a_local_directory_of_that_name_is_left_alone(hive_on_hdfs: HiveJudge, d
         dead.begin()
         insert(dead, name, {"a": [1]})
         table = dead.table(name)
-        staging = table.location / f"_mutation_{dead.id}"
+        staging = table.location / f"_mutation_{dead.txn_id}"
         local = Path(staging.path)
         (local / "w").mkdir(parents=True)
         try:
-            with connect(hive.uri) as metastore:
-                metastore.abort_txn(dead.id)
+            with open_client(hive.uri) as metastore:
+                metastore.abort_txn(dead.txn_id)
             with client.new_transaction():
                 pass
             assert storage_at(staging).stat(staging) is None
@@ -94,7 +94,7 @@ def test_what_is_staged_is_found(hive_on_hdfs: HiveJudge, database_on_hdfs: str)
         transaction = client.new_transaction()
         transaction.begin()
         insert(transaction, name, {"a": [1, 2]})
-        found = list_staged(transaction.table(name), transaction.id)
+        found = list_staged(transaction.table(name), transaction.txn_id)
         assert len(found.files) == 2
         assert found.uploads == ()
         transaction.abort()
@@ -107,7 +107,7 @@ def test_the_doctor_says_who_may_not_write(
     """Before a transaction begins: which directory, its owner and its mode."""
     hive, name = hive_on_hdfs, f"{database_on_hdfs}.t"
     create(hive, name)
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         info = metastore.get_table(*name.split("."))
         place = Location.parse(info.location)
         hdfs.make_directory(place.path, mode="755", user="hive")
@@ -116,8 +116,8 @@ def test_the_doctor_says_who_may_not_write(
             os.environ["HADOOP_USER_NAME"] = "etl"
             status = 1
             try:
-                with connect(hive.uri) as own:
-                    (report,) = examine(own, database_on_hdfs).tables
+                with open_client(hive.uri) as own:
+                    (report,) = doctor(own, database_on_hdfs).tables
                 assert "cannot be written" in str(report.reason), report
                 assert "hive:hive:drwxr-xr-x" in str(report.reason), report
                 status = 0

@@ -9,14 +9,14 @@ import pytest
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DeltaWriteError, TableNotMutableError
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from tests.fixtures.fix_hdfs import as_user
 from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import note_judge
@@ -67,7 +67,7 @@ def table(hive_as_hive: HiveJudge, request: pytest.FixtureRequest) -> Iterator[s
 
 
 def location_of(hive: HiveJudge, name: str) -> Location:
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         return Location.parse(metastore.get_table(*name.split(".")).location)
 
 
@@ -193,7 +193,7 @@ def test_what_cannot_work_is_refused_before_a_transaction_begins(
     """By a client that may not make partitions: directory, owner, group, mode and user are told."""
     place = partition_of_hive(hdfs, hive_as_hive, table)
     before = storage_at(place).list(place / "ds=a")
-    with connect(hive_as_hive.uri) as metastore:
+    with open_client(hive_as_hive.uri) as metastore:
         last = metastore.get_open_txns().high_watermark
         with as_user("etl"), pytest.raises(TableNotMutableError) as caught:
             sink(hive_as_hive, table, create_partitions=False).connect()
@@ -213,7 +213,7 @@ def test_a_partition_that_cannot_be_written_does_not_stop_others(
     with as_user("etl"), sink(hive_as_hive, table, create_partitions=True) as client:
         (warning,) = [each for each in client.warnings if "partition directories" in each]
         assert f'inode="{place.path}/ds=a":hive:hive:drwxr-xr-x' in warning
-        (report,) = examine(client.metastore, "default").tables
+        (report,) = doctor(client.metastore, "default").tables
         assert report.version is not None
         assert report.reason == warning
         with client.new_transaction() as transaction:

@@ -18,7 +18,7 @@ from metastore_client.model import ColumnInfo, TableInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.spark import job
 from mutation_api.spark.job import apply_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
@@ -137,9 +137,9 @@ def test_nothing_is_left_of_what_ended_badly(place: Place, metastore: InMemoryMe
         insert(dead, NAME, {"a": [1, 2]})
         (swept,) = sweep(metastore, "default", "t")
         assert swept.found == ()
-        metastore.abort_txn(dead.id)
+        metastore.abort_txn(dead.txn_id)
         (swept,) = sweep(metastore, "default", "t")
-        assert [each.txn_id for each in swept.removed] == [dead.id]
+        assert [each.txn_id for each in swept.removed] == [dead.txn_id]
         assert storage.stat(place.root / "t") is None
         assert storage.unfinished(place.root) in ((), [])
         assert rows(client) == []
@@ -185,7 +185,7 @@ def test_a_spark_job_that_loses_workers(
             apply_changes(transaction, NAME, frame, num_partitions=2, options=OPTIONS)
         assert [row[0] for row in rows(client)] == [*range(ROWS)]
         read = (
-            snapshot(client.open_snapshot(NAME), NAME, spark=spark).agg(sf.count("*"), sf.sum("id")).first()
+            read_table(client.open_snapshot(NAME), NAME, spark=spark).agg(sf.count("*"), sf.sum("id")).first()
         )
         assert read == (ROWS, ROWS * (ROWS - 1) // 2)
     assert hidden(place.root) == []

@@ -14,7 +14,7 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from judges.storages.s3_server import S3Server
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DeltaWriteError, ManifestError
 from mutation_api.storage.connect import configure_storage, storage_at
 from mutation_api.storage.hadoop_settings import HadoopSettings
@@ -65,13 +65,13 @@ def test_nothing_is_left_of_what_ended_badly(hive_on_s3: HiveJudge, database_on_
         dead, alive = client.new_transaction(), None
         dead.begin()
         insert(dead, name, {"a": [1, 2]})
-        with connect(hive.uri) as metastore:
+        with open_client(hive.uri) as metastore:
             (swept,) = sweep(metastore, *name.split("."))
             assert swept.found == ()
             assert len(storage.unfinished(location)) == 2
-            metastore.abort_txn(dead.id)
+            metastore.abort_txn(dead.txn_id)
             (swept,) = sweep(metastore, *name.split("."))
-        assert [each.txn_id for each in swept.removed] == [dead.id]
+        assert [each.txn_id for each in swept.removed] == [dead.txn_id]
         assert storage.unfinished(location) == []
         assert alive is None
     assert seen(hive, name) == []
@@ -173,7 +173,7 @@ def test_the_store_is_gone_for_a_while(
         gone.set()
 
     at_the_first("publish", go, monkeypatch)
-    with connect(hive.uri) as line:
+    with open_client(hive.uri) as line:
         metastore = CountingMetastore(line)
         beats: list[int] = []
 
@@ -277,7 +277,7 @@ def test_keys_that_are_replaced(
     at_the_first(when, expire, monkeypatch)
     with client_of(hive, name) as client, client.new_transaction() as transaction:
         insert(transaction, name, {"a": [1, 2, 3], "b": [4, 5]})
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         check_nothing_is_left(metastore, database_on_s3)
     assert [row[0] for row in seen(hive, name)] == [1, 2, 3, 4, 5]
 
@@ -316,7 +316,7 @@ def test_keys_that_expire_for_good(
     ):
         insert(transaction, name, {"a": [1, 2, 3], "b": [4, 5]})
     configure_storage(HadoopSettings(s3.settings))
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         location = client.tables[0].location
         assert hidden(location)
         check_nothing_is_left(metastore, database_on_s3)
@@ -339,7 +339,7 @@ def test_an_upload_that_cannot_be_aborted_is_swept(
     def busy(*_: object) -> None:
         raise BlockingIOError(errno.EAGAIN, "busy", "somewhere")
 
-    with client_of(hive, name) as client, connect(hive.uri) as metastore:
+    with client_of(hive, name) as client, open_client(hive.uri) as metastore:
         location = client.tables[0].location
         transaction = client.new_transaction()
         transaction.begin()
@@ -349,7 +349,7 @@ def test_an_upload_that_cannot_be_aborted_is_swept(
             with pytest.raises(DeltaWriteError, match="busy"):
                 insert(transaction, name, {"a": [1, 2]})
         assert storage_at(location).unfinished(location)
-        metastore.abort_txn(transaction.id)
+        metastore.abort_txn(transaction.txn_id)
         check_nothing_is_left(metastore, database_on_s3)
 
 

@@ -15,7 +15,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from judges.hive.judge import HiveJudge
-from mutation_api.cdc import AppendRows, BatchReport, HiveBatches, MergeRows, ReduceLog, hive_batches
+from mutation_api.cdc import AppendRows, BatchReport, HiveSink, MergeRows, ReduceLog, hive_sink
 
 __all__ = ["COLUMNS", "Shop", "create_tables", "make_file", "started"]
 
@@ -62,9 +62,9 @@ def with_part(batch: DataFrame) -> DataFrame:
     return batch.withColumn("part", sf.floor(sf.col("number") / 100))
 
 
-def batches_of(uri: str, database: str, progress: Callable[[BatchReport], None], name: str) -> HiveBatches:
+def sink_of(uri: str, database: str, progress: Callable[[BatchReport], None], name: str) -> HiveSink:
     """All three kinds of actions, in one transaction a batch."""
-    return hive_batches(
+    return hive_sink(
         uri,
         name,
         AppendRows(f"{database}.events", rows=lambda batch: batch.drop("operation")),
@@ -74,13 +74,13 @@ def batches_of(uri: str, database: str, progress: Callable[[BatchReport], None],
     )
 
 
-def started(spark: SparkSession, batches: HiveBatches, files: Path, checkpoint: Path) -> Any:
+def started(spark: SparkSession, sink: HiveSink, files: Path, checkpoint: Path) -> Any:
     """The query, a file a batch, until there are no more."""
     return (
         spark.readStream.schema(COLUMNS)
         .option("maxFilesPerTrigger", 1)
         .json(str(files))
-        .writeStream.foreachBatch(batches)
+        .writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
@@ -124,10 +124,10 @@ class Shop:
             reports.append(report)
             then(report)
 
-        batches = batches_of(self.judge.uri, self.database, progress, self.name)
-        query = started(self.spark, batches, self.files, checkpoint or self.checkpoint)
+        sink = sink_of(self.judge.uri, self.database, progress, self.name)
+        query = started(self.spark, sink, self.files, checkpoint or self.checkpoint)
         try:
-            batches.await_termination(query, 240)
+            sink.await_termination(query, 240)
         finally:
             query.stop()
         return reports

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from judges.hive.judge import HiveJudge
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from tests.integration.streams.stream_shop import check_tables, create_tables, make_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
@@ -74,7 +74,7 @@ def test_killed_queries_lose_and_repeat_nothing(
         took = run(hive_line.uri, line_database, tmp_path, death)
         ended += took is not None
         seconds = seconds or took
-        with connect(hive_line.uri) as metastore:  # the killed one's heartbeat would end by itself, later
+        with open_client(hive_line.uri) as metastore:  # the killed one's heartbeat would end by itself, later
             for txn in metastore.get_open_txns().txns:
                 metastore.abort_txn(txn.id)
     assert ended <= KILLS // 2, "most runs ended before they were killed"

@@ -199,7 +199,7 @@ class LiveTable:
         """Commit the changes in one transaction; returns its id."""
         with self.transaction(create_partitions=create_partitions) as transaction:
             write(transaction, self.full_name, changes)
-        return transaction.id
+        return transaction.txn_id
 
     # -- looking -------------------------------------------------------------------------------------------
     def valid(self) -> ValidTxnList:

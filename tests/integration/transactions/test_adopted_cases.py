@@ -278,7 +278,7 @@ def test_heartbeat_threads_live_from_begin_to_the_end(filled: FilledTable) -> No
     with filled.client() as client:
         transaction = client.new_transaction()
         transaction.begin()
-        name = f"mutation-heartbeat-{transaction.id}"
+        name = f"mutation-heartbeat-{transaction.txn_id}"
         assert _threads(name)
         transaction.commit()
         wait_until(lambda: not _threads(name), "the heartbeat's end")
@@ -303,10 +303,10 @@ def test_listener_is_called_if_a_transaction_ends_from_outside(
         transaction = client.new_transaction()
         transaction.begin()
         clock.wait_for_waiters(2)
-        getattr(filled.metastore, ending)(transaction.id)
+        getattr(filled.metastore, ending)(transaction.txn_id)
         clock.advance(100)
         wait_until(lambda: told, "the listener is told")
-        assert told == [transaction.id]
+        assert told == [transaction.txn_id]
 
 
 def test_heartbeat_goes_on_after_a_broken_connection(clock: FakeClock) -> None:
@@ -359,11 +359,11 @@ def test_a_transaction_with_heartbeats_survives_the_reaper(filled: FilledTable, 
     metastore = filled.metastore
     with filled.builder().clock(clock).build() as client, client.new_transaction() as transaction:
         silent = metastore.open_txn("user", "host", "silent")
-        while _silence_seconds(filled, transaction.id, silent) < 4:
-            before = _txn(filled, transaction.id).last_heartbeat_time
+        while _silence_seconds(filled, transaction.txn_id, silent) < 4:
+            before = _txn(filled, transaction.txn_id).last_heartbeat_time
             clock.wait_for_waiters(2)
             clock.advance(100)
-            wait_until(lambda: _txn(filled, transaction.id).last_heartbeat_time != before, "a beat")  # noqa: B023
+            wait_until(lambda: _txn(filled, transaction.txn_id).last_heartbeat_time != before, "a beat")  # noqa: B023
         filled.hive.time_out_transactions(3)
         assert is_aborted(filled, silent)
         transaction.check()

@@ -13,7 +13,7 @@ import pytest
 from judges.hive.hive_judges import Hive23, HiveJudge
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
 from metastore_client.model import TableInfo, TxnState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.errors import CommitOutcomeUnknownError, DeltaWriteError
 from mutation_api.storage.connect import storage_at
@@ -40,7 +40,7 @@ ALL_ROWS = [[0, "old row", "old"], [1, "new row", "old"], [2, "new row", "new"]]
 
 @pytest.fixture
 def metastore(hive: Hive23) -> Iterator[ThriftMetastoreClient]:
-    with connect(hive.uri) as client:
+    with open_client(hive.uri) as client:
         yield client
 
 
@@ -197,7 +197,7 @@ def test_killed_at_steps_elsewhere(
 ) -> None:
     """The same where files do not lie on the local disk; of unfinished uploads, too, a sweep leaves none."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(conf_elsewhere))
-    with connect(hive_elsewhere.uri) as metastore:
+    with open_client(hive_elsewhere.uri) as metastore:
         steps = _check_killed_at_steps(
             hive_elsewhere, database_elsewhere, metastore, "coordinator", every=True, sweeps=True
         )
@@ -305,10 +305,10 @@ def test_a_directory_that_cannot_be_made_aborts_everything(
             transaction.commit()
         place.unlink()
     states = {t.id: t.state for t in metastore.get_open_txns().txns}
-    assert states[transaction.id] is TxnState.ABORTED
+    assert states[transaction.txn_id] is TxnState.ABORTED
     assert _rows(hive, table) == OLD_ROWS
     with pytest.raises(MetastoreError):
-        metastore.commit_txn(transaction.id)
+        metastore.commit_txn(transaction.txn_id)
     with _client(metastore, table) as client, client.new_transaction() as following:
         insert(following, table)
     assert _rows(hive, table) == ALL_ROWS

@@ -131,7 +131,7 @@ class Writers:
         partition = choice.randrange(PARTITIONS)
         with hive.transaction(self.name, create_partitions=True) as tx:
             table = tx.table(self.name)
-            there = table.scan(row_ids=True, filter=pc.field("p") == partition).to_arrow()
+            there = table.scan(row_ids=True, where=pc.field("p") == partition).to_arrow()
             if there.num_rows:
                 table.delete(there)
             total = pc.sum(there["n"], min_count=0).as_py()

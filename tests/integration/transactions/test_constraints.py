@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions, MutatorClientBuilder, Transaction, apply_changes, connect, merge_into
-from mutation_api.cdc import Following, LogOptions, MaxwellSource, ingest
+from mutation_api.cdc import LogOptions, MaxwellSource, TableMapping, ingest
 from mutation_api.errors import (
     ConfigurationError,
     ConstraintViolationError,
@@ -74,7 +74,7 @@ class Table:
     def _apply(self, operation: str, row: pa.Table) -> None:
         with connect(self.judge.uri) as hive, hive.transaction(self.name) as tx:
             table = tx.table(self.name)
-            found = table.scan(["id"], filter=pc.field("id") == row["id"][0], row_ids=True).to_arrow()
+            found = table.scan(["id"], where=pc.field("id") == row["id"][0], row_ids=True).to_arrow()
             if operation != "insert":
                 row = row.append_column("ROW__ID", found["ROW__ID"])
             if self.spark is None:
@@ -93,7 +93,7 @@ class Table:
             return
         with self._transaction() as transaction:
             merge_of = merge_into(transaction, self.name, source=self.spark.createDataFrame(row), on=["id"])
-            merge_of.whenMatched().updateAll().whenNotMatched().insertAll().merge()
+            merge_of.whenMatched().updateAll().whenNotMatched().insertAll().execute()
 
     def _transaction(self) -> Any:
         builder = MutatorClientBuilder().metastore(self.judge.uri)
@@ -251,10 +251,10 @@ def test_an_ingest_stops_at_a_row_that_breaks_a_constraint(
     )
 
     def run(*log: Entry) -> None:
-        with connect_metastore(hive_line.uri) as metastore:
+        with open_client(hive_line.uri) as metastore:
             ingest(
                 metastore,
-                [Following("orders", table.name, ("id",))],
+                [TableMapping("orders", table.name, ("id",))],
                 ListSource([sound, *log]),
                 watermark_table=f"{line_database}.marks",
                 **engine,
@@ -293,10 +293,10 @@ def test_messages_that_lack_columns_have_their_default(
             default_if_missing=[f"shop.orders.{name}" for name in chosen if name != "n"],
             null_if_missing=["shop.orders.n"],  # its DEFAULT is disabled
         )
-        with connect_metastore(hive_line.uri) as metastore:
+        with open_client(hive_line.uri) as metastore:
             ingest(
                 metastore,
-                [Following("shop.orders", table.name, ("id",))],
+                [TableMapping("shop.orders", table.name, ("id",))],
                 MaxwellSource(tmp_path / "log", "test", options=options),
                 watermark_table=f"{line_database}.marks",
                 **engine,

@@ -19,7 +19,7 @@ from judges.errors import HiveError
 from judges.hive.hive_judges import Hive31, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.format.bucket_hash import bucket_ids as buckets_of
 from mutation_api.format.bucket_hash import hash_columns
@@ -27,7 +27,6 @@ from mutation_api.format.event import bucket_ids
 from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.read.partition_plan import plan_splits
 from mutation_api.read.snapshot_reader import read_split
-from mutation_api.table.bucket_rows import column_from_json
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -36,6 +35,7 @@ from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_newest import HIVE_4
 from tests.integration.files.hive_values import random_value
+from tests.support.golden_hashes import golden_column
 
 pytestmark = pytest.mark.slow
 
@@ -120,7 +120,7 @@ class Table:
         (by,) = table.bucket_columns
         place = table.column_names.index(by)
         kind = parse_hive_type(table.columns[place].type)
-        column = column_from_json([row[place]], kind)
+        column = golden_column([row[place]], kind)
         hashes = hash_columns([column], [kind], table.bucketing_version)
         return (name, int(buckets_of(hashes, table.num_buckets)[0]), (2**62,))
 
@@ -196,7 +196,7 @@ on_both = pytest.mark.parametrize("hive_line", LINES, indirect=True)
 @pytest.fixture(scope="module")
 def line(hive_line: Hive31 | Hive41) -> Iterator[Line]:
     """A line of Hive that has write ids, with a database for this module."""
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         yield Line(hive_line, metastore, database)
 
 
@@ -313,7 +313,7 @@ def test_hive_31_ruins_tables_without_buckets(hive31: Hive31) -> None:
     """Its minor compaction copies the deletes of several files into each, after which its row reader and its
     major compaction fail; the vectorised reader and our snapshot still agree. So one writer has to do there.
     """
-    with new_database(hive31) as database, connect(hive31.uri) as metastore:
+    with new_database(hive31) as database, open_client(hive31.uri) as metastore:
         table = Line(hive31, metastore, database).table()
         hive31.sql(f"CREATE TABLE {database}.source (id int) STORED AS ORC")
         for values in ("(1), (2)", "(3), (4)"):
@@ -427,4 +427,4 @@ def keys_of(found: list[Any], kind: HiveType) -> pa.Array:
     """Values of the judge as a column."""
     if kind.kind in ("float", "double"):
         return pa.array([None if value is None else float(value) for value in found], arrow_type(kind))
-    return column_from_json(found, kind)
+    return golden_column(found, kind)

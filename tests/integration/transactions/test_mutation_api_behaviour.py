@@ -406,10 +406,10 @@ def test_begin_twice_is_refused(make_table: MakeTable) -> None:
     """The second begin() raises and changes nothing: the transaction commits."""
     table = make_table()
     with table.transaction() as transaction:
-        first = transaction.id
+        first = transaction.txn_id
         with pytest.raises(TransactionStateError, match="has already begun"):
             transaction.begin()
-        assert transaction.id == first
+        assert transaction.txn_id == first
         write(transaction, table.full_name, [insert("a", 1)])
     assert table.values() == [("ds=a", 1, "new")]
 
@@ -464,7 +464,7 @@ def test_commit_after_abort_from_outside_is_refused(filled: FilledTable) -> None
         transaction = client.new_transaction()
         transaction.begin()
         write(transaction, filled.full_name, [insert("a", 20)])
-        filled.metastore.abort_txn(transaction.id)
+        filled.metastore.abort_txn(transaction.txn_id)
         transaction.commit()
     assert transaction.state is TransactionState.ABORTED
 
@@ -486,7 +486,7 @@ def test_abort_after_abort_from_outside_cleans_up(filled: FilledTable) -> None:
         transaction = client.new_transaction()
         transaction.begin()
         write(transaction, filled.full_name, [insert("a", 20)])
-        filled.metastore.abort_txn(transaction.id)
+        filled.metastore.abort_txn(transaction.txn_id)
         transaction.abort()
         transaction.abort()
     assert transaction.state is TransactionState.ABORTED
@@ -499,7 +499,7 @@ def test_commit_after_commit_from_outside_is_refused(filled: FilledTable) -> Non
         transaction = client.new_transaction()
         transaction.begin()
         write(transaction, filled.full_name, [insert("a", 20)])
-        filled.metastore.commit_txn(transaction.id)
+        filled.metastore.commit_txn(transaction.txn_id)
         transaction.commit()
     assert transaction.state is TransactionState.ABORTED
 
@@ -507,7 +507,7 @@ def test_commit_after_commit_from_outside_is_refused(filled: FilledTable) -> Non
 def test_writes_after_abort_from_outside_leave_nothing(filled: FilledTable) -> None:
     """Writing asks nobody and may go on; its files are hidden, the commit is refused and removes them."""
     with filled.refuses(TransactionAbortedError, "was aborted"), filled.transaction() as transaction:
-        filled.metastore.abort_txn(transaction.id)
+        filled.metastore.abort_txn(transaction.txn_id)
         write(transaction, filled.full_name, [insert("a", 20)])
         assert filled.staged()
 
@@ -521,14 +521,14 @@ def test_listener_hears_of_an_abort_within_one_beat(filled: FilledTable, clock: 
         transaction.begin()
         clock.wait_for_waiters(2)
         write(transaction, filled.full_name, [insert("a", 20)])
-        filled.metastore.abort_txn(transaction.id)
+        filled.metastore.abort_txn(transaction.txn_id)
         clock.advance(100)
         wait_until(lambda: listener.calls, "the listener is told")
         with pytest.raises(TransactionAbortedError):
             transaction.check()
         transaction.commit()
     ((lock_id, txn_id, tables, error),) = listener.calls
-    assert (txn_id, tables) == (transaction.id, (filled.full_name,))
+    assert (txn_id, tables) == (transaction.txn_id, (filled.full_name,))
     assert lock_id is not None
     assert isinstance(error, TransactionAbortedError)
 
@@ -650,7 +650,7 @@ table = transaction.table(f"{database}.{name}")
 with MutatorCoordinator(table, writer_id="w") as coordinator:
     coordinator.insert(["a"], {"id": 20, "msg": "x"})
 transaction.add_manifests(table.full_name, "w", coordinator.close())
-print(transaction.id, flush=True)
+print(transaction.txn_id, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -726,7 +726,7 @@ def test_second_writer_never_passes_a_held_lock(make_table: MakeTable) -> None:
         long_job = a.new_transaction()
         long_job.begin()
         write(long_job, table.full_name, [insert("a", 1)])
-        with pytest.raises(LockNotAcquiredError, match=rf"held by .* of transaction {long_job.id}"):
+        with pytest.raises(LockNotAcquiredError, match=rf"held by .* of transaction {long_job.txn_id}"):
             b.new_transaction().begin()
         long_job.commit()
         with b.new_transaction() as short_job:
@@ -747,8 +747,8 @@ def test_waiting_writer_starts_over_when_the_lock_is_free(make_table: MakeTable)
         first.commit()
         begun.result(timeout=30)
         assert second.summary.roll_overs == 1
-        assert second.valid_txn_list.is_valid(first.id)
-        write(second, table.full_name, [update("a", (first.id, 1, 0), 1)])
+        assert second.valid_txn_list.is_valid(first.txn_id)
+        write(second, table.full_name, [update("a", (first.txn_id, 1, 0), 1)])
         second.commit()
     assert table.values() == [("ds=a", 1, "changed")]
 
@@ -768,7 +768,7 @@ def test_lock_is_on_the_table_and_says_whose_it_is(filled: FilledTable) -> None:
             (LockType.SHARED_READ, "ds=b"),
         }
         for lock in locks:
-            assert (lock.txn_id, lock.user, lock.state) == (transaction.id, "etl", LockState.ACQUIRED)
+            assert (lock.txn_id, lock.user, lock.state) == (transaction.txn_id, "etl", LockState.ACQUIRED)
             assert lock.hostname
             assert "hive-mutation-api" in lock.agent_info
 
@@ -816,7 +816,7 @@ def test_source_table_is_locked_for_reading(filled: FilledTable, make_table: Mak
     builder = sink.builder().add_source_table(filled.info.database, filled.info.name)
     with builder.build() as client, client.new_transaction() as transaction:
         locks = filled.metastore.show_locks(filled.info.database, filled.info.name)
-        assert {(lock.type, lock.txn_id) for lock in locks} == {(LockType.SHARED_READ, transaction.id)}
+        assert {(lock.type, lock.txn_id) for lock in locks} == {(LockType.SHARED_READ, transaction.txn_id)}
         with pytest.raises(TransactionStateError, match="is a source"):
             MutatorCoordinator(transaction.table(filled.full_name), writer_id="w")
         write(transaction, sink.full_name, [insert("a", 1)])

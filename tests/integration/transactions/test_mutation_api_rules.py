@@ -269,7 +269,7 @@ def test_the_lock_is_held_from_begin_to_the_end(filled: FilledTable, clock: Fake
         transaction = client.new_transaction()
         assert filled.metastore.show_locks(database, name) == []
         transaction.begin()
-        assert {lock.txn_id for lock in filled.metastore.show_locks(database, name)} == {transaction.id}
+        assert {lock.txn_id for lock in filled.metastore.show_locks(database, name)} == {transaction.txn_id}
         clock.wait_for_waiters(2)
         filled.hive.time_out_transactions(0)  # it is dead, and the next beat finds out
         clock.advance(100)
@@ -277,7 +277,7 @@ def test_the_lock_is_held_from_begin_to_the_end(filled: FilledTable, clock: Fake
         transaction.abort()
         assert filled.metastore.show_locks(database, name) == []
         with client.new_transaction() as second:
-            assert {lock.txn_id for lock in filled.metastore.show_locks(database, name)} == {second.id}
+            assert {lock.txn_id for lock in filled.metastore.show_locks(database, name)} == {second.txn_id}
         assert second.state is TransactionState.COMMITTED
     assert filled.metastore.show_locks(database, name) == []
 
@@ -301,10 +301,10 @@ def test_a_listener_is_called_once_and_connect_warns_without_one(
         transaction = client.new_transaction()
         transaction.begin()
         clock.wait_for_waiters(2)
-        filled.metastore.abort_txn(transaction.id)
+        filled.metastore.abort_txn(transaction.txn_id)
         clock.advance(100)
         wait_until(lambda: listener.calls, "the listener is told")
-        assert listener.calls == [(transaction.id, (filled.full_name,))]
+        assert listener.calls == [(transaction.txn_id, (filled.full_name,))]
 
 
 def test_the_descriptor_of_a_wide_table_is_a_short_text(make_table: MakeTable) -> None:
@@ -374,7 +374,9 @@ def test_a_source_table_is_locked_and_read_within_the_transaction(
     with builder.build() as client:
         with client.new_transaction() as transaction:
             locks = filled.metastore.show_locks(filled.info.database, filled.info.name)
-            assert {(lock.type, lock.txn_id) for lock in locks} == {(LockType.SHARED_READ, transaction.id)}
+            assert {(lock.type, lock.txn_id) for lock in locks} == {
+                (LockType.SHARED_READ, transaction.txn_id)
+            }
             table, valid = transaction.table(filled.full_name), transaction.valid_txn_list
             found = {
                 (partition.name, *row["ROW__ID"].values()): (row["id"], row["msg"])
@@ -409,7 +411,7 @@ def test_a_failed_group_is_written_again_in_order(make_table: MakeTable) -> None
         descriptor = transaction.table(table.full_name)
         failing = MutatorCoordinator(descriptor, writer_id="job", attempt_id="0")
         failing.insert(["a"], records.slice(0, 1))
-        staging = table.directory / f"_mutation_{transaction.id}"
+        staging = table.directory / f"_mutation_{transaction.txn_id}"
         shutil.rmtree(staging)
         staging.write_bytes(b"a file where the next group needs a directory")
         with pytest.raises(DeltaWriteError):

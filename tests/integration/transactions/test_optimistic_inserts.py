@@ -46,7 +46,7 @@ def _upsert(tx: HiveTransaction, name: str, *rows: tuple[int, str, str]) -> None
 def _replace(tx: HiveTransaction, name: str, *rows: tuple[int, str, str]) -> None:
     """Of the rows of a partition, as users write it."""
     table = tx.table(name)
-    table.delete(table.scan(row_ids=True, filter=pc.field("day") == rows[0][2]))
+    table.delete(table.scan(row_ids=True, where=pc.field("day") == rows[0][2]))
     table.append(_rows(*rows))
 
 
@@ -119,7 +119,7 @@ def test_a_merge_is_refused_where_others_insert(
         with builder.build() as client, refused, client.new_transaction() as transaction:
             assert isinstance(transaction, Transaction)
             merge = merge_into(transaction, name, source=source, on=["id"]).whenMatched().updateAll()
-            merge.whenNotMatched().insertAll().merge()
+            merge.whenNotMatched().insertAll().execute()
     assert hive_line.sql(f"SELECT * FROM {name}") == []
 
 

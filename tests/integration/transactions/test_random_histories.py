@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from judges.hive.hive_judges import Hive23, HiveJudge
-from metastore_client import connect
+from metastore_client import open_client
 from metastore_client.model import CompactionType
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.format.layout import (
@@ -132,7 +132,7 @@ class HistoryOfHive2(History):
 
 
 def _run(hive: HiveJudge, database: str, seed: int, steps: int = STEPS_PER_HISTORY) -> None:
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         history = HistoryOfHive2(hive, database, seed, metastore)
         history.create()
         history.check()

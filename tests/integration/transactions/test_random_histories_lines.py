@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from judges.hive.hive_judges import Hive31, Hive41, HiveJudge
-from metastore_client import connect
+from metastore_client import open_client
 from metastore_client.model import ColumnInfo, CompactionType
 from metastore_client.valid_ids import ValidWriteIdList
 from mutation_api.format.event import bucket_ids, bucket_property
@@ -247,7 +247,7 @@ def _relation(rows: list[tuple[int, str, float]]) -> str:
 
 
 def _run(hive: HiveJudge, database: str, seed: int, steps: int = STEPS_PER_HISTORY) -> None:
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         history = HistoryWithWriteIds(hive, database, seed, metastore)
         history.create()
         history.check()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,15 +32,22 @@ class Program:
         self.tables = tables
         self.rng = rng
 
+    @property
+    def _steps(self) -> Sequence[Callable[[HiveTable, Table], None]]:
+        return (
+            *(self._append, self._update, self._delete, self._merge) * 2,
+            self._delete_where,
+            self._update_where,
+            self._overwrite,
+        )
+
     def run(self, hive: Hive, steps: int) -> None:
         """Run a transaction; a scan inside it must find what the model has."""
         names = [table.name for table in self.tables]
         with hive.transaction(*names, create_partitions=True) as tx:
             for _ in range(steps):
                 table = self.rng.choice(self.tables)
-                self.rng.choice((self._append, self._update, self._delete, self._merge))(
-                    tx.table(table.name), table
-                )
+                self.rng.choice(self._steps)(tx.table(table.name), table)
                 if self.rng.random() < 0.5:
                     self._check(tx.table(table.name), table)
 
@@ -71,14 +78,14 @@ class Program:
 
     def _update(self, written: HiveTable, table: Table) -> None:
         ids, n = self._some(table), self.rng.randrange(1000)
-        found = written.scan(row_ids=True, filter=pc.field("id").isin(ids)).to_arrow()
+        found = written.scan(row_ids=True, where=pc.field("id").isin(ids)).to_arrow()
         at = found.schema.get_field_index("n")
         written.update(found.set_column(at, "n", pa.array([n] * len(found), pa.int32())))
         table.expected |= {id_: (table.expected[id_][0], (*table.expected[id_][1][:2], n)) for id_ in ids}
 
     def _delete(self, written: HiveTable, table: Table) -> None:
         ids = self._some(table)
-        written.delete(written.scan([], row_ids=True, filter=pc.field("id").isin(ids)))
+        written.delete(written.scan([], row_ids=True, where=pc.field("id").isin(ids)))
         for id_ in ids:
             del table.expected[id_]
 
@@ -86,6 +93,32 @@ class Program:
         new = [(id_, "merged", self.rng.randrange(1000)) for id_ in self._some(table)] + self._new(table, 2)
         merge = written.merge(self._rows(table, new), on=["id"])
         merge.when_matched_update_all().when_not_matched_insert_all().execute()
+        table.expected |= {row[0]: (table.partition_of(row), row) for row in new}
+
+    def _delete_where(self, written: HiveTable, table: Table) -> None:
+        written.delete(where="id % 7 = 2 OR name LIKE 's1%'")
+        for id_, (_, row) in [*table.expected.items()]:
+            if id_ % 7 == 2 or str(row[1]).startswith("s1"):
+                del table.expected[id_]
+
+    def _update_where(self, written: HiveTable, table: Table) -> None:
+        written.update(set={"n": "n + 1", "name": "'set'"}, where="n >= 500 AND name <> 'merged'")
+        for id_, (place, row) in table.expected.items():
+            if row[2] is not None and row[2] >= 500 and row[1] != "merged":
+                table.expected[id_] = (place, (id_, "set", row[2] + 1))
+
+    def _overwrite(self, written: HiveTable, table: Table) -> None:
+        new = self._new(table, self.rng.randrange(3))
+        places = {table.partition_of(row) for row in new}
+        if table.is_partitioned:
+            written.overwrite(self._rows(table, new), partitions="dynamic")
+            gone = [id_ for id_, (place, _) in table.expected.items() if place in places]
+        else:
+            written.overwrite(self._rows(table, new), where="id % 4 = 1 OR name LIKE 's%'")
+            rows = [row for _, row in table.expected.values()]
+            gone = [row[0] for row in rows if row[0] % 4 == 1 or str(row[1]).startswith("s")]
+        for id_ in gone:
+            del table.expected[id_]
         table.expected |= {row[0]: (table.partition_of(row), row) for row in new}
 
 

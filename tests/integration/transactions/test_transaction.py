@@ -11,7 +11,7 @@ import pytest
 
 from judges.hive.hive_judges import Hive23
 from metastore_client.model import DataOperationType, LockState
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import (
     LockNotAcquiredError,
     PartitionCreationError,
@@ -44,7 +44,7 @@ class Listener:
 
 @pytest.fixture
 def metastore(hive: Hive23) -> Iterator[ThriftMetastoreClient]:
-    with connect(hive.uri) as client:
+    with open_client(hive.uri) as client:
         yield client
 
 
@@ -162,7 +162,7 @@ def test_a_second_writer_waits_rolls_over_and_commits(
     waiting.join(60)
     assert second.state is TransactionState.OPEN
     assert second.summary.roll_overs == 1
-    assert second.valid_txn_list.is_valid(first.id)
+    assert second.valid_txn_list.is_valid(first.txn_id)
     _insert(second, parts, [(2, "second")], partition="p")
     second.commit()
     assert _rows(hive, parts) == [(1, "first"), (2, "second")]
@@ -172,7 +172,7 @@ def test_the_wait_has_a_bound_and_names_the_holder(hive: Hive23, client: Mutator
     """Nothing of the one who gave up stays in the queue."""
     holder = client.new_transaction()
     holder.begin()
-    expected = rf"of transaction {holder.id}, .*hive-mutation-api"
+    expected = rf"of transaction {holder.txn_id}, .*hive-mutation-api"
     impatient = _builder(hive, parts).lock_timeout_seconds(0.5).build()
     with impatient as other, pytest.raises(LockNotAcquiredError, match=expected):
         other.new_transaction().begin()
@@ -206,7 +206,7 @@ def test_a_conflict_on_a_partition_is_refused(
     loser = client.new_transaction()
     loser.begin()
     with MutatorCoordinator(loser.table(parts)) as coordinator:
-        coordinator.delete(["p"], {"ROW__ID": (transaction.id, 0, 0)})
+        coordinator.delete(["p"], {"ROW__ID": (transaction.txn_id, 0, 0)})
     loser.add_manifests(parts, coordinator.writer_id, coordinator.close())
     winner = metastore.open_txn("them", "there", "no lock")
     metastore.add_dynamic_partitions(winner, database, table, ["ds=p"], DataOperationType.UPDATE)
@@ -236,7 +236,7 @@ def test_a_reaped_transaction_is_told_and_cannot_commit(hive: Hive23, parts: str
         wait_until(lambda: bool(lost), "the loss")
         with pytest.raises(TransactionAbortedError):
             transaction.commit()
-    assert listener.told == [(transaction.id, [parts])]
+    assert listener.told == [(transaction.txn_id, [parts])]
     assert _rows(hive, parts) == []
 
 
@@ -253,7 +253,7 @@ def test_files_survive_a_race_for_their_partitions(hive: Hive23, hive_database: 
         root = Path(table.location.path)
 
         def work(number: int, table: AcidTable = table, root: Path = root) -> None:
-            with connect(hive.uri) as metastore:
+            with open_client(hive.uri) as metastore:
                 together.wait(60)
                 PartitionCreator(metastore).ensure(table, names)
             for name in names:
@@ -294,7 +294,7 @@ def test_a_partition_elsewhere_gets_its_rows_there(
     with client.new_transaction() as transaction:
         _insert(transaction, parts, [(1, "a")], partition="p")
     assert [p.name for p in place.iterdir() if not p.name.startswith(("_", "."))] == [
-        f"delta_{transaction.id:07d}_{transaction.id:07d}_0000"
+        f"delta_{transaction.txn_id:07d}_{transaction.txn_id:07d}_0000"
     ]
     assert _rows(hive, parts) == [(1, "a")]
 
@@ -346,12 +346,12 @@ def test_a_snapshot_keeps_the_cleaner_away(hive: Hive23, client: MutatorClient, 
     snapshot = client.open_snapshot(parts)
     with client.new_transaction() as later:
         _insert(later, parts, [(3, "b")], partition="p")
-    assert snapshot.valid_txn_list.is_valid(transaction.id)
-    assert not snapshot.valid_txn_list.is_valid(later.id)
-    delta = f"delta_{transaction.id:07d}_{transaction.id:07d}_0000"
+    assert snapshot.valid_txn_list.is_valid(transaction.txn_id)
+    assert not snapshot.valid_txn_list.is_valid(later.txn_id)
+    delta = f"delta_{transaction.txn_id:07d}_{transaction.txn_id:07d}_0000"
     hive.compact(parts, "major", partition="ds='p'")
     names = {p.name for p in place.iterdir()}
-    assert {delta, f"base_{transaction.id:07d}"} <= names
+    assert {delta, f"base_{transaction.txn_id:07d}"} <= names
     snapshot.close()
     hive.cleaner()
     assert delta not in {p.name for p in place.iterdir()}
@@ -368,11 +368,11 @@ def test_a_writing_transaction_keeps_the_cleaner_from_what_it_reads(
         for id in (1, 2):
             with client.new_transaction() as transaction:
                 _insert(transaction, parts, [(id, "a")], partition="p")
-        delta = f"delta_{transaction.id:07d}_{transaction.id:07d}_0000"
+        delta = f"delta_{transaction.txn_id:07d}_{transaction.txn_id:07d}_0000"
         place = hive.warehouse / parts.replace(".", ".db/") / "ds=p"
         with client.new_transaction() as reading:
             hive.compact(parts, "major", partition="ds='p'")
-            assert {delta, f"base_{transaction.id:07d}"} <= {p.name for p in place.iterdir()}
+            assert {delta, f"base_{transaction.txn_id:07d}"} <= {p.name for p in place.iterdir()}
             _insert(reading, parts, [(3, "b")], partition="p")
         hive.cleaner()
     assert delta not in {p.name for p in place.iterdir()}
@@ -394,7 +394,7 @@ def test_locks_on_partitions_change_nothing_for_other_writers(
     database, table = parts.split(".")
 
     def states_of_others() -> list[LockState]:
-        return [i.state for i in metastore.show_locks(database, table) if i.txn_id != first.id]
+        return [i.state for i in metastore.show_locks(database, table) if i.txn_id != first.txn_id]
 
     wait_until(lambda: len(states_of_others()) == 3, "the second writer's lock on table and partitions")
     assert set(states_of_others()) == {LockState.WAITING}
@@ -403,7 +403,7 @@ def test_locks_on_partitions_change_nothing_for_other_writers(
     waiting.join(60)
     assert second.state is TransactionState.OPEN
     with MutatorCoordinator(second.table(parts)) as coordinator:
-        coordinator.delete(["q"], {"ROW__ID": (transaction.id, 1, 0)})
+        coordinator.delete(["q"], {"ROW__ID": (transaction.txn_id, 1, 0)})
     second.add_manifests(parts, coordinator.writer_id, coordinator.close())
     second.commit()
     assert _rows(hive, parts, "id, msg, ds") == [(1, "a", "p"), (2, "Hive", "p"), (3, "ours", "p")]

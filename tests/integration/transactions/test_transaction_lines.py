@@ -29,7 +29,7 @@ from metastore_client.model import (
     LockState,
     LockType,
 )
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import (
     LockNotAcquiredError,
     ManifestError,
@@ -42,7 +42,7 @@ from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.clock import WAIT_LOG
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock, wait_until
 from tests.fixtures.fix_judge import new_database
@@ -159,7 +159,7 @@ class Line:
 
 @pytest.fixture(scope="module")
 def line(hive_line: HiveJudge) -> Iterator[Line]:
-    with new_database(hive_line) as database, connect(hive_line.uri) as metastore:
+    with new_database(hive_line) as database, open_client(hive_line.uri) as metastore:
         yield Line(hive_line, database, metastore)
 
 
@@ -214,7 +214,7 @@ def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
     line.judge.sql(f"DELETE FROM {bucketed} WHERE id = 1")
     assert line.rows(parts) == [(2, "c")]
     assert line.rows(bucketed) == []
-    reasons = {t.table: t.reason for t in examine(line.metastore, line.database).tables}
+    reasons = {t.table: t.reason for t in doctor(line.metastore, line.database).tables}
     assert [reasons[name] for name in (bucketed, parts, plain)] == [None] * 3
 
 
@@ -271,7 +271,7 @@ def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch
     def die(txn_id: int) -> None:
         raise Killed
 
-    with connect(line.judge.uri) as driver:
+    with open_client(line.judge.uri) as driver:
         client = line.builder(parts, flat).metastore(driver).clock(FakeClock()).build().connect()
         aborted = client.new_transaction()
         with pytest.raises(ZeroDivisionError), aborted:
@@ -290,7 +290,7 @@ def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch
         monkeypatch.undo()
         line.judge.time_out_transactions(0)
         with pytest.raises(TxnAbortedError):
-            line.metastore.commit_txn(published.id)
+            line.metastore.commit_txn(published.txn_id)
         with pytest.raises(TransactionAbortedError):
             unpublished.commit()
     ghosts = {n: [*line.location(n).rglob(pattern)] for n, pattern in names.items()}
@@ -324,7 +324,7 @@ def test_writers_wait_for_each_other_roll_over_and_lose_nothing(
         first.commit()
         waiting.join(60)
         assert second.summary.roll_overs == 1
-        assert second.valid_txn_list.is_valid(first.id)
+        assert second.valid_txn_list.is_valid(first.txn_id)
         assert second.valid_ids(name).is_valid(first_write_id)
         second_write_id = second.table(name).required_write_id()
         write(second, name, "p", updates={(first_write_id, BUCKET_0, 0): (1, "second")})
@@ -480,7 +480,7 @@ def test_optimistic_writers_let_the_first_win(line: Line) -> None:
         write(loser, name, "p", deletes=[first_row["p"]])
         write(other, name, "q", updates={first_row["q"]: (1, "first")})
         winner.commit()
-        with pytest.raises(WriteConflictError, match=rf"{winner.id} changed {line.resource(name)}/ds=p"):
+        with pytest.raises(WriteConflictError, match=rf"{winner.txn_id} changed {line.resource(name)}/ds=p"):
             loser.commit()
         other.commit()
         assert line.rows(name, "ds, msg") == [("p", "first"), ("q", "first"), ("r", "old")]
@@ -524,7 +524,7 @@ def test_a_heartbeat_that_stops_loses_the_transaction(line: Line) -> None:
         wait_until(lambda: bool(lost), "the loss")
         with pytest.raises(TransactionAbortedError):
             transaction.commit()
-    assert listener.told == [(transaction.id, [name])]
+    assert listener.told == [(transaction.txn_id, [name])]
     assert line.rows(name) == []
     assert line.metastore.get_partition_names(*name.split(".")) == []
 
@@ -600,7 +600,7 @@ def test_targets_of_a_replication_are_refused(line: Line) -> None:
     for table, rule in ((name, "target of a replication"), (external, "must be a managed table")):
         with pytest.raises(TableNotMutableError, match=f"{table} cannot be used: .*{rule}"):
             line.builder(table).build().connect()
-    reasons = {t.table: t.reason for t in examine(line.metastore, line.database).tables}
+    reasons = {t.table: t.reason for t in doctor(line.metastore, line.database).tables}
     assert "replication" in str(reasons[name])
 
 
@@ -616,7 +616,7 @@ def _golden_rows(name: str) -> list[tuple[Any, ...]]:
 )
 def test_replication_hears_of_the_transaction_on_hive_3(hive31_notifying: Hive31) -> None:
     """What Hive's own listener logs of a commit and of an aborted job: our calls make it complete."""
-    with new_database(hive31_notifying) as database, connect(hive31_notifying.uri) as metastore:
+    with new_database(hive31_notifying) as database, open_client(hive31_notifying.uri) as metastore:
         line = Line(hive31_notifying, database, metastore)
         parts = line.create("ds")
         line.commit(parts, [(1, "a"), (2, "a")], "p")
@@ -641,7 +641,7 @@ def test_replication_hears_of_every_file(hive_notifying: Hive4) -> None:
     """Of a commit each file with its directory, delete deltas too; of an aborted job nothing. The log is the
     server's own, written by Hive's listener.
     """
-    with new_database(hive_notifying) as database, connect(hive_notifying.uri) as metastore:
+    with new_database(hive_notifying) as database, open_client(hive_notifying.uri) as metastore:
         line = Line(hive_notifying, database, metastore)
         parts, flat = line.create("ds"), line.create()
         old = line.commit(parts, [(1, "a"), (2, "a")], "p")

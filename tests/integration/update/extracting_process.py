@@ -14,7 +14,7 @@ import subprocess
 import sys
 from typing import Self
 
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
 from mutation_api.cdc.update import mysql, postgresql  # noqa: F401  (their drivers are loaded, too)
 from mutation_api.cdc.update.extract import extract_update
@@ -56,7 +56,7 @@ class Mortals:
 
 def extract_repeatedly(uri: str, table: str, password: str | None, source: str, user: str) -> None:
     """Extract without a pause, for ever."""
-    with connect(uri, user=user) as metastore:
+    with open_client(uri, user=user) as metastore:
         while True:
             extract_update(
                 metastore, table, password=password, source=source, user=user, local=LocalOptions()

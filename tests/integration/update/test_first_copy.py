@@ -6,7 +6,7 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions
 from tests.integration.update.conftest import KINDS
 from tests.support.shops import Shop, Source
@@ -50,7 +50,7 @@ def test_g4_hive_reads_the_first_copy(source: Source, hive_line: HiveJudge, line
         "CREATE TABLE orders (id BIGINT PRIMARY KEY, item VARCHAR(250), day VARCHAR(10))",
         f"INSERT INTO orders {FILL[source.kind]}",
     )
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         shop = Shop(source, metastore, line_database, COLUMNS, DAY)
         shop.enable()
         (table,) = shop.extract(local=LITTLE).ingested.tables

@@ -14,11 +14,11 @@ from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import main
 from mutation_api.errors import CompactionError
 from mutation_api.upkeep.compact import CompactionThreshold, compact_table, read_sizes
-from mutation_api.upkeep.doctor import examine
+from mutation_api.upkeep.doctor import doctor
 from tests.fixtures.fix_newest import HIVE_4
 from tests.integration.upkeep.soundness import check_sound
 from tests.support.shops import Shop, SqliteSource
@@ -60,7 +60,7 @@ def test_g12_partitions_with_deltas_are_compacted_and_read_the_same(
     """One after the other, the others are left alone; extraction goes on; too few changes are left alone."""
     source = SqliteSource(tmp_path)
     source.run("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT, day TEXT)")
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         shop = Shop(source, metastore, line_database, COLUMNS, DAY)
         shop.enable()
         for some in (range(15), range(15, 30)):
@@ -94,7 +94,7 @@ def test_g12_a_rebalance_that_the_server_cannot_do(
     """Hive 4 does it on Tez alone, which is not here: its reason is told, and no row is harmed."""
     source = SqliteSource(tmp_path)
     source.run("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)")
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         shop = Shop(source, metastore, line_database, COLUMNS, bucketed_by=None)
         shop.enable()
         for some in (range(50), range(50, 60)):
@@ -133,7 +133,7 @@ def test_g6_g7_g13_an_extraction_while_hive_compacts(
     """It writes elsewhere; under the table's one name every reader has each row once, whatever the method."""
     source = SqliteSource(tmp_path)
     source.run("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)")
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         shop = Shop(source, metastore, line_database, COLUMNS)
         shop.enable(method=method)
         for first in (0, 100):
@@ -163,7 +163,7 @@ def test_a_compaction_that_must_fail_says_why(hive: HiveJudge, hive_database: st
     source.run(
         "CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT)", "INSERT INTO orders VALUES (1, 'x')"
     )
-    with connect(hive.uri) as metastore:
+    with open_client(hive.uri) as metastore:
         shop = Shop(source, metastore, hive_database, COLUMNS)
         shop.enable()
         shop.extract()
@@ -171,10 +171,10 @@ def test_a_compaction_that_must_fail_says_why(hive: HiveJudge, hive_database: st
         one = CompactionThreshold(1)
         with _compactor(hive), pytest.raises(CompactionError, match=r"failed .*'note' is empty: remove it"):
             compact_table(metastore, shop.table, threshold=one, wait_seconds=120)
-        (found,) = examine(metastore, hive_database, "orders").tables
+        (found,) = doctor(metastore, hive_database, "orders").tables
         assert "'note' is empty" in str(found.trouble)
         hive.sql(f"ALTER TABLE {shop.table} UNSET TBLPROPERTIES ('note')")
-        assert examine(metastore, hive_database, "orders").tables[0].trouble is None
+        assert doctor(metastore, hive_database, "orders").tables[0].trouble is None
         with _compactor(hive):
             compact_table(metastore, shop.table, threshold=one, wait_seconds=120)
 

@@ -17,7 +17,7 @@ import pytest
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import TxnState
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.format.hive_type import parse_hive_type
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import LINES, new_database
@@ -63,7 +63,7 @@ def _judge_kills(source: Source, judge: HiveJudge, kills: int, seed: int) -> Non
     source.run(CREATE[source.kind])
     with ExitStack() as stack:
         database = stack.enter_context(new_database(judge))
-        metastore = stack.enter_context(connect(judge.uri))
+        metastore = stack.enter_context(open_client(judge.uri))
         mortals = stack.enter_context(Mortals())
         shop = Shop(source, metastore, database, COLUMNS, DAY)
         source.run(*[statement(rng, source.kind) for _ in range(30)])

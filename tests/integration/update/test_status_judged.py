@@ -18,7 +18,7 @@ from metastore_client.model import (
     LockState,
     LockType,
 )
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cdc.update import status as status_module
 from mutation_api.cdc.update.status import UpdateStatus, status_text, update_status
 from mutation_api.cdc.update.status_html import status_page
@@ -72,7 +72,7 @@ def test_g16_the_status_says_what_the_server_has(
     source = SqliteSource(tmp_path)
     source.run("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT, day TEXT)")
     one = CompactionThreshold(1)
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         shop = Shop(source, metastore, line_database, COLUMNS, DAY)
         shop.enable()
         for first in (0, 10):

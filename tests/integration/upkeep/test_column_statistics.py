@@ -16,7 +16,7 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.model import ColumnStatistics
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.hive.connection import connect as connect_hive
 from mutation_api.upkeep.verify.verify import verify_table
 from tests.fixtures.fix_newest import HIVE_4
@@ -135,7 +135,7 @@ class Analyzed:
 @pytest.fixture
 def analyzed(hive_line: HiveJudge, line_database: str, request: pytest.FixtureRequest) -> Iterator[Analyzed]:
     """A table that Hive has analyzed; its partition column may be an indirect parameter."""
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         table = Analyzed(hive_line, metastore, f"{line_database}.t", getattr(request, "param", ""))
         table.create()
         yield table

@@ -16,7 +16,7 @@ from metastore_client.model import (
     LockState,
     LockType,
 )
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.upkeep.explain import ABORTED, OPEN, OVER, explain_transaction
 from tests.fixtures.fix_judge import LINES
@@ -38,7 +38,7 @@ def _locked(metastore: MetastoreClient, database: str, user: str) -> tuple[int, 
 @pytest.mark.parametrize("hive_line", LINES, indirect=True)
 def test_who_waits_for_whom(hive_line: HiveJudge, line_database: str) -> None:
     """The lock that another one waits for, as in HIVE_LOCKS; then an abort and a commit."""
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         create_acid_table(
             metastore, f"{line_database}.t", [ColumnInfo("id", "int")], clustered_by=["id"], num_buckets=2
         )

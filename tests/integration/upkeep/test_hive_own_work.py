@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import DirectoryStateError
 from mutation_api.hive.connection import connect as connect_hive
 from mutation_api.upkeep.history import table_history
@@ -114,7 +114,7 @@ def test_what_hive_leaves(hive_line: HiveJudge, line_database: str, shape: str) 
         f"create table {name} (id int, msg string) {partitioned} {buckets} stored as orc "
         f"tblproperties ({parameters})"
     )
-    with connect(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         told = Told(hive_line, metastore, name, is_partitioned)
         into = f"{name} partition (ds='a')" if is_partitioned else name
         told.sql(f"insert into {into} values (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four')")

@@ -81,7 +81,7 @@ class Viewed:
         with hive.transaction(self.name) as tx:
             table = tx.table(self.name)
             chosen = self._random.sample(range(self._next), min(2, self._next))
-            found = table.scan(filter=pc.field("id").isin(chosen), row_ids=True).to_arrow()
+            found = table.scan(where=pc.field("id").isin(chosen), row_ids=True).to_arrow()
             if found.num_rows:
                 table.delete(found)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from judges.hive.hive_judges import Hive23
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import main
 from mutation_api.hive.connection import connect as connect_hive
 from tests.support.hive_site import write_hive_site
@@ -38,7 +38,7 @@ def test_the_commands_of_the_page(
     hive.sql("insert into sales.orders values (1, 'tea'), (2, 'coffee')")
     hive.sql("update sales.orders set item = 'water' where id = 2")
     copy = Path(shutil.copytree(hive.warehouse / "sales.db" / "orders", tmp_path / "copy"))
-    with connect(hive.uri) as metastore, connect_hive(metastore) as client:
+    with open_client(hive.uri) as metastore, connect_hive(metastore) as client:
         with client.snapshot("sales.orders") as view:
             ids = view.table("sales.orders").scan(row_ids=True).to_arrow()["ROW__ID"].to_pylist()
         first = min(row["transactionid"] for row in ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from tests.integration.conftest import MakeTable
 from tests.integration.transactions.live_table import delete, insert, update
 
@@ -24,6 +24,6 @@ def test_spark_reads_what_hive_read_then(spark: SparkSession, make_table: MakeTa
     table.commit(insert("a", 6, "new"))
     for id, expected in then.items():
         with table.client() as client, client.open_snapshot(table.full_name, as_of=id) as past:
-            rows = snapshot(past, table.full_name, spark=spark).collect()
+            rows = read_table(past, table.full_name, spark=spark).collect()
         found = {(tuple(r["ROW__ID"])[:3], (r["id"], r["msg"])) for r in rows}
         assert found == {(r.row_id, r.values) for r in expected}

@@ -15,8 +15,7 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.model import ColumnInfo
-from metastore_client.remote.thrift_client import ThriftMetastoreClient
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api import Hive, HiveTransaction, connect, create_acid_table
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.verify.verify import verify_table
@@ -87,7 +86,7 @@ class Counted:
             table = tx.table(self.name)
             is_gone = pc.field("id").isin(pa.array(gone, pa.int32())) & (pc.field("day") == day)
             if gone:
-                table.delete(table.scan(row_ids=True, filter=is_gone))
+                table.delete(table.scan(row_ids=True, where=is_gone))
             self._append(tx, day, self.new_ids(1))
         self.rows[day] -= {*gone}
 
@@ -188,7 +187,7 @@ STEPS = [
 def counted(hive_line: HiveJudge, line_database: str, request: pytest.FixtureRequest) -> Iterator[Counted]:
     """A table, partitioned or not, by its maker."""
     maker, is_partitioned = request.param
-    with connect_metastore(hive_line.uri) as metastore, connect(metastore) as hive:
+    with open_client(hive_line.uri) as metastore, connect(metastore) as hive:
         table = Counted(hive_line, hive, metastore, f"{line_database}.t", is_partitioned)
         table.create(maker)
         yield table
@@ -215,7 +214,7 @@ def test_a_number_that_nobody_vouches_for_is_counted_anew(
     hive_line: HiveJudge, line_database: str, is_partitioned: bool
 ) -> None:
     """As tables have it that an older Hive, or a program that knows no statistics, wrote."""
-    with connect_metastore(hive_line.uri) as metastore, connect(metastore) as hive:
+    with open_client(hive_line.uri) as metastore, connect(metastore) as hive:
         table = Counted(hive_line, hive, metastore, f"{line_database}.t", is_partitioned)
         table.create("hive")
         where = " partition (day='a')" if is_partitioned else ""

@@ -13,7 +13,7 @@ import pytest
 
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.remote.thrift_client import connect as connect_metastore
+from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect
 from mutation_api.upkeep.verify.verify import VerifyReport, verify_table
 from tests.fixtures.fix_judge import LINES
@@ -57,7 +57,7 @@ def _fill(judge: HiveJudge, name: str) -> Path:
         tx.table(name).append(rows.append_column("n", pa.array([OURS] * len(rows), pa.int32())))
     names = ", ".join(rows.schema.names)
     judge.sql(f"insert into {name} partition (n={HIVES}) select {names} from {name} where n = {OURS}")
-    with connect_metastore(judge.uri) as metastore:
+    with open_client(judge.uri) as metastore:
         location = metastore.get_table(*name.split(".")).location
     return Path(location.removeprefix("file:"))
 
@@ -112,7 +112,7 @@ def test_what_hive_cannot_read_is_found(
     folder = _fill(hive_line, name)
     is_long = request.config.getoption("--long")
     count = CASES[hive_line.line[:3]] if is_long else DEFAULT_CASES
-    with connect_metastore(hive_line.uri) as metastore:
+    with open_client(hive_line.uri) as metastore:
         assert verify_table(metastore, name).findings == ()
         cases = [_damage(folder, number) for number in range(HIVES + 1, HIVES + 1 + count)]
         metastore.add_partitions(*name.split("."), [[str(case.number)] for case in cases])

@@ -35,11 +35,11 @@ from mutation_api import (
     create_acid_table,
     create_table,
     diff,
-    local_session,
+    local_spark_session,
     merge_into,
-    snapshot,
+    read_table,
 )
-from mutation_api.cdc import DebeziumSource, Following, ingest
+from mutation_api.cdc import DebeziumSource, TableMapping, ingest
 from tests.support.json_messages import CHANGES, ORDERS, debezium, write_log
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -71,7 +71,7 @@ class Job:
         self.uri = metastore
         self.database = database
         self.folder = folder
-        self.metastore = metastore_client.connect(metastore)
+        self.metastore = metastore_client.open_client(metastore)
 
     def rows(self, count: int = ROWS) -> DataFrame:
         """Rows of a table, of every kind of type that travels in its own way."""
@@ -136,7 +136,7 @@ class Job:
         marks.mkdir()
 
         def change(transaction: Transaction) -> Any:
-            rows = snapshot(transaction, name)
+            rows = read_table(transaction, name)
             kept = rows.mapInArrow(fails_once(marks), rows.schema)
             updates = kept.where("id % 5 = 0").withColumn("operation", sf.lit("update"))
             updates = updates.withColumn("name", sf.concat("name", sf.lit("!")))
@@ -195,7 +195,7 @@ class Job:
     def merge(self, name: str, source: DataFrame, clauses: Clauses, **more: Any) -> Any:
         def run(transaction: Transaction) -> Any:
             into = clauses(merge_into(transaction, name, source=source, on=["id"], **more))
-            counts = into.merge().total
+            counts = into.execute().total
             return [counts.inserted, counts.updated, counts.deleted, counts.moved, counts.unchanged]
 
         return self.in_transaction(name, run)
@@ -245,7 +245,7 @@ class Job:
 
         def apply(transaction: Transaction) -> Any:
             table = transaction.table(name)
-            changes = diff(table, snapshot(transaction, name), new, ["id"])
+            changes = diff(table, read_table(transaction, name), new, ["id"])
             summary = apply_changes(transaction, name, changes)
             changes.unpersist()
             return [summary.inserted, summary.updated, summary.deleted]
@@ -260,12 +260,12 @@ class Job:
         log = write_log(self.folder / "log", [debezium(change) for change in CHANGES])
         report = ingest(
             self.metastore,
-            [Following("shop.orders", name)],
+            [TableMapping("shop.orders", name)],
             DebeziumSource(log, "erp"),
             spark=self.spark,
             create_partitions=True,
         )
-        return [[table.operations, table.keys] for table in report.tables]
+        return [[table.operation_count, table.key_count] for table in report.tables]
 
     def refused_in_worker(self) -> Any:
         """A value that does not fit, found by a task."""
@@ -330,7 +330,7 @@ def main(metastore: str, database: str, folder: str, *steps: str) -> None:
     """Run the steps with these names."""
     settings = {"spark.sql.session.timeZone": "Asia/Kolkata", "spark.local.dir": f"{folder}/local"}
     settings |= {FEW_BYTES: "0", "spark.python.daemon.module": "tests.support.warm_daemon"}
-    with local_session("versions", master="local[2,2]", settings=settings) as spark:
+    with local_spark_session("versions", master="local[2,2]", settings=settings) as spark:
         job = Job(spark, metastore, database, Path(folder))
         found = {}
         for step in steps:

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.cdc.collector import CollectorSource, uid_of
-from mutation_api.cdc.reduce import reduce_operations
+from mutation_api.cdc.reduce import latest_operations
 from mutation_api.cdc.source import OPERATION, POSITION, Batch, Position, SourceTable
 from mutation_api.cdc.spark_engine import read_source
 from mutation_api.errors import (
@@ -259,7 +259,7 @@ def test_a_merge_of_the_operations_equals_the_upsert_and_delete_files(
     write_upsert_and_delete(reverse, upsert, delete)
     batch = read(spark, raw)
     operations = batch.tables[0].operations
-    reduced = reduce_operations(operations, ["id"], POSITION, operation_column=OPERATION).collect()
+    reduced = latest_operations(operations, ["id"], POSITION, operation_column=OPERATION).collect()
     for path, kinds in ((upsert, ("insert", "update")), (delete, ("delete",))):
         from_file = {int(line.rpartition(",")[2]) for line in path.read_text().splitlines()}
         assert from_file == {row.age for row in reduced if row[OPERATION] in kinds}

@@ -14,7 +14,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api import LocalOptions, MergeCounts
-from mutation_api.cdc import Contradictions, Following, IngestReport, Position, ingest
+from mutation_api.cdc import Contradictions, IngestReport, Position, TableMapping, ingest
 from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table
 from mutation_api.errors import (
     ConfigurationError,
@@ -34,7 +34,7 @@ from tests.support.client_support import files_below
 
 pytestmark = pytest.mark.slow
 
-ORDERS = Following("orders", "default.orders", ("id",))
+ORDERS = TableMapping("orders", "default.orders", ("id",))
 MARKS = "default.mutation_watermarks"
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
 
@@ -69,7 +69,7 @@ class Warehouse:
         partition_keys = [ColumnInfo(key, "string") for key in keys]
         create_acid_table(self.metastore, name, columns, partition_keys, clustered_by=["id"], num_buckets=1)
 
-    def ingest(self, source: ListSource, *tables: Following, **options: Any) -> IngestReport:
+    def ingest(self, source: ListSource, *tables: TableMapping, **options: Any) -> IngestReport:
         return ingest(self.metastore, tables or (ORDERS,), source, **options, **self.by)
 
     def rows(self, name: str = "default.orders") -> list[tuple[Any, ...]]:
@@ -114,7 +114,7 @@ def test_operations_and_watermark_are_applied_together(warehouse: Warehouse) -> 
     assert (mark.order, mark.text, mark.txn_id) == ((5,), '{"seqno": 5}', report.txn_id)
     assert (report.position, dict(report.before)) == (position(5), {})
     (table,) = report.tables
-    assert (table.operations, table.keys, table.merge.total) == (6, 4, MergeCounts(inserted=2))
+    assert (table.operation_count, table.key_count, table.merge.total) == (6, 4, MergeCounts(inserted=2))
     assert table.contradictions == Contradictions(deletes_of_absent=1)
     assert str(report).splitlines() == [
         f'list:test: applied in transaction {report.txn_id} up to {{"seqno": 5}} ({warehouse.engine})',
@@ -166,7 +166,7 @@ def test_a_table_that_was_emptied_has_the_rows_that_came_later(warehouse: Wareho
     log += entries("2 update 1 uno\n2 truncate 0\n3 insert 2 two\n3 insert 4 four")
     for dry_run in (True, False):
         (table,) = warehouse.ingest(ListSource(log), strict=True, dry_run=dry_run).tables
-        assert (table.is_emptied, table.operations) == (True, 2)
+        assert (table.is_emptied, table.operation_count) == (True, 2)
         assert table.merge.total == MergeCounts(inserted=1, deleted=2, unchanged=1)
     assert warehouse.rows() == [(2, "two"), (4, "four")]
 
@@ -226,7 +226,7 @@ def test_deletes_and_upserts_are_applied_in_one_transaction(warehouse: Warehouse
         target = {k: v for k, v in target.items() if k not in deletes and k not in upserts} | upserts
         report = warehouse.ingest(ListSource(list(log)))
         assert warehouse.rows() == sorted(target.items())
-        assert report.tables[0].keys == len(upserts) + len(deletes)
+        assert report.tables[0].key_count == len(upserts) + len(deletes)
     assert len({mark.txn_id for mark in warehouse.marks()}) == 1
 
 
@@ -266,7 +266,7 @@ def test_several_tables_at_once(warehouse: Warehouse) -> None:
         Entry(3, "kunden", "update", {"id": 1, "msg": "ann", "country": "fr"}),
     ]
     warehouse.ingest(ListSource(log[:1]))
-    both = (ORDERS, Following("kunden", "DEFAULT.Customers", ("ID",)))
+    both = (ORDERS, TableMapping("kunden", "DEFAULT.Customers", ("ID",)))
     for dry_run in (True, False):
         with pytest.raises(PartitionCreationError):
             warehouse.ingest(ListSource(log), *both, dry_run=dry_run)
@@ -371,9 +371,11 @@ def test_who_holds_the_watermarks_is_waited_for(warehouse: Warehouse) -> None:
     source = ListSource(entries(FIRST))
     builder = MutatorClientBuilder().metastore(warehouse.metastore).add_sink_table(*MARKS.split("."))
     with builder.build() as client, client.new_transaction() as transaction:
-        with pytest.raises(LockNotAcquiredError, match=f"held by EXCL_WRITE .* transaction {transaction.id}"):
+        with pytest.raises(
+            LockNotAcquiredError, match=f"held by EXCL_WRITE .* transaction {transaction.txn_id}"
+        ):
             warehouse.ingest(source, lock_timeout_seconds=0.2)
-        assert warehouse.open_txns() == [transaction.id]
+        assert warehouse.open_txns() == [transaction.txn_id]
     assert warehouse.rows() == []
 
 
@@ -401,7 +403,7 @@ def test_what_is_said_on_the_way(warehouse: Warehouse) -> None:
 
 def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> None:
     """Who names none, and follows a source that does not say, is told so."""
-    without = Following("orders", "default.orders")
+    without = TableMapping("orders", "default.orders")
     with pytest.raises(ConfigurationError, match="source list:test does not define it"):
         warehouse.ingest(ListSource(entries(FIRST)), without)
     warehouse.ingest(ListSource(entries(FIRST), key=("id",)), without)
@@ -412,19 +414,19 @@ def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> N
     ("tables", "options", "message"),
     [
         ([], {}, "no tables to ingest: name at least one target table"),
-        ([ORDERS, Following("x", "DEFAULT.orders")], {}, r"table default\.orders is listed twice"),
-        ([ORDERS, Following("orders", "default.x")], {}, "table orders is listed twice"),
-        ([ORDERS, Following("x", "other.x")], {}, r"several databases \(default, other\): name the table"),
+        ([ORDERS, TableMapping("x", "DEFAULT.orders")], {}, r"table default\.orders is listed twice"),
+        ([ORDERS, TableMapping("orders", "default.x")], {}, "table orders is listed twice"),
+        ([ORDERS, TableMapping("x", "other.x")], {}, r"several databases \(default, other\): name the table"),
         (
             [ORDERS],
             {"watermark_table": "Default.Orders"},
             "cannot be both a target and the table of watermarks",
         ),
-        ([Following("x", "orders")], {}, "not the full name of a table: 'orders'"),
+        ([TableMapping("x", "orders")], {}, "not the full name of a table: 'orders'"),
     ],
 )
 def test_tables_that_make_no_sense(
-    warehouse: Warehouse, tables: list[Following], options: dict[str, Any], message: str
+    warehouse: Warehouse, tables: list[TableMapping], options: dict[str, Any], message: str
 ) -> None:
     """Refused before anything is asked of the source or the metastore."""
     with pytest.raises(ConfigurationError, match=message):
@@ -436,7 +438,7 @@ def test_columns_that_frames_of_operations_need_for_themselves(warehouse: Wareho
     """A table that has a column of such a name is refused rather than filled with positions."""
     warehouse.create("default.t", columns=[ColumnInfo("id", "bigint"), ColumnInfo("__operation", "string")])
     with pytest.raises(RecordLayoutError, match="the column name '__operation' is reserved; rename"):
-        warehouse.ingest(ListSource(entries("1 insert 1 x", "t")), Following("t", "default.t", ("id",)))
+        warehouse.ingest(ListSource(entries("1 insert 1 x", "t")), TableMapping("t", "default.t", ("id",)))
     assert warehouse.rows("default.t") == []
 
 
@@ -451,5 +453,5 @@ def test_a_table_may_have_an_operation_and_a_position(warehouse: Warehouse) -> N
         Entry(2, "t", "insert", {"id": 2, "operation": "knee", "position": "right"}),
         Entry(3, "t", "update", {"id": 1, "operation": "hip", "position": "right"}),
     ]
-    warehouse.ingest(ListSource(log), Following("t", "default.t", ("id",)))
+    warehouse.ingest(ListSource(log), TableMapping("t", "default.t", ("id",)))
     assert warehouse.rows("default.t") == [(1, "hip", "right"), (2, "knee", "right")]

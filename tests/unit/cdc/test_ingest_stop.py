@@ -12,14 +12,14 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import LocalOptions, connect
-from mutation_api.cdc import Following, ingest
-from mutation_api.cdc.ingest_report import find_watermarks
+from mutation_api.cdc import TableMapping, ingest
+from mutation_api.cdc.ingest_report import list_watermarks
 from mutation_api.cdc.source import LocalBatch, Position, SourceTable, Stop
 from mutation_api.errors import SourcePositionError, StoppedAtStatementError
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.change_source import Entry, ListSource, entries, position
 
-TABLES = (Following("a", "default.a", ("id",)), Following("b", "default.b", ("id",)))
+TABLES = (TableMapping("a", "default.a", ("id",)), TableMapping("b", "default.b", ("id",)))
 
 
 class StoppingSource(ListSource):
@@ -58,7 +58,7 @@ def ids(metastore: InMemoryMetastore, table: str) -> list[int]:
 
 def marks(metastore: InMemoryMetastore) -> dict[str, tuple[int, ...]]:
     """Positions by table of the source."""
-    found = find_watermarks(metastore, "default.mutation_watermarks")
+    found = list_watermarks(metastore, "default.mutation_watermarks")
     return {mark.source_table: mark.order for mark in found}
 
 

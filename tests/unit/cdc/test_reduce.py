@@ -1,4 +1,4 @@
-"""reduce_operations: what is left of a log equals what replaying it leaves; contradictions are found."""
+"""latest_operations: what is left of a log equals what replaying it leaves; contradictions are found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mutation_api.cdc import Contradictions, reduce_operations, reduced_log
+from mutation_api.cdc import Contradictions, latest_operations, open_log_reduction
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.cdc.source import PARTITION
 from mutation_api.errors import (
@@ -35,7 +35,7 @@ def test_reduction_equals_replaying_row_by_row(spark: SparkSession) -> None:
     rng = random.Random(7)
     log = random_log(rng, 3000)
     frame = spark.createDataFrame(log, SCHEMA).repartition(3)
-    with reduced_log(frame, KEY, "position") as reduced:
+    with open_log_reduction(frame, KEY, "position") as reduced:
         left = reduced.rows.collect()
     rows, gone, contradictions = replayed(log)
     names = [*KEY, "value", "items"]
@@ -59,14 +59,14 @@ def test_order_of_several_columns_and_other_names(spark: SparkSession) -> None:
     """Later columns of the order decide where earlier ones are equal; the order leaves the result."""
     rows = [("insert", 1, 2, 7, "b"), ("update", 1, 10, 7, "c"), ("insert", 1, 9, 8, "d")]
     frame = spark.createDataFrame(rows, "`op.code` string, seqno bigint, row_id bigint, ID int, msg string")
-    left = reduce_operations(frame, ["id"], ["seqno", "row_id"], operation_column="OP.code")
+    left = latest_operations(frame, ["id"], ["seqno", "row_id"], operation_column="OP.code")
     assert left.columns == ["op.code", "ID", "msg"]
     assert sorted(map(tuple, left.collect())) == [("insert", 8, "d"), ("update", 7, "c")]
 
 
 def test_no_operations(spark: SparkSession) -> None:
     """An empty log is reduced to nothing."""
-    with reduced_log(operations(spark, {}), ["id"], "position") as reduced:
+    with open_log_reduction(operations(spark, {}), ["id"], "position") as reduced:
         assert reduced.rows.count() == reduced.key_count == reduced.operation_count == 0
     assert reduced.contradictions.total == 0
 
@@ -84,7 +84,7 @@ def operations(spark: SparkSession, logs: Mapping[str, str]) -> DataFrame:
 def left_of(spark: SparkSession, logs: Iterable[str]) -> dict[str, str]:
     """What is left of each log, as its letter and position, such as ``U1``."""
     frame = operations(spark, {log: log for log in logs})
-    return {row.id: row.msg for row in reduce_operations(frame, ["id"], "position").collect()}
+    return {row.id: row.msg for row in latest_operations(frame, ["id"], "position").collect()}
 
 
 def test_the_last_of_several_operations_of_a_key_is_left(spark: SparkSession) -> None:
@@ -105,7 +105,7 @@ def test_the_last_of_several_operations_of_a_key_is_left(spark: SparkSession) ->
 def test_repeated_inserts_and_deletes_count_once(spark: SparkSession) -> None:
     """A later insert replaces an earlier one, a doubled delete is one; both are counted."""
     assert left_of(spark, ["II", "DD"]) == {"II": "I1", "DD": "D1"}
-    with reduced_log(operations(spark, {"a": "II", "b": "DD"}), ["id"], "position") as reduced:
+    with open_log_reduction(operations(spark, {"a": "II", "b": "DD"}), ["id"], "position") as reduced:
         assert reduced.contradictions == Contradictions(inserts_of_present=1, deletes_of_absent=1)
 
 
@@ -120,7 +120,7 @@ def test_a_changed_key_is_a_delete_and_an_insert(spark: SparkSession) -> None:
         ("insert", (6,), 3, "z"),
     ]
     frame = spark.createDataFrame(rows, "operation string, position struct<at:bigint>, id int, msg string")
-    with reduced_log(frame, ["id"], "position", strict=True) as reduced:
+    with open_log_reduction(frame, ["id"], "position", strict=True) as reduced:
         found = sorted((r.id, r.operation, r.msg) for r in reduced.rows.collect())
     assert found == [(1, "delete", None), (2, "delete", None), (3, "insert", "z")]
 
@@ -173,7 +173,9 @@ def test_strict_refuses_a_log_that_contradicts_itself(
     """Key and position of the first contradiction."""
     with (
         pytest.raises(ContradictionError) as caught,
-        reduced_log(operations(spark, logs), ["id"], "position", strict=True, what="table d.t: the log"),
+        open_log_reduction(
+            operations(spark, logs), ["id"], "position", strict=True, what="table d.t: the log"
+        ),
     ):
         pytest.fail("the log was taken")
     assert str(caught.value).startswith("table d.t: the log contradicts itself: ")
@@ -185,7 +187,7 @@ def test_a_strict_message_names_some_of_many(spark: SparkSession) -> None:
     logs = {f"k{n}": "II" for n in range(9)}
     with (
         pytest.raises(ContradictionError) as caught,
-        reduced_log(operations(spark, logs), ["id"], "position", strict=True),
+        open_log_reduction(operations(spark, logs), ["id"], "position", strict=True),
     ):
         pytest.fail("the log was taken")
     assert "9 inserts of present keys: " in str(caught.value)
@@ -237,10 +239,10 @@ def test_rows_that_are_no_operations(
 ) -> None:
     """Refused in the job, word for word, in the lazy form and in the one that counts; whatever is read."""
     frame = spark.createDataFrame(rows, BAD)
-    with pytest.raises(error) as caught, reduced_log(frame, ["id", "region"], "position"):
+    with pytest.raises(error) as caught, open_log_reduction(frame, ["id", "region"], "position"):
         pytest.fail("it was taken")
     assert str(caught.value) == message
-    left = reduce_operations(frame, ["id", "region"], "position").select("id")
+    left = latest_operations(frame, ["id", "region"], "position").select("id")
     with pytest.raises(error) as caught, translated_worker_errors("reading"):
         left.collect()
     assert str(caught.value) == message
@@ -253,7 +255,7 @@ def test_a_key_in_two_partitions_has_no_order(spark: SparkSession, partitions: t
     rows = [("insert", (first, 9), 1), ("update", (second, 10), 1)]
     schema = f"operation string, position struct<{PARTITION}:bigint,offset:bigint>, id int"
     frame = spark.createDataFrame(rows, schema)
-    last = reduce_operations(frame, ["id"], "position").select("id", "operation")
+    last = latest_operations(frame, ["id"], "position").select("id", "operation")
     if first == second:
         assert last.collect() == [(1, "update")]
         return
@@ -288,4 +290,4 @@ def test_columns_that_do_not_do(
     """Refused before anything runs."""
     frame = spark.createDataFrame([], "operation string, position int, id int, tags map<string,int>")
     with pytest.raises(error, match=message):
-        reduce_operations(frame, key, order)
+        latest_operations(frame, key, order)

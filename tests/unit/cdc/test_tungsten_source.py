@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.cdc.reduce import reduce_operations
-from mutation_api.cdc.separated_text import SeparatedText
+from mutation_api.cdc.delimited_text import DelimitedText
+from mutation_api.cdc.reduce import latest_operations
 from mutation_api.cdc.source import OPERATION, POSITION, Batch, Position, SourceTable
 from mutation_api.cdc.spark_engine import read_source
 from mutation_api.cdc.tungsten import TungstenSource
@@ -71,7 +71,7 @@ def fields(operation: str, seqno: int, row_id: int, key: str, *values: str | Non
     return [operation, str(seqno), str(row_id), COMMITTED, key, key, *rest]
 
 
-def written(record: Fields, text: SeparatedText) -> str:
+def written(record: Fields, text: DelimitedText) -> str:
     """A record in this form."""
     assert text.escape is not None
     return staging_record(
@@ -87,7 +87,7 @@ def written(record: Fields, text: SeparatedText) -> str:
 class Staging:
     """The folder of a service's staging files, and what is read from it."""
 
-    def __init__(self, folder: Path, text: SeparatedText = TEXT_DEFAULT) -> None:
+    def __init__(self, folder: Path, text: DelimitedText = TEXT_DEFAULT) -> None:
         self.folder = folder
         self.text = text
 
@@ -128,10 +128,10 @@ def test_separators_and_quotes_are_configurable(tmp_path: Path) -> None:
     values = ["a,b", "7", 'said "so" \\ \x01 | ;']
     texts = [
         TEXT_DEFAULT,
-        SeparatedText(",", quote='"'),
-        SeparatedText("|", record_end="\r\n"),
-        SeparatedText("\t", record_end="\x02"),
-        SeparatedText(",", null="NULL", escape='"', quote='"'),
+        DelimitedText(",", quote='"'),
+        DelimitedText("|", record_end="\r\n"),
+        DelimitedText("\t", record_end="\x02"),
+        DelimitedText(",", null="NULL", escape='"', quote='"'),
     ]
     for number, text in enumerate(texts):
         staging = Staging(tmp_path / str(number), text)
@@ -313,7 +313,7 @@ def test_the_last_operation_of_a_key_wins(spark: SparkSession, staging: Staging)
         seqno += 1
     batch = read(spark, staging)
     (found,) = batch.tables
-    reduced = reduce_operations(found.operations, ["id"], POSITION, operation_column=OPERATION).collect()
+    reduced = latest_operations(found.operations, ["id"], POSITION, operation_column=OPERATION).collect()
     assert {row.id: row.year for row in reduced if row[OPERATION] == "insert"} == state
     assert batch.position is not None
     assert batch.position.order == own(batch.position, CHICAGO)
@@ -562,7 +562,7 @@ def records_of(path: Path, ranges: list[tuple[int, int]]) -> Iterator[bytes]:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_large_files_are_split_between_records(end: str, tmp_path: Path) -> None:
     """However small the parts are to be, each is whole records, and together they are the file."""
-    text = SeparatedText("\x01", record_end=end)
+    text = DelimitedText("\x01", record_end=end)
     path = tmp_path / "t-1.csv"
     path.write_bytes(b"".join(b"x" * n + end.encode() for n in (3, 1, 200, 0, 5)))
     file = StagingFile(Location.given(path), 1, path.stat().st_size)
@@ -571,7 +571,7 @@ def test_large_files_are_split_between_records(end: str, tmp_path: Path) -> None
         assert b"".join(parts) == path.read_bytes()
         assert all(part.endswith(end.encode()) for part in parts)
         assert len(parts) == 1 or size < 500
-    assert splits(file, SeparatedText(",", quote='"'), 1) == [(0, file.size)]
+    assert splits(file, DelimitedText(",", quote='"'), 1) == [(0, file.size)]
     assert SPLIT_BYTES > 1024
 
 

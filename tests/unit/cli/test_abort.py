@@ -13,7 +13,7 @@ from metastore_client.model import (
     LockType,
     TxnState,
 )
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ def test_open_transactions_are_aborted(
     They hold locks to write: the server soon forgets aborted transactions that touched nothing.
     """
     uri = embedded_metastore.uri
-    with connect(uri) as client:
+    with open_client(uri) as client:
         txn_ids = [client.open_txn("u", "h", "a") for _ in range(2)]
         for number, txn_id in enumerate(txn_ids):
             client.lock(LockRequest((written(f"t{number}"),), txn_id, "u", "h", "a"))

@@ -8,7 +8,7 @@ import pytest
 
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.model import ColumnInfo, TableInfo
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 
 pytestmark = pytest.mark.slow
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def uri(embedded_metastore: EmbeddedMetastore) -> str:
     """A metastore of Hive 2.3 with an empty database ``made``."""
-    with connect(embedded_metastore.uri) as client:
+    with open_client(embedded_metastore.uri) as client:
         client.create_database("made")
     return embedded_metastore.uri
 
@@ -50,7 +50,7 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
     assert printed.startswith(
         "created made.orders, 2 columns, partitioned by day, hr, clustered by id into 4 buckets, at "
     )
-    with connect(uri) as client:
+    with open_client(uri) as client:
         info = client.get_table("made", "orders")
         assert info.columns == (ColumnInfo("id", "bigint"), ColumnInfo("price", "decimal(10,2)"))
         assert info.partition_keys == (ColumnInfo("day", "date"), ColumnInfo("hr", "int"))
@@ -100,10 +100,10 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
         (("doctor", "nowhere.t"), "its database nowhere does not exist. Check the name"),
         (("history", "nowhere.t"), "its database nowhere does not exist. Check the name"),
         (
-            ("snapshot", "made.nothing"),
+            ("read", "made.nothing"),
             "Check the name, or create the table with hive.create_table(…)",
         ),
-        (("snapshot", "nowhere.t"), "table nowhere.t does not exist at thrift://"),
+        (("read", "nowhere.t"), "table nowhere.t does not exist at thrift://"),
     ],
 )
 def test_mistakes_are_told_in_one_line(
@@ -114,7 +114,7 @@ def test_mistakes_are_told_in_one_line(
     assert (code, printed) == (EXIT_FAILED, "")
     assert message in errors
     assert len(errors.splitlines()) == 1
-    with connect(uri) as client:
+    with open_client(uri) as client:
         assert "bad" not in client.get_all_tables("made")
 
 
@@ -125,7 +125,7 @@ def test_a_table_is_altered(uri: str, stock: str, capsys: pytest.CaptureFixture[
     lines = ["widened v from varchar(5) to varchar(9)", "added a int", "added b string", "added c date"]
     code, printed, _ = run(capsys, *changes, "--dry-run", *where)
     assert (code, printed.splitlines()) == (EXIT_OK, [f"{stock}: would be altered", *lines])
-    with connect(uri) as client:
+    with open_client(uri) as client:
         assert len(client.get_table(*stock.split(".")).columns) == 2
         code, printed, _ = run(capsys, *changes, "--json", *where)
         assert (code, json.loads(printed)["widened"]) == (
@@ -141,7 +141,7 @@ def test_a_table_is_altered(uri: str, stock: str, capsys: pytest.CaptureFixture[
 
 def test_a_database_without_tables(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The server is still described, and the exit code is 0."""
-    with connect(uri) as client:
+    with open_client(uri) as client:
         client.create_database("bare")
     code, printed, _ = run(capsys, "doctor", "bare", "--metastore", uri)
     assert code == EXIT_OK

@@ -156,6 +156,34 @@ def test_a_file_is_compared_and_applied(
     assert rows_of(metastore) == rows_of(metastore, "default.other")
 
 
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_nested_and_binary_columns_are_saved(
+    metastore: InMemoryMetastore, run: Run, tmp_path: Path, suffix: str
+) -> None:
+    """Applied, they are the values of the other table."""
+    columns = [
+        ColumnInfo("id", "int"),
+        ColumnInfo("content", "binary"),
+        ColumnInfo("tags", "map<int,array<string>>"),
+    ]
+    for name in ("default.one", "default.two"):
+        create_acid_table(metastore, name, columns, clustered_by=["id"], num_buckets=2)
+    rows = tmp_path / "rows.json"
+    rows.write_text(
+        '{"operation": "insert", "id": 1, "content": "AP8=", "tags": [[7, ["a, b", null]]]}\n'
+        '{"operation": "insert", "id": 2, "content": null, "tags": null}\n'
+    )
+    run("apply", "default.one", rows)
+    changes = tmp_path / f"changes.{suffix}"
+    run("diff", "--table", "default.two", "--key", "id", "--against", "default.one", "--output", changes)
+    run("apply", "default.two", changes)
+    expected = [
+        {"id": 1, "content": b"\x00\xff", "tags": [(7, ["a, b", None])]},
+        {"id": 2, "content": None, "tags": None},
+    ]
+    assert rows_of(metastore, "default.one") == rows_of(metastore, "default.two") == expected
+
+
 def test_saved_changes_are_in_order(run: Run, tmp_path: Path) -> None:
     """By key and operation; an operation column of another name."""
     fill(run, tmp_path, FIRST)

@@ -17,7 +17,7 @@ from metastore_client.model import (
     LockRequest,
     LockType,
 )
-from metastore_client.remote.thrift_client import ThriftMetastoreClient, connect
+from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.hive.connection import connect as connect_hive
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -30,7 +30,7 @@ TABLE = "default.told"
 @pytest.fixture
 def metastore(embedded_metastore: EmbeddedMetastore) -> Iterator[ThriftMetastoreClient]:
     """With a partitioned table in which two rows were inserted, and one was updated."""
-    with connect(embedded_metastore.uri) as client:
+    with open_client(embedded_metastore.uri) as client:
         create_acid_table(
             client,
             TABLE,
@@ -130,7 +130,7 @@ def test_readers_wait_for_a_lock_as_long_as_they_are_told(
     txn = metastore.open_txn("ann", "host", "etl")
     metastore.lock(LockRequest((component,), txn, "ann", "host", "etl"))
     for words in (
-        ("snapshot", TABLE),
+        ("read", TABLE),
         ("diff", "--table", TABLE, "--key", "id", "--since", "1", "--summary"),
     ):
         waits = ("--lock-timeout", "0.3", "--metastore", embedded_metastore.uri)

@@ -16,7 +16,7 @@ from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cdc.kafka.topics import KafkaTopics
 from mutation_api.cdc.messages.debezium_flat import FlattenedMessages
 from mutation_api.cdc.messages.debezium_values import DebeziumValues
-from mutation_api.cdc.messages.events import LogOptions, Positions
+from mutation_api.cdc.messages.events import LogOptions, PositionSource
 from mutation_api.cli.ingest import canal as ingest_canal
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import debezium as ingest_debezium
@@ -94,7 +94,7 @@ def test_all_arguments_of_a_log() -> None:
     assert log.files == (Location.given("a"), Location.given("b"))
     assert log.source_id == "maxwell:erp"
     assert log.options == LogOptions(
-        positions=Positions.LINE,
+        positions=PositionSource.LINE,
         ignored_columns=frozenset({"shop.orders.note"}),
         null_if_missing=frozenset({"s.t.new"}),
         trusted_keys=frozenset({"s.t"}),

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cdc.collector import CollectorSource
-from mutation_api.cdc.separated_text import SeparatedText
+from mutation_api.cdc.delimited_text import DelimitedText
 from mutation_api.cdc.tungsten import TungstenSource
 from mutation_api.cdc.tungsten_files import HEADER_WITHOUT_KEY
 from mutation_api.cli import diff, engine_arguments, spark_engine
@@ -22,7 +22,7 @@ from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import tungsten as ingest_tungsten
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import ConfigurationError
-from mutation_api.format.text_values import BinaryText
+from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.cdc_writers.collector_files import raw_record
@@ -71,12 +71,12 @@ def test_all_arguments_of_tungsten(staging: Path) -> None:
     assert ingest_tungsten.source_from(arguments) == TungstenSource(
         Location.given(staging),
         "alpha",
-        text=SeparatedText("\x02", null="NULL", escape='"', quote='"'),
+        text=DelimitedText("\x02", null="NULL", escape='"', quote='"'),
         header=HEADER_WITHOUT_KEY,
         columns={"chicago": ("id", "part")},
         metadata=Location.given("meta.json"),
         commit_columns={"ds": "%Y-%m-%d", "at": None},
-        binary=BinaryText.HEX,
+        binary=BinaryEncoding.HEX,
     )
     assert ingest_tungsten.tables_from(arguments) == [("hadoop.chicago", "a.b", ("id", "part"))]
 
@@ -131,7 +131,7 @@ def test_arguments_of_the_collector() -> None:
         ingest_collector, *needed, "--name", "n", "--columns", "part, id", "--binary", "base64"
     )
     assert ingest_collector.source_from(arguments) == CollectorSource(
-        (Location.given("/data/raw"),), "n", columns=("part", "id"), binary=BinaryText.BASE64
+        (Location.given("/data/raw"),), "n", columns=("part", "id"), binary=BinaryEncoding.BASE64
     )
 
 

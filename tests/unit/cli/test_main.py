@@ -44,7 +44,7 @@ def test_source_that_was_not_installed_has_a_version(monkeypatch: pytest.MonkeyP
 def test_without_a_subcommand_it_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     """That is wrong usage."""
     assert main([]) == EXIT_USAGE
-    assert "snapshot" in capsys.readouterr().err
+    assert "create-table" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

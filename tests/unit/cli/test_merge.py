@@ -172,7 +172,7 @@ def test_it_says_whom_it_waits_for(
     assert (status, out, rows_of(metastore)) == (EXIT_FAILED, "", before)
     told, refused = err.splitlines()
     assert told.startswith("hive-mutate merge: transaction ")
-    assert f"of transaction {holder.id}, ann@" in told
+    assert f"of transaction {holder.txn_id}, ann@" in told
     assert f"(hive-mutation-api pid {os.getpid()}); it waits for at most" in told
     left = int(told.rpartition(" s more")[0].rpartition(" ")[2])
     assert 50 < left <= 60 - TELL_AFTER_SECONDS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from tests.fixtures.fix_clock import wait_until
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def test_it_runs_until_it_is_told_to_end(tmp_path: Path, end: signal.Signals) ->
         assert process.stderr is not None
         uri = process.stdout.readline().strip()
         assert uri.startswith("thrift://"), process.stderr.read()
-        with connect(uri) as client:
+        with open_client(uri) as client:
             assert client.get_all_tables("default") == []
             assert client.get_config_value("hive.txn.timeout", "?") == "77s"
         assert mentions(str(tmp_path))

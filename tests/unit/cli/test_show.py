@@ -15,7 +15,7 @@ from metastore_client.model import (
     LockRequest,
     LockType,
 )
-from metastore_client.remote.thrift_client import connect
+from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.cli.show import ABORTED_SHOWN
 
@@ -32,7 +32,7 @@ def test_transactions_as_table_and_json(
 ) -> None:
     """Columns are aligned; JSON has one object a line, times as ISO text in UTC."""
     uri = embedded_metastore.uri
-    with connect(uri) as client:
+    with open_client(uri) as client:
         txn_id = client.open_txn("shown", "host", "agent")
     head, *rows = lines_of(capsys, "show", "txns", "--metastore", uri)
     assert head.split()[:3] == ["ID", "STATE", "USER"]
@@ -43,7 +43,7 @@ def test_transactions_as_table_and_json(
     (shown,) = [each for each in objects if each["id"] == txn_id]
     assert (shown["state"], shown["user"]) == ("open", "shown")
     assert shown["started_time"].endswith("+00:00")
-    with connect(uri) as client:
+    with open_client(uri) as client:
         client.commit_txn(txn_id)
 
 
@@ -55,7 +55,7 @@ def test_the_open_transactions_come_first(
     component = LockComponent(
         LockType.SHARED_WRITE, LockLevel.TABLE, "default", "show_txns", None, DataOperationType.UPDATE
     )
-    with connect(uri) as client:
+    with open_client(uri) as client:
         known = len(client.get_open_txns().txns)
         aborted = [client.open_txn("gone", "h", "a") for _ in range(ABORTED_SHOWN + 3)]
         for each in aborted:  # with a lock, or the server forgets it
@@ -92,7 +92,7 @@ def test_locks(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixt
     component = LockComponent(
         LockType.SHARED_WRITE, LockLevel.TABLE, "default", "show_locks", None, DataOperationType.UPDATE
     )
-    with connect(uri) as client:
+    with open_client(uri) as client:
         txn_ids = [client.open_txn("u", "h", "a") for _ in range(2)]
         locks = [client.lock(LockRequest((component,), each, "u", "h", "a")).lock_id for each in txn_ids]
         objects = [json.loads(x) for x in lines_of(capsys, "show", "locks", "--json", "--metastore", uri)]
@@ -118,7 +118,7 @@ def test_locks_of_many_partitions_are_one_line(
         )
 
     many = tuple(component(f"ds={n}") for n in range(30))
-    with connect(uri) as client:
+    with open_client(uri) as client:
         first, second = (client.open_txn("u", "h", "a") for _ in range(2))
         client.lock(LockRequest((component(None), *many), first, "u", "h", "a"))
         client.lock(LockRequest((component("ds=7"),), second, "u", "h", "a"))
@@ -141,7 +141,7 @@ def partition_of(row: str) -> str:
 def test_compactions(embedded_metastore: EmbeddedMetastore, capsys: pytest.CaptureFixture[str]) -> None:
     """A queued compaction is shown."""
     uri = embedded_metastore.uri
-    with connect(uri) as client:
+    with open_client(uri) as client:
         client.compact("default", "show_compactions", None, CompactionType.MINOR)
     rows = lines_of(capsys, "show", "compactions", "--metastore", uri)
     assert any("show_compactions" in row and "minor" in row and "initiated" in row for row in rows)

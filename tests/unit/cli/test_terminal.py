@@ -72,7 +72,7 @@ def test_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool)
     ids = "default.t:1:9223372036854775807::"
     text = shown(
         [
-            *("snapshot", "--location", table.location, "--schema", "id bigint, v string"),
+            *("read", "--location", table.location, "--schema", "id bigint, v string"),
             *("--buckets", "1", "--valid-write-ids", ids, *(["--json"] if as_json else [])),
         ],
         capsys,
@@ -83,7 +83,7 @@ def test_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool)
 
 
 def test_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = shown(["snapshot", "--location", f"/no{HOSTILE[:-1]}", "--schema", f"id {HOSTILE}"], capsys)
+    text = shown(["read", "--location", f"/no{HOSTILE[:-1]}", "--schema", f"id {HOSTILE}"], capsys)
     assert "evil" in text
     assert UNSAFE.search(text) is None
 

@@ -37,7 +37,7 @@ def test_a_damaged_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "NOTICE not-merged: " in capsys.readouterr().out
     assert main(["verify", "--location", str(copy), *SCHEMA, "--json"]) == EXIT_FAILED
     report = json.loads(capsys.readouterr().out)
-    assert (report["sound"], report["rows"], report["files"]) == (False, None, 9)
+    assert (report["sound"], report["row_count"], report["file_count"]) == (False, None, 9)
     assert {f["rule"]: f["severity"] for f in report["findings"]} == {
         "unreadable": "damage",
         "not-merged": "notice",

@@ -14,7 +14,7 @@ import pytest
 from mutation_api.errors import ConfigurationError, RecordLayoutError, RecordValueError, TableNotMutableError
 from mutation_api.format.bucket_hash import bucket_ids, check_hashable, hash_columns
 from mutation_api.format.hive_type import parse_hive_type
-from mutation_api.table.bucket_rows import column_from_json
+from tests.support.golden_hashes import golden_column
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "bucket_hash"
 
@@ -31,7 +31,7 @@ def single_hash(
     value: object, hive_type: str, version: int = 1, time_zone: str | None = "UTC", **settings: bool
 ) -> int:
     parsed = parse_hive_type(hive_type)
-    column = column_from_json([value], parsed)
+    column = golden_column([value], parsed)
     return int(hash_columns([column], [parsed], version, time_zone, **settings)[0])
 
 
@@ -43,7 +43,7 @@ def test_every_golden_value_has_its_hash_and_buckets(version: int, expected_coun
         if version == 2 and types == ("binary",):
             continue
         parsed = [parse_hive_type(text) for text in types]
-        columns = [column_from_json([row["values"][i] for row in rows], t) for i, t in enumerate(parsed)]
+        columns = [golden_column([row["values"][i] for row in rows], t) for i, t in enumerate(parsed)]
         hashes = hash_columns(columns, parsed, version, "UTC")
         assert hashes.tolist() == [row[f"v{version}_hash"] for row in rows], types
         for buckets in ("2", "5", "10", "32", "256"):
@@ -198,4 +198,4 @@ def test_no_rows_have_no_hashes(version: int) -> None:
         "uniontype<int,string>",
     ):
         parsed = parse_hive_type(text)
-        assert hash_columns([column_from_json([], parsed)], [parsed], version).tolist() == []
+        assert hash_columns([golden_column([], parsed)], [parsed], version).tolist() == []

@@ -48,16 +48,10 @@ def test_what_no_column_holds_is_refused(text: str) -> None:
     if text:
         with pytest.raises(MisfitError):
             values_of_texts(pa.array([text]), kind)
-        with pytest.raises(RecordValueError, match=r"number|places from the point"):
+        with pytest.raises(RecordValueError, match="is not a number"):
             column_from_json([text], kind)
         with pytest.raises(RecordValueError):
             partition_value(text, kind)
-
-
-def test_integers_of_far_exponents() -> None:
-    """They would have millions of digits."""
-    with pytest.raises(RecordValueError, match="places from the point"):
-        column_from_json(["1e99999999"], parse_hive_type("bigint"))
 
 
 def unscaled(number: int, scale: int) -> pa.Array:

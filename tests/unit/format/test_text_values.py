@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.format.hive_type import MisfitError, UnfitTypeError, arrow_type, parse_hive_type
-from mutation_api.format.text_values import BinaryText, values_of_texts
+from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 
 CASES: list[tuple[str, str, Any]] = [
     ("boolean", "1", True),
@@ -130,12 +130,12 @@ def test_text_that_is_no_value_is_refused(hive_type: str, text: str, reason: str
 @pytest.mark.parametrize(
     ("form", "text", "wrong"),
     [
-        (BinaryText.UTF8, "é\n", None),
-        (BinaryText.HEX, "c3A90a", "c3 a9"),
-        (BinaryText.BASE64, "w6kK", "w6kK\n"),
+        (BinaryEncoding.UTF8, "é\n", None),
+        (BinaryEncoding.HEX, "c3A90a", "c3 a9"),
+        (BinaryEncoding.BASE64, "w6kK", "w6kK\n"),
     ],
 )
-def test_bytes_have_the_form_that_was_chosen(form: BinaryText, text: str, wrong: str | None) -> None:
+def test_bytes_have_the_form_that_was_chosen(form: BinaryEncoding, text: str, wrong: str | None) -> None:
     """A text of another form is refused."""
     kind = parse_hive_type("binary")
     assert values_of_texts(pa.array([text, None]), kind, binary=form).to_pylist() == ["é\n".encode(), None]

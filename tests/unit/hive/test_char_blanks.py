@@ -69,7 +69,7 @@ def test_a_padded_text_is_refused(hive: Hive, name: str) -> None:
     """By a filter; by a condition of a merge see below."""
     given, message = REFUSED[name]
     with hive.snapshot(NAME) as view, pytest.raises(RecordLayoutError, match=message):
-        view.table(NAME).scan(["id"], filter=given).to_arrow()
+        view.table(NAME).scan(["id"], where=given).to_arrow()
 
 
 @pytest.mark.parametrize("name", FOUND)
@@ -77,7 +77,7 @@ def test_other_texts_are_compared(hive: Hive, name: str) -> None:
     """Whatever blanks they have."""
     given, ids = FOUND[name]
     with hive.snapshot(NAME) as view:
-        assert view.table(NAME).scan(["id"], filter=given).to_arrow()["id"].to_pylist() == ids
+        assert view.table(NAME).scan(["id"], where=given).to_arrow()["id"].to_pylist() == ids
 
 
 def test_conditions_of_a_merge(hive: Hive) -> None:

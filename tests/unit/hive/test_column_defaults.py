@@ -65,7 +65,7 @@ def test_a_delete_needs_no_default(tmp_path: Path) -> None:
         tx.table("default.t").append(IDS.append_column("s", pa.array(["x", "y"])))
     with hive.transaction("default.t") as tx:
         table = tx.table("default.t")
-        table.delete(table.scan(["id"], filter=pc.field("id") == 1, row_ids=True))
+        table.delete(table.scan(["id"], where=pc.field("id") == 1, row_ids=True))
     assert _rows(hive) == [{"id": 2, "s": "y"}]
     with hive.transaction("default.t") as tx:
         table = tx.table("default.t")

@@ -130,7 +130,7 @@ with connect(InMemoryMetastore(sys.argv[1], capabilities=HIVE_4_1)) as hive:
         source = pa.table({"id": [1, 4], "msg": ["A", "D"]})
         merge = table.merge(source, on=["id"]).when_matched_update_all().when_not_matched_insert_all()
         merge.execute()
-        table.delete(table.scan(row_ids=True, filter=pc.field("id") == 2))
+        table.delete(table.scan(row_ids=True, where=pc.field("id") == 2))
     with hive.snapshot("default.t") as view:
         scan = view.table("default.t").scan()
         print(sorted(scan.to_arrow()["msg"].to_pylist()), scan.count())

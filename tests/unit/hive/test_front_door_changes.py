@@ -78,8 +78,8 @@ def test_the_calls_of_a_transaction_are_visible_at_its_end(hive: Hive) -> None:
     """Inserts, updates, deletes and a merge of one table."""
     with hive.transaction(NAME, create_partitions=True) as tx:
         orders = tx.table(NAME.upper())
-        dearer = orders.scan(row_ids=True, filter=pc.field("item") == "coffee").to_arrow()
-        water = orders.scan(columns=["id"], row_ids=True, filter=pc.field("id") == 3).to_arrow()
+        dearer = orders.scan(row_ids=True, where=pc.field("item") == "coffee").to_arrow()
+        water = orders.scan(columns=["id"], row_ids=True, where=pc.field("id") == 3).to_arrow()
         source = rows((1, "green tea", "5.00", MAY), (4, "juice", "2.50", JUNE))
         merge = orders.merge(source, on=["id"]).when_matched_update_all().when_not_matched_insert_all()
         report = merge.execute()
@@ -122,7 +122,7 @@ def test_a_block_that_raises_changes_nothing(hive: Hive, tmp_path: Path) -> None
 
 def whole(hive: Hive, id_: int) -> pa.Table:
     with hive.snapshot(NAME) as view:
-        return view.table(NAME).scan(row_ids=True, filter=pc.field("id") == id_).to_arrow()
+        return view.table(NAME).scan(row_ids=True, where=pc.field("id") == id_).to_arrow()
 
 
 @pytest.mark.parametrize("second", ["update", "delete", "merge"])
@@ -131,7 +131,7 @@ def test_a_row_is_changed_once(hive: Hive, second: str) -> None:
     error = (RecordSequenceError, RowIdNotFoundError)
     with pytest.raises(error, match=r"twice|same|does not hold"), hive.transaction(NAME) as tx:
         orders = tx.table(NAME)
-        row = orders.scan(row_ids=True, filter=pc.field("id") == 1).to_arrow()
+        row = orders.scan(row_ids=True, where=pc.field("id") == 1).to_arrow()
         if second == "merge":
             orders.merge(rows((1, "x", "1.00", MAY)), on=["id"]).when_matched_delete().execute()
         else:
@@ -371,7 +371,7 @@ def test_two_tables_are_changed_together(hive: Hive) -> None:
     with hive.transaction("default.copies", "default.other", read=[NAME], create_partitions=True) as tx:
         orders = tx.table(NAME)
         tx.table("default.copies").append(orders.scan(row_ids=True))
-        tx.table("default.other").append(orders.scan(filter=pc.field("id") > 1).to_arrow())
+        tx.table("default.other").append(orders.scan(where=pc.field("id") > 1).to_arrow())
         with pytest.raises(TransactionStateError, match="only read"):
             orders.append(rows(FIRST[0]))
     with hive.snapshot("default.copies", "default.other") as view:

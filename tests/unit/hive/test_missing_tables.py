@@ -17,7 +17,7 @@ from mutation_api import (
     TableNotMutableError,
 )
 from mutation_api.cdc import disable_update, update_status
-from mutation_api.upkeep import compact_table, examine, replication_of, sweep, table_history, verify_table
+from mutation_api.upkeep import compact_table, doctor, replication_of, sweep, table_history, verify_table
 from tests.unit.hive.conftest import MakeHive
 
 MISSING = "default.order"
@@ -32,7 +32,7 @@ CALLS: dict[str, Callable[[Hive, str], object]] = {
     "history": lambda hive, name: table_history(hive.metastore, name),
     "verify": lambda hive, name: verify_table(hive.metastore, name),
     "compact": lambda hive, name: compact_table(hive.metastore, name),
-    "doctor": lambda hive, name: examine(hive.metastore, *name.split(".")),
+    "doctor": lambda hive, name: doctor(hive.metastore, *name.split(".")),
     "replication": lambda hive, name: replication_of(hive.metastore, *name.split(".")),
     "sweep": lambda hive, name: [*sweep(hive.metastore, *name.split("."))],
     "update": lambda hive, name: update_status(hive.metastore, name),

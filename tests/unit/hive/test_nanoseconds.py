@@ -137,7 +137,7 @@ def test_updates_of_rows_that_were_read(hive: Hive) -> None:
     with hive.transaction(name) as transaction:
         table = transaction.table(name)
         first, second = (
-            table.scan(row_ids=True, timestamps=TimestampForm.NANOSECONDS, filter=pc.field("id") == number)
+            table.scan(row_ids=True, timestamps=TimestampForm.NANOSECONDS, where=pc.field("id") == number)
             for number in (1, 2)
         )
         table.update(first.to_pandas().assign(word="read"))

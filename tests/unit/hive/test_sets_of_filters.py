@@ -44,8 +44,8 @@ def test_values_of_another_type(tmp_path: Path, name: str, is_key: bool) -> None
             transaction.table(NAME).append(pa.table({"id": [0], "x": stored}))
         with hive.snapshot(NAME) as view:
             table, condition = view.table(NAME), pc.field("x").isin(values)
-            assert table.scan(["id"], filter=condition).to_arrow()["id"].to_pylist() == found
-            assert table.scan(filter=~condition).to_arrow().num_rows == 1 - len(found)
+            assert table.scan(["id"], where=condition).to_arrow()["id"].to_pylist() == found
+            assert table.scan(where=~condition).to_arrow().num_rows == 1 - len(found)
         with hive.transaction(NAME) as transaction:
             merge = transaction.table(NAME).merge(pa.table({"id": [9], "x": stored}), on="id")
             named = pc.field("target", "x").isin(values)

@@ -232,7 +232,7 @@ def test_a_delete_does_not_read_such_columns(make_table: Callable[..., Hive]) ->
     stored(hive, rows_of(pa.array(["a", "b"])))
     with hive.transaction(NAME) as transaction:
         table = transaction.table(NAME)
-        rows = table.scan(["id"], row_ids=True, filter=pc.field("id") == 0).to_arrow()
+        rows = table.scan(["id"], row_ids=True, where=pc.field("id") == 0).to_arrow()
         opaque = pa.ExtensionArray.from_storage(pa.opaque(pa.int64(), "money", "x"), pa.array([1]))
         assert table.delete(rows.append_column("v", opaque)) == 1
     with hive.snapshot(NAME) as view:

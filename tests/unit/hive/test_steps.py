@@ -41,10 +41,10 @@ def seen(table: Any) -> list[tuple[Any, ...]]:
     return sorted(tuple(each[n] for n in SCHEMA.names) for each in table.scan().to_arrow().to_pylist())
 
 
-def read(hive: Hive) -> list[tuple[Any, ...]]:
+def read(hive: Hive, name: str = NAME) -> list[tuple[Any, ...]]:
     """What a reader finds."""
-    with hive.snapshot(NAME) as view:
-        return seen(view.table(NAME))
+    with hive.snapshot(name) as view:
+        return seen(view.table(name))
 
 
 @pytest.fixture(params=["3.1", "4.1"])
@@ -58,7 +58,7 @@ def hive(request: pytest.FixtureRequest, make_hive: MakeHive) -> Hive:
 
 def addressed(table: HiveTable, id_: int) -> pa.Table:
     """The row with its ROW__ID."""
-    return table.scan(row_ids=True, filter=pc.field("id") == id_).to_arrow()
+    return table.scan(row_ids=True, where=pc.field("id") == id_).to_arrow()
 
 
 def priced(found: pa.Table, price: str) -> pa.Table:
@@ -157,23 +157,36 @@ def test_hive_2_refuses_a_read_after_a_change(make_hive: MakeHive) -> None:
     assert read(hive) == [row(1), row(2)]
 
 
-PROGRAMS = 12
+OTHER = "default.others"
 STEPS = 8
 
 
-@pytest.mark.parametrize("seed", range(PROGRAMS))
+@pytest.mark.parametrize("seed", range(3))
 def test_random_programs_equal_their_model(hive: Hive, seed: int) -> None:
-    """Appends, updates, deletes and merges in any order, with scans between them."""
+    """Any verbs in any order on two tables, with scans between them."""
+    _run_programs(hive, seed, 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(0, 1000, 20))
+def test_a_thousand_random_programs(hive: Hive, seed: int) -> None:
+    """Twenty at a time on the same tables."""
+    _run_programs(hive, 1000 + seed, 20)
+
+
+def _run_programs(hive: Hive, seed: int, count: int) -> None:
     rng = random.Random(seed)
-    model = {1: row(1), 2: row(2, day=1)}
-    for _ in range(3):
-        with hive.transaction(NAME, create_partitions=True) as tx:
-            orders = tx.table(NAME)
-            for _ in range(rng.randrange(1, STEPS)):
-                model = rng.choice(OPERATIONS)(orders, model, rng)
+    hive.create_table(OTHER, SCHEMA, partitioned_by=["day"])
+    models: dict[str, Model] = {NAME: {1: row(1), 2: row(2, day=1)}, OTHER: {}}
+    for _ in range(count):
+        with hive.transaction(NAME, OTHER, create_partitions=True) as tx:
+            for _ in range(rng.randrange(1, STEPS + 1)):
+                name = rng.choice((NAME, OTHER))
+                models[name] = rng.choice(OPERATIONS)(tx.table(name), models[name], rng)
                 if rng.random() < 0.6:
-                    assert seen(orders) == sorted(model.values())
-        assert read(hive) == sorted(model.values())
+                    assert seen(tx.table(name)) == sorted(models[name].values())
+        for name, model in models.items():
+            assert read(hive, name) == sorted(model.values())
 
 
 Model = dict[int, Row]
@@ -198,7 +211,7 @@ def _delete(orders: HiveTable, model: Model, rng: random.Random) -> Model:
 
 def _update(orders: HiveTable, model: Model, rng: random.Random) -> Model:
     ids, price = _some(model, rng), f"{rng.randrange(100)}.50"
-    orders.update(priced(orders.scan(filter=pc.field("id").isin(ids), row_ids=True).to_arrow(), price))
+    orders.update(priced(orders.scan(where=pc.field("id").isin(ids), row_ids=True).to_arrow(), price))
     return model | {id_: (*model[id_][:2], Decimal(price), model[id_][3]) for id_ in ids}
 
 
@@ -215,7 +228,42 @@ def _merge(orders: HiveTable, model: Model, rng: random.Random) -> Model:
     return {id_: each for id_, each in model.items() if id_ not in gone} | {each[0]: each for each in new}
 
 
-OPERATIONS: list[Callable[[HiveTable, Model, random.Random], Model]] = [_append, _delete, _update, _merge]
+def _delete_where(orders: HiveTable, model: Model, rng: random.Random) -> Model:
+    least = rng.randrange(1, 60)
+    orders.delete(where=f"id % 5 = 1 AND price < {least}")
+    return {id_: each for id_, each in model.items() if not (id_ % 5 == 1 and each[2] < least)}
+
+
+def _update_where(orders: HiveTable, model: Model, rng: random.Random) -> Model:
+    day = DAYS[rng.randrange(3)]
+    orders.update(set={"price": "price + 1", "day": pc.scalar(day)}, where="item <> 'tea'")
+    return {
+        id_: each if each[1] == "tea" else (id_, each[1], each[2] + 1, day) for id_, each in model.items()
+    }
+
+
+def _overwrite(orders: HiveTable, model: Model, rng: random.Random) -> Model:
+    first = max(model, default=0) + 1
+    new = [row(first + n, "new", "3.00", rng.randrange(3)) for n in range(rng.randrange(3))]
+    if rng.random() < 0.5:
+        orders.overwrite(rows(*new), partitions="dynamic")
+        kept = {id_: each for id_, each in model.items() if each[3] not in {each[3] for each in new}}
+    else:
+        orders.overwrite(rows(*new), where="price < 5")
+        kept = {id_: each for id_, each in model.items() if each[2] >= 5}
+    return kept | {each[0]: each for each in new}
+
+
+def _upsert(orders: HiveTable, model: Model, rng: random.Random) -> Model:
+    ids = [*_some(model, rng), max(model, default=0) + 1]
+    new = [row(id_, "upserted", f"{rng.randrange(9)}.75", rng.randrange(3)) for id_ in ids]
+    orders.upsert(rows(*new), on=["id"])
+    return model | {each[0]: each for each in new}
+
+
+OPERATIONS: list[Callable[[HiveTable, Model, random.Random], Model]] = [
+    *(_append, _delete, _update, _merge, _upsert, _delete_where, _update_where, _overwrite)
+]
 
 
 def test_a_step_that_fails_leaves_the_steps_before(hive: Hive) -> None:

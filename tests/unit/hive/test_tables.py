@@ -307,10 +307,12 @@ def test_a_table_in_use_stays(make_hive: MakeHive) -> None:
     with hive.snapshot(NAME.upper()), pytest.raises(TransactionStateError, match="End it first"):
         hive.drop_table(NAME)
     with connect(hive.metastore, lock_timeout_seconds=0.2) as other, hive.transaction(NAME) as tx:
-        with pytest.raises(LockNotAcquiredError, match=rf"held by \w+ lock \d+ on default\.orders .*{tx.id}"):
+        with pytest.raises(
+            LockNotAcquiredError, match=rf"held by \w+ lock \d+ on default\.orders .*{tx.txn_id}"
+        ):
             other.drop_table(NAME)
         open_txns = [txn.id for txn in hive.metastore.get_open_txns().txns if txn.state is TxnState.OPEN]
-        assert open_txns == [tx.id]
+        assert open_txns == [tx.txn_id]
     assert hive.tables("default") == [NAME]
     hive.drop_table(NAME)
     assert hive.tables("default") == []

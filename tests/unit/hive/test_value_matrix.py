@@ -66,7 +66,7 @@ def _assigned(table: HiveTable, rows: pa.Table) -> None:
 
 
 def _filter(table: HiveTable, rows: pa.Table) -> None:
-    table.scan(filter=pc.field("v") == _literal(rows)).to_arrow()
+    table.scan(where=pc.field("v") == _literal(rows)).to_arrow()
 
 
 EXACT: dict[str, Callable[[HiveTable, pa.Table], Any]] = {

@@ -62,7 +62,7 @@ def can_place(cell: Cell, line: Any, place: str) -> bool:
 
 def rows_of(hive: Hive, condition: pc.Expression | None = None) -> pa.Table:
     with hive.snapshot(NAME) as view:
-        return view.table(NAME).scan(filter=condition).to_arrow().sort_by("id")
+        return view.table(NAME).scan(where=condition).to_arrow().sort_by("id")
 
 
 def values_of(rows: pa.Table) -> list[Any]:

@@ -46,13 +46,15 @@ def test_rows_are_counted_by_a_column_of_the_source(spark: SparkSession, tmp_pat
     """Rows without a clause do not count; the column need not be the table's; a dry run counts, too."""
     with client_of(tmp_path) as client:
         with client.new_transaction() as transaction:
-            report = merging(spark, transaction, "FILE", (1, "a", "x"), (2, "b", "x"), (3, "c", "y")).merge()
+            report = merging(
+                spark, transaction, "FILE", (1, "a", "x"), (2, "b", "x"), (3, "c", "y")
+            ).execute()
             assert report.counts_by == {"x": MergeCounts(inserted=2), "y": MergeCounts(inserted=1)}
             assert report.written is not None
         with client.new_transaction() as transaction:
             rows = ((1, "a", "x"), (2, "z", "y"), (3, "gone", "y"), (4, "gone", "y"), (5, "e", "z"))
             dry = merging(spark, transaction, "file", *rows).dry_run(samples=0)
-            done = merging(spark, transaction, "file", *rows).merge()
+            done = merging(spark, transaction, "file", *rows).execute()
     assert done.counts_by == dry.counts_by
     assert done.counts_by == {
         "x": MergeCounts(unchanged=1),
@@ -75,22 +77,22 @@ def test_a_column_of_one_side_needs_no_side(spark: SparkSession, tmp_path: Path,
                 RecordLayoutError,
                 match=r"default\.t: .*whenNotMatched.*name each column with its side, source.x",
             ):
-                insert.whenNotMatched(sf.col("op") == "I").insertAll().merge()
+                insert.whenNotMatched(sf.col("op") == "I").insertAll().execute()
         else:
             insert = insert.whenMatched("op = 'D'").delete()
             insert = insert.whenNotMatched("op = 'I' AND id > 1").insert(
                 {"id": "id", "msg": "concat(msg, op)"}
             )
-            assert insert.merge().total == MergeCounts(inserted=1)
+            assert insert.execute().total == MergeCounts(inserted=1)
 
 
 def test_the_source_must_have_the_column(spark: SparkSession, tmp_path: Path) -> None:
     """An extra column that is neither counted by nor read is refused."""
     with client_of(tmp_path) as client, client.new_transaction() as transaction:
         with pytest.raises(RecordLayoutError, match=r"count_by='nope': the source has no such column"):
-            merging(spark, transaction, "nope", (1, "a", "x")).merge()
+            merging(spark, transaction, "nope", (1, "a", "x")).execute()
         with pytest.raises(RecordLayoutError, match="no condition reads: file"):
-            merging(spark, transaction, None, (1, "a", "x")).merge()
+            merging(spark, transaction, None, (1, "a", "x")).execute()
 
 
 def test_the_counts_may_be_refused_before_writing(spark: SparkSession, tmp_path: Path) -> None:
@@ -101,5 +103,5 @@ def test_the_counts_may_be_refused_before_writing(spark: SparkSession, tmp_path:
 
     with client_of(tmp_path) as client, client.new_transaction() as transaction:
         with pytest.raises(ContradictionError, match="1 inserts"):
-            merging(spark, transaction, "file", (1, "a", "x")).merge(before_writing=refuse)
+            merging(spark, transaction, "file", (1, "a", "x")).execute(before_writing=refuse)
         assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 from mutation_api.errors import (
     ConfigurationError,
     DuplicateKeyError,
-    LocalEngineError,
     RecordLayoutError,
     RecordValueError,
     TableNotMutableError,
+    UnsupportedLocallyError,
 )
 from mutation_api.format.layout import AcidVersion
 from mutation_api.merge import local_diff as local
@@ -309,18 +309,20 @@ def test_what_the_local_engine_leaves_to_spark() -> None:
     old, new = old_state([]), new_state([])
     nested = dataclasses.replace(TABLE, columns=(*TABLE.columns, AcidColumn("xs", "array<int>")))
     more = (each.append_column("xs", pa.array([], pa.list_(pa.int32()))) for each in (old, new))
-    with pytest.raises(LocalEngineError, match=r"only Spark can compare nested key columns: xs list"):
+    with pytest.raises(UnsupportedLocallyError, match=r"only Spark can compare nested key columns: xs list"):
         diff_by_local(*more, ["xs"], table=nested)
     clocks = dataclasses.replace(TABLE, columns=(*TABLE.columns, AcidColumn("at", "timestamp")))
     instants = new.append_column("at", pa.array([], pa.timestamp("us", "UTC")))
-    with pytest.raises(LocalEngineError, match="columns of the new state hold timestamps with time zone: at"):
+    with pytest.raises(
+        UnsupportedLocallyError, match="columns of the new state hold timestamps with time zone: at"
+    ):
         diff_by_local(old, instants, ["id"], table=clocks)
     unions = dataclasses.replace(TABLE, columns=(*TABLE.columns, AcidColumn("u", "uniontype<int,string>")))
     with pytest.raises(TableNotMutableError, match="unions cannot be compared: u uniontype"):
         diff_by_local(old, new.append_column("u", pa.array([], pa.int32())), ["id"], table=unions)
     many = [(n, "x" * 100, None, None, None, "u") for n in range(10_000)]
     with pytest.raises(
-        LocalEngineError, match=r"both states and their changes would need more than the 1,048"
+        UnsupportedLocallyError, match=r"both states and their changes would need more than the 1,048"
     ):
         local.local_diff(
             TABLE,

@@ -49,14 +49,14 @@ def test_it_tells_what_the_merge_then_does(spark: SparkSession, tmp_path: Path) 
             dry = _merge(spark, transaction).dry_run(samples=1)
             assert list(tmp_path.rglob("_mutation_*/**/*delta*")) == []
             metastore.abort_txn(writer)
-            done = _merge(spark, transaction).merge()
+            done = _merge(spark, transaction).execute()
     assert dry.total == done.total == MergeCounts(1, 1, 1, 1, 1)
     assert (dry.partitions, dry.new_partitions) == (done.partitions, done.new_partitions)
     assert dry.new_partitions == ("ds=c",)
     assert done.written is not None
-    assert dry.files == done.files == done.written.files
-    assert done.bytes / 3 < dry.bytes < done.bytes * 3
-    assert [(g.partition, g.rows) for g in dry.groups if g.partition != "ds=a"] == [
+    assert dry.file_count == done.file_count == done.written.file_count
+    assert done.byte_count / 3 < dry.byte_count < done.byte_count * 3
+    assert [(g.partition, g.row_count) for g in dry.groups if g.partition != "ds=a"] == [
         ("ds=b", 1),
         ("ds=c", 2),
     ]

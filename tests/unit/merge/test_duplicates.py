@@ -1,10 +1,18 @@
-"""The message about duplicates, word for word."""
+"""The message about duplicates, word for word, and which matches count as duplicates."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from mutation_api.merge.clauses import DuplicatedKey, copied_keys_error, duplicate_key_error, first_by
+import pyspark.sql.functions as sf
+import pytest
+from pyspark.sql import SparkSession
+
+from metastore_client.model import ColumnInfo
+from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api import DuplicateKeyError, MutatorClientBuilder, apply_changes, create_acid_table, merge_into
+from mutation_api.merge.clauses import first_by
+from mutation_api.merge.source_rows import DuplicatedKey, copied_keys_error, duplicate_key_error
 
 
 def test_the_error_names_keys_and_rows() -> None:
@@ -39,3 +47,21 @@ def test_an_order_needs_a_column() -> None:
     """Without a column the first row would be random."""
     with pytest.raises(ValueError, match="first_by requires at least one column to order by"):
         first_by()
+
+
+@pytest.mark.slow
+@pytest.mark.tasks
+def test_repeated_matches_count_if_a_delete_has_a_condition(spark: SparkSession, tmp_path: Path) -> None:
+    """Also if the condition is a Column; without one, the same rows are deleted once."""
+    metastore = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
+    create_acid_table(metastore, "default.t", [ColumnInfo("id", "bigint")])
+    rows = spark.sql("select 1L id, 'D' op union all select 1L, 'D'")
+    with MutatorClientBuilder().metastore(metastore).add_sink_table("default", "t").build() as client:
+        with client.new_transaction() as transaction:
+            apply_changes(transaction, "default.t", spark.sql("select 'insert' operation, 1L id"))
+        with client.new_transaction() as transaction:
+            merge = merge_into(transaction, "default.t", source=rows, on=["id"])
+            with pytest.raises(DuplicateKeyError, match=r"\(id=1\) in 2 rows"):
+                merge.whenMatched(sf.col("source.op") == "D").delete().merge()
+            merge.clauses.clear()
+            assert merge.whenMatched().delete().merge().total.deleted == 1

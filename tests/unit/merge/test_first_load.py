@@ -21,7 +21,7 @@ from mutation_api import (
     Transaction,
     create_acid_table,
     merge_into,
-    snapshot,
+    read_table,
 )
 
 pytestmark = [pytest.mark.slow, pytest.mark.tasks]
@@ -70,7 +70,7 @@ def test_it_is_a_plain_insert_with_a_report(
             merge = whole(transaction, rows)
             with merge._planned() as plan:
                 assert plan.is_first_load is is_first
-            report = merge.merge()
+            report = merge.execute()
         assert report.total == expected
         if is_first:
             assert report.partitions == {
@@ -79,7 +79,7 @@ def test_it_is_a_plain_insert_with_a_report(
             assert report.new_partitions == ("ds=p0", "ds=p1", "ds=p2")
         assert sorted(report.counts_by) == ["p0", "p1", "p2"]
         with client.open_snapshot(NAME) as view:
-            found = snapshot(view, NAME, columns=["id", "msg", "ds"], spark=spark).drop("ROW__ID")
+            found = read_table(view, NAME, columns=["id", "msg", "ds"], spark=spark).drop("ROW__ID")
             assert sorted(found.collect()) == sorted(rows.collect(), key=lambda row: row["id"])
 
 
@@ -91,7 +91,7 @@ def test_texts_that_a_partition_stores_as_null(spark: SparkSession, client: Muta
         with client.new_transaction() as transaction:
             begun = merge_into(transaction, NAME, source=rows, on=on)
             begun.whenMatched().updateAll()
-            return begun.whenNotMatched().insertAll().merge(num_partitions=1).total
+            return begun.whenNotMatched().insertAll().execute(num_partitions=1).total
 
     with pytest.raises(RecordValueError, match=r"keys to insert would be stored as different.*ds='' as None"):
         merge(rows, ["id", "ds"])
@@ -99,7 +99,7 @@ def test_texts_that_a_partition_stores_as_null(spark: SparkSession, client: Muta
         merge(rows.withColumn("ds", sf.lit("__HIVE_DEFAULT_PARTITION__")), ["id"])
     assert merge(rows, ["id"]).inserted == 1
     with client.open_snapshot(NAME) as view:
-        assert snapshot(view, NAME, columns=["ds"], spark=spark).select("ds").collect() == [(None,)]
+        assert read_table(view, NAME, columns=["ds"], spark=spark).select("ds").collect() == [(None,)]
     assert merge(rows, ["id"]).unchanged == 1
 
 
@@ -110,7 +110,7 @@ def test_a_key_that_occurs_twice_is_refused(
     rows = source(spark, tmp_path, spark.sql("SELECT 3L id, 'again' msg, 'p9' ds"))
     with client.new_transaction() as transaction:
         with pytest.raises(DuplicateKeyError, match=r"\(id=3\) in 2 rows"):
-            whole(transaction, rows).merge()
+            whole(transaction, rows).execute()
         transaction.abort()
 
 
@@ -119,4 +119,4 @@ def test_conditions_and_values_hold(spark: SparkSession, client: MutatorClient, 
     with client.new_transaction() as transaction:
         merge = merge_into(transaction, NAME, source=source(spark, tmp_path), on=["id"])
         merge.whenNotMatched("source.id < 5").insertAll()
-        assert merge.merge().total == MergeCounts(inserted=5)
+        assert merge.execute().total == MergeCounts(inserted=5)

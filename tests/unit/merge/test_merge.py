@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import ast
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 
 from mutation_api.errors import ConfigurationError
-from mutation_api.merge.clauses import Action, Clause, Match
+from mutation_api.hive.hive_table import HiveTable
+from mutation_api.merge.clauses import Action, Clause, Match, MergeOptions, MergeOptionsDict
+from mutation_api.merge.local_merge import local_merge
+from mutation_api.merge.local_rules import local_merge_by_rules
 from mutation_api.merge.spark_merge import merge_into
+from mutation_api.merge.spark_rules import merge_by_rules
 
 
 def begin(**options: Any) -> Any:
@@ -53,3 +61,38 @@ def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> No
     with pytest.raises(ConfigurationError) as caught:
         begin(**options)
     assert str(caught.value) == message
+
+
+def test_the_options_have_a_default_each() -> None:
+    """What functions take as keywords is what the checked options hold, with the same types."""
+    assert get_type_hints(MergeOptions) == get_type_hints(MergeOptionsDict)
+    assert MergeOptions() == MergeOptions(**MergeOptionsDict())
+
+
+@pytest.mark.parametrize(
+    "function", [HiveTable.merge, local_merge, local_merge_by_rules, merge_by_rules, merge_into]
+)
+def test_an_option_is_passed_through_every_layer(function: Callable[..., object]) -> None:
+    """No function repeats the options, so none can forget a new one."""
+    parameters = inspect.signature(function).parameters
+    assert parameters["options"].annotation == "Unpack[MergeOptionsDict]"
+    assert parameters.keys().isdisjoint(MergeOptionsDict.__annotations__)
+
+
+def test_actions_and_matches_are_not_compared() -> None:
+    """A ``match`` statement ends in assert_never, so mypy names it for a new member; a comparison does not.
+
+    What distinguishes the members otherwise is in their table in ``clauses.py``.
+    """
+    package = Path(inspect.getfile(MergeOptions)).parents[1]
+    compared = [
+        f"{path.name}:{node.lineno}"
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Compare)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Attribute)
+        and isinstance(part.value, ast.Name)
+        and part.value.id in ("Action", "Match")
+    ]
+    assert compared == []

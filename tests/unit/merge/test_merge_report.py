@@ -7,8 +7,10 @@ import json
 from datetime import date
 from decimal import Decimal
 
+import pyarrow as pa
+
 from mutation_api.merge.merge_report import MergeCounts, MergeReport, Share
-from mutation_api.merge.preview import ForeignLock, Preview, SampleRow
+from mutation_api.merge.preview import ForeignLock, Preview, SampleRow, row_values
 from mutation_api.write.forecast import ApplySummary, Forecast, GroupCount
 
 REPORT = MergeReport.of(
@@ -32,26 +34,41 @@ def test_counts_add_up() -> None:
 
 def test_programs_get_plain_values() -> None:
     """The dictionary survives JSON, whatever the sample rows hold."""
-    values = {
-        "bytes": b"\xff\x00",
-        "date": date(2024, 1, 2),
-        "price": Decimal("1E+2"),
-        "nan": float("nan"),
-        "nested": {3: [Decimal("0.10"), None], None: True},
-    }
+    (values,) = row_values(
+        pa.array(
+            [
+                {
+                    "bytes": b"\xff\x00",
+                    "date": date(2024, 1, 2),
+                    "price": Decimal("100.00"),
+                    "nan": float("nan"),
+                    "nested": [(3, [Decimal("0.10"), None])],
+                }
+            ],
+            pa.struct(
+                [
+                    ("bytes", pa.binary()),
+                    ("date", pa.date32()),
+                    ("price", pa.decimal128(10, 2)),
+                    ("nan", pa.float64()),
+                    ("nested", pa.map_(pa.int32(), pa.list_(pa.decimal128(3, 2)))),
+                ]
+            ),
+        )
+    )
     inserted = SampleRow("inserted", "", None, None, values)
     found = dataclasses.replace(
         REPORT, preview=Preview(Forecast(GROUPS, 5, 9), (LOCK,), (MOVED, inserted))
     ).to_dict()
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert (found["dry_run"], found["updated"], found["new_partitions"]) == (True, 1200, ["ds=a"])
-    assert (found["files"], found["bytes"]) == (5, 9)
+    assert (found["file_count"], found["byte_count"]) == (5, 9)
     assert found["samples"][1]["after"] == {  # type: ignore[index]
         "bytes": "/wA=",
         "date": "2024-01-02",
         "price": "100",
-        "nan": "nan",
-        "nested": {"3": ["0.10", None], "NULL": True},
+        "nan": "NaN",
+        "nested": [[3, ["0.1", None]]],
     }
     assert found["locks"] == [
         {
@@ -105,7 +122,7 @@ def test_what_was_written_counts_after_a_merge() -> None:
     """Files and bytes of the writer."""
     written = ApplySummary("d.t", 1, 3, 0, 0, ("",), 1, 1, 640, 0.0, 1.0)
     report = MergeReport.of("d.t", [("", "inserted", 3)], is_dry_run=False, written=written)
-    assert (report.files, report.bytes) == (1, 640)
+    assert (report.file_count, report.byte_count) == (1, 640)
     assert str(report).splitlines()[1:] == ["  wrote 1 file, 640 bytes"]
 
 

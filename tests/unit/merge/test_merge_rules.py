@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.layout import AcidVersion
-from mutation_api.merge.clauses import Clause, FirstBy, MergeRules
+from mutation_api.merge.clauses import Clause, MergeOptions, MergeRules
 from mutation_api.merge.spark_merge import MergeInto
 from mutation_api.merge.spark_rules import merge_by_rules
 from mutation_api.storage.location import Location
@@ -96,8 +96,8 @@ def test_what_says_that_a_row_is_gone_is_not_inserted(source: DataFrame) -> None
 
 def test_orders_of_doubled_keys(source: DataFrame) -> None:
     """SQL with a direction; without one ascending, NULLs first as Spark has it."""
-    first = described(source, first_by=("seen DESC", "cast(op AS int) nulls last", "id")).options.on_duplicate
-    assert isinstance(first, FirstBy)
+    first = described(source, first_by=("seen DESC", "cast(op AS int) nulls last", "id")).options.first_by
+    assert first is not None
     shown = [str(column) for column in first.columns]
     assert [each.partition("<'")[2].rpartition("'>")[0] for each in shown] == [
         "source.seen DESC NULLS LAST",
@@ -114,6 +114,4 @@ def test_options_are_those_of_a_merge(source: DataFrame) -> None:
     options = {"null_safe": True, "write_unchanged": True, "prune_buckets": False, "missing_columns": "error"}
     merge = merge_by_rules(Transaction(), "d.T", source=source, on=["id"], rules=MergeRules(), **options)  # type: ignore[arg-type]
     found = merge.options
-    assert (found.null_safe, found.write_unchanged, found.prune_buckets, found.missing_is_error) == (
-        *(True, True, False, True),
-    )
+    assert found == MergeOptions(**options)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mutation_api.errors import ConfigurationError
-from mutation_api.orc import OLDEST, check_version
+from mutation_api.orc.format.checked_file import OLDEST, check_version
 
 SETTINGS = Path(__file__).parents[3] / "setup.cfg"
 

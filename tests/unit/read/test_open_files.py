@@ -50,7 +50,7 @@ def written(folder: Path, deltas: int) -> InMemoryMetastore:
                 tx.table(TABLE).append(pa.table({"id": [2 * number, 2 * number + 1], "item": ["a", "b"]}))
         for _ in range(3):
             with hive.transaction(TABLE) as tx:
-                rows = tx.table(TABLE).scan(row_ids=True, filter=pc.field("id") < 10).to_arrow()
+                rows = tx.table(TABLE).scan(row_ids=True, where=pc.field("id") < 10).to_arrow()
                 at = rows.schema.get_field_index("item")
                 tx.table(TABLE).update(rows.set_column(at, "item", pa.array(["c"] * len(rows))))
     return metastore
@@ -65,7 +65,7 @@ def test_more_deltas_than_files_may_be_open(tmp_path: Path, deltas: int) -> None
             found = view.table(TABLE).scan().to_arrow().sort_by("id")
             assert found["id"].to_pylist() == list(range(2 * deltas))
             assert found["item"].to_pylist() == ["c"] * 10 + ["a", "b"] * (deltas - 5)
-            one = view.table(TABLE).scan(filter=pc.field("id") == 2 * deltas - 1).to_arrow()
+            one = view.table(TABLE).scan(where=pc.field("id") == 2 * deltas - 1).to_arrow()
             assert one["item"].to_pylist() == ["b"]
         source = pa.table({"id": [3, 2 * deltas - 2], "item": ["x", "y"]})
         with hive.transaction(TABLE) as tx:

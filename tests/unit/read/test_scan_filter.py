@@ -45,7 +45,7 @@ def test_only_partitions_that_may_have_rows_are_read(
 ) -> None:
     """A file of another partition may be damaged; nobody looks at it."""
     view = partitioned_view(tmp_path)
-    scan = TableScan(view, filter=condition, columns=["id"])
+    scan = TableScan(view, where=condition, columns=["id"])
     assert ids(scan) == found
     assert scan.schema.names == ["id"]
     assert scan.count() == len(found)
@@ -72,21 +72,21 @@ def test_a_filter_reads_columns_that_are_not_wanted(tmp_path: Path) -> None:
         partitioned_view(tmp_path),
         columns=["hr"],
         row_ids=True,
-        filter=(pc.field("msg") == "m2") & pc.field("ds").is_valid(),
+        where=(pc.field("msg") == "m2") & pc.field("ds").is_valid(),
     )
     (row,) = scan.to_arrow().to_pylist()
     assert list(row) == ["ROW__ID", "hr"]
     assert row["ROW__ID"]["partition"] == f"ds={DAYS[1]}/hr=01"
-    assert TableScan(
-        plain_view(tmp_path), columns=["msg"], filter=pc.field("id") == 1
-    ).to_arrow() == pa.table({"msg": ["m1"]})
+    assert TableScan(plain_view(tmp_path), columns=["msg"], where=pc.field("id") == 1).to_arrow() == pa.table(
+        {"msg": ["m1"]}
+    )
 
 
 def test_the_limit_counts_rows_that_meet_the_filter(tmp_path: Path) -> None:
     """Not those that were read."""
     view = plain_view(tmp_path, 10)
-    assert ids(TableScan(view, filter=pc.field("id") >= 5, limit=2)) == [5, 6]
-    assert TableScan(view, filter=pc.field("id") >= 5, limit=2).count() == 2
+    assert ids(TableScan(view, where=pc.field("id") >= 5, limit=2)) == [5, 6]
+    assert TableScan(view, where=pc.field("id") >= 5, limit=2).count() == 2
 
 
 def test_a_text_is_the_name_of_a_boolean_column(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_a_text_is_the_name_of_a_boolean_column(tmp_path: Path) -> None:
     path = tmp_path / "b" / "delta_0000001_0000001/bucket_00000"
     write_events(path, rows, pa.struct([("id", pa.int64()), ("is_new", pa.bool_())]))
     view = open_directory(tmp_path / "b", "id bigint, is_new boolean")
-    assert ids(TableScan(view, filter="IS_NEW")) == [0, 3]
-    assert ids(TableScan(view, filter=~pc.field("is_new"))) == [1]
+    assert ids(TableScan(view, where="IS_NEW")) == [0, 3]
+    assert ids(TableScan(view, where=~pc.field("is_new"))) == [1]
 
 
 def test_a_whole_struct_may_be_read(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_whole_struct_may_be_read(tmp_path: Path) -> None:
     path = tmp_path / "s" / "delta_0000001_0000001/bucket_00000"
     write_events(path, rows, pa.struct([("id", pa.int64()), ("s", pa.struct([("a", pa.int32())]))]))
     view = open_directory(tmp_path / "s", "id bigint, s struct<a:int>")
-    assert ids(TableScan(view, columns=["id"], filter=pc.field("s").is_valid())) == [0, 1, 2]
-    assert ids(TableScan(view, columns=["id"], filter=pc.field("s", "a") == 2)) == [2]
+    assert ids(TableScan(view, columns=["id"], where=pc.field("s").is_valid())) == [0, 1, 2]
+    assert ids(TableScan(view, columns=["id"], where=pc.field("s", "a") == 2)) == [2]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_conditions_that_make_no_sense_are_refused(
 ) -> None:
     """Before anything is read."""
     with pytest.raises(RecordLayoutError, match=message):
-        TableScan(partitioned_view(tmp_path), filter=condition).to_arrow_batch_reader()
+        TableScan(partitioned_view(tmp_path), where=condition).to_arrow_batch_reader()
 
 
 def test_a_condition_without_value_is_an_error_of_ours(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_condition_without_value_is_an_error_of_ours(tmp_path: Path) -> None:
     for column in ("id", "hr"):
         condition = pc.divide(pc.scalar(1), pc.field(column) - pc.scalar(1)) == 7
         with pytest.raises(RecordValueError, match="divide by zero"):
-            TableScan(partitioned_view(tmp_path), filter=condition).to_arrow()
+            TableScan(partitioned_view(tmp_path), where=condition).to_arrow()
 
 
 def test_buckets_come_in_order_from_any_number_of_threads(tmp_path: Path) -> None:
@@ -158,12 +158,12 @@ def test_buckets_come_in_order_from_any_number_of_threads(tmp_path: Path) -> Non
 def test_literals_that_end_the_process_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
     """A NULL of a large type; pyarrow 26 crashes when it binds it."""
     with pytest.raises(RecordLayoutError, match=r"contains a NULL of type large_string .*is_null\(\)"):
-        TableScan(plain_view(tmp_path), filter=pc.field("msg") == pa.scalar(None, kind)).to_arrow()
+        TableScan(plain_view(tmp_path), where=pc.field("msg") == pa.scalar(None, kind)).to_arrow()
 
 
 def test_bytes_in_a_message(tmp_path: Path) -> None:
     """Those that are no UTF-8 do not hide the reason."""
-    scan = TableScan(plain_view(tmp_path), filter=pc.field("id") == pc.scalar(b"\xff\x00"))
+    scan = TableScan(plain_view(tmp_path), where=pc.field("id") == pc.scalar(b"\xff\x00"))
     assert "id == " in repr(scan)
     with pytest.raises(RecordLayoutError, match=r"the filter \(id == .* cannot be resolved"):
         scan.to_arrow()

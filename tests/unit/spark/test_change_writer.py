@@ -134,6 +134,6 @@ def test_summary_counts_changes_not_events(tmp_path: Path, version: AcidVersion)
     changed = 2 if version.has_row_ids else 0
     summary = ApplySummary.from_manifests("default.t", 9, manifests, verify_seconds=0.0, write_seconds=1.0)
     assert (summary.inserted, summary.updated, summary.deleted) == (2, changed, changed)
-    assert summary.rows == 2 + 2 * changed
-    assert (summary.partitions, summary.buckets) == (("ds=a", "ds=b"), 3 if version.has_row_ids else 2)
-    assert summary.bytes == sum(Path(m.staged.location.path).stat().st_size for m in manifests)
+    assert summary.row_count == 2 + 2 * changed
+    assert (summary.partitions, summary.bucket_count) == (("ds=a", "ds=b"), 3 if version.has_row_ids else 2)
+    assert summary.byte_count == sum(Path(m.staged.location.path).stat().st_size for m in manifests)

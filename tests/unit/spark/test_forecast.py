@@ -16,7 +16,7 @@ from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetas
 from mutation_api.format.layout import AcidVersion
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.plan import forecast_changes
-from mutation_api.spark.snapshot_frame import snapshot
+from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -96,22 +96,26 @@ def _check(transaction: Transaction, name: str, changes: DataFrame) -> None:
     written = apply_changes(transaction, name, changes, num_partitions=3)
     assert _counts(found) == (
         *(written.inserted, written.updated, written.deleted),
-        *(written.files, written.buckets, written.partitions),
+        *(written.file_count, written.bucket_count, written.partitions),
     ), name
-    assert found.rows == written.rows > 0
-    assert written.bytes / 3 < found.bytes < written.bytes * 3, _sizes(name, found, written)
+    assert found.row_count == written.row_count > 0
+    assert written.byte_count / 3 < found.byte_count < written.byte_count * 3, _sizes(name, found, written)
 
 
 def _counts(found: Forecast) -> tuple[object, ...]:
     operations = ("inserted", "updated", "deleted")
     return (
         *(sum(getattr(group, name) for group in found.groups) for name in operations),
-        *(found.files, len(found.groups), tuple(sorted({g.partition for g in found.groups if g.partition}))),
+        *(
+            found.file_count,
+            len(found.groups),
+            tuple(sorted({g.partition for g in found.groups if g.partition})),
+        ),
     )
 
 
 def _sizes(name: str, found: Forecast, written: ApplySummary) -> str:
-    return f"{name}: {found.bytes} bytes forecast, {written.bytes} written"
+    return f"{name}: {found.byte_count} bytes forecast, {written.byte_count} written"
 
 
 def _inserts(spark: SparkSession, ids: range) -> DataFrame:
@@ -128,7 +132,7 @@ def _inserts(spark: SparkSession, ids: range) -> DataFrame:
 
 def _changes(spark: SparkSession, transaction: Transaction, name: str) -> DataFrame:
     """Partitions differ in what happens to them: in 7 only deletes, in 8 only updates, in 9 nothing."""
-    rows = snapshot(transaction, name, spark=spark)
+    rows = read_table(transaction, name, spark=spark)
     column = "ds" if transaction.table(name).partition_keys else "0"
     updates = rows.where(f"id % 10 < 3 AND {column} NOT IN (7, 9)")
     updates = updates.withColumns({"name": sf.upper("name"), "operation": sf.lit("update")})

@@ -55,7 +55,7 @@ def write(spark: SparkSession, metastore: InMemoryMetastore, frame: DataFrame, w
         on = ["id", "c0"] if way == "key" else ["id"]
         merge = merge_into(transaction, NAME, source=frame, on=on, null_safe=True)
         merge.whenMatched().updateAll()
-        merge.whenNotMatched().insertAll().merge(num_partitions=1)
+        merge.whenNotMatched().insertAll().execute(num_partitions=1)
 
 
 def stored(directory: Path, spark: SparkSession, cells: Sequence[SparkCell], way: str) -> list[list[Any]]:

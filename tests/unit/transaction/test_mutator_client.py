@@ -208,7 +208,7 @@ def test_a_snapshot_holds_a_read_lock_and_sees_what_was_committed(
         writer = client.new_transaction()
         writer.begin()
         with client.open_snapshot("DEFAULT.T") as snapshot:
-            assert not snapshot.valid_txn_list.is_valid(writer.id)
+            assert not snapshot.valid_txn_list.is_valid(writer.txn_id)
             assert [p.name for p in snapshot.partitions("default.t")] == ["ds=a/hr=1"]
             assert snapshot.table("default.t").txn_id is None
             assert {i.type.name for i in metastore.show_locks()} == {"SHARED_WRITE", "SHARED_READ"}
@@ -216,7 +216,7 @@ def test_a_snapshot_holds_a_read_lock_and_sees_what_was_committed(
             snapshot.check()
         assert metastore.show_locks() == []
         with client.open_snapshot("default.t") as later:
-            assert later.valid_txn_list.is_valid(writer.id)
+            assert later.valid_txn_list.is_valid(writer.txn_id)
 
 
 def test_two_hundred_readings_leave_nothing(metastore: InMemoryMetastore) -> None:

@@ -99,7 +99,7 @@ def _state(metastore: InMemoryMetastore, txn_id: int) -> TxnState | None:
 
 def _nothing_visible(metastore: InMemoryMetastore, transaction: Transaction, tmp_path: Path) -> None:
     """The transaction is aborted (or forgotten) and none of its files remains, hidden ones included."""
-    assert _state(metastore, transaction.id) in (TxnState.ABORTED, None)
+    assert _state(metastore, transaction.txn_id) in (TxnState.ABORTED, None)
     left = files_below(tmp_path, hidden=True)
     assert [f for f in left if not f.endswith("_orc_acid_version")] == []
     assert metastore.show_locks() == []
@@ -150,7 +150,7 @@ def test_commit_publishes_all_tables_at_once(
     uses_write_ids = metastore.capabilities().has_write_ids
     directory = tmp_path / "t" / PARTITION / ("delta_0000001_0000001_0000" if uses_write_ids else ".")
     assert (directory / "_orc_acid_version").read_bytes() == (b"2" if uses_write_ids else b"\0\0\0\0")
-    assert _state(metastore, transaction.id) is None
+    assert _state(metastore, transaction.txn_id) is None
     assert metastore.show_locks() == []
 
 
@@ -183,7 +183,7 @@ def test_an_empty_transaction_commits(client: MutatorClient) -> None:
     with client.new_transaction() as transaction:
         pass
     assert transaction.state is TransactionState.COMMITTED
-    assert [t.files for t in transaction.summary.tables] == [0, 0]
+    assert [t.file_count for t in transaction.summary.tables] == [0, 0]
 
 
 def test_an_error_in_the_block_aborts_and_travels_on(
@@ -212,7 +212,12 @@ def test_a_failing_abort_never_hides_the_users_error(
 def test_it_is_used_once(client: MutatorClient) -> None:
     """No step is possible after commit, and none but abort after abort."""
     transaction = client.new_transaction()
-    for step in (transaction.commit, transaction.check, lambda: transaction.table(T), lambda: transaction.id):
+    for step in (
+        transaction.commit,
+        transaction.check,
+        lambda: transaction.table(T),
+        lambda: transaction.txn_id,
+    ):
         with pytest.raises(TransactionStateError):
             step()
     transaction.begin()
@@ -254,7 +259,7 @@ def test_ended_by_somebody_else_is_refused_before_anything_is_visible(
     transaction = client.new_transaction()
     transaction.begin()
     _write(transaction)
-    getattr(metastore, end)(transaction.id)
+    getattr(metastore, end)(transaction.txn_id)
     with pytest.raises((TransactionAbortedError, LockLostError)):
         transaction.commit()
     assert transaction.state is TransactionState.ABORTED
@@ -275,11 +280,11 @@ def test_loss_is_told_and_commit_refused_with_the_cause(
         transaction.begin()
         transaction.on_lost(callbacks.append)
         lock_id = metastore.show_locks()[0].lock_id
-        metastore.abort_txn(transaction.id)
+        metastore.abort_txn(transaction.txn_id)
         clock.wait_for_waiters(2)
         clock.advance(100)
         wait_until(lambda: bool(callbacks), "the loss")
-        assert [t[:3] for t in listener.told] == [(lock_id, transaction.id, [T])]
+        assert [t[:3] for t in listener.told] == [(lock_id, transaction.txn_id, [T])]
         with pytest.raises(TransactionAbortedError, match="was aborted"):
             transaction.check()
         late: list[Exception] = []
@@ -300,7 +305,7 @@ def test_a_listener_that_raises_changes_nothing(
         transaction = client.new_transaction()
         transaction.begin()
         transaction.on_lost(callbacks.append)
-        metastore.abort_txn(transaction.id)
+        metastore.abort_txn(transaction.txn_id)
         with pytest.raises(TransactionAbortedError):
             transaction.commit()
     assert "listener broke" in caplog.text
@@ -451,7 +456,7 @@ def test_places_apart_from_the_table_are_cleaned_when_they_are_known(
     dead = client.new_transaction()
     dead.begin()
     stage(dataclasses.replace(dead.table(T), location=Location.given(directory)), PARTITION)
-    metastore.abort_txn(dead.id)
+    metastore.abort_txn(dead.txn_id)
     assert list(directory.iterdir())
     with client.new_transaction() as transaction:
         transaction.table(T)
@@ -550,7 +555,7 @@ def test_altered_between_connect_and_begin_is_read_anew(
     metastore.create_table(table_info("t", location=before.location, num_buckets=5))
     with client.new_transaction() as transaction:
         assert transaction.table(T).num_buckets == 5
-        assert transaction.table(T).txn_id == transaction.id
+        assert transaction.table(T).txn_id == transaction.txn_id
 
 
 def test_unfit_since_connect_leaves_nothing_open(client: MutatorClient, metastore: InMemoryMetastore) -> None:
@@ -653,7 +658,7 @@ def test_summary_counts_what_the_user_did(metastore: InMemoryMetastore, clock: F
         transaction.add_manifests("default.split", WRITER, manifests)
     summary = transaction.summary
     (counts,) = summary.tables
-    assert (counts.inserted, counts.updated, counts.deleted, counts.files) == (5, 3, 2, 2)
+    assert (counts.inserted, counts.updated, counts.deleted, counts.file_count) == (5, 3, 2, 2)
     assert summary.to_dict()["txn_id"] == 1
     assert "default.split" in str(summary)
     assert "committed" in str(summary)

@@ -13,7 +13,7 @@ from mutation_api.cli.doctor import _text
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TableNotFoundError
 from mutation_api.format.layout import AcidVersion
 from mutation_api.upkeep.compaction_rules import compactor_trouble
-from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, examine
+from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, doctor
 from tests.support.client_support import table_info
 
 
@@ -24,7 +24,7 @@ def test_each_table_has_its_layout_or_its_reason(tmp_path: Path) -> None:
     metastore.create_table(table_info("plain", parameters={}))
     metastore.create_table(table_info("broken"))
     metastore.fail_next("get_table", MetastoreError("no such class"))
-    broken, plain, split = examine(metastore, "DEFAULT").tables
+    broken, plain, split = doctor(metastore, "DEFAULT").tables
     assert broken == TableReport("default.broken", None, "the metastore could not describe it: no such class")
     assert plain.version is None
     assert plain.reason is not None
@@ -44,7 +44,7 @@ def test_a_table_whose_place_cannot_be_used_says_so(tmp_path: Path) -> None:
     }.items():
         metastore.create_table(table_info(name, parameters=parameters, location=location))
     (tmp_path / "gone").rmdir()
-    gone, relative, there, unknown = examine(metastore, "default").tables
+    gone, relative, there, unknown = doctor(metastore, "default").tables
     assert there == TableReport("default.there", AcidVersion.V1_LEGACY, None)
     assert [*(tmp_path / "there").iterdir()] == []
     assert "cannot be reached: No such file or directory" in str(gone.reason)
@@ -55,7 +55,7 @@ def test_a_table_whose_place_cannot_be_used_says_so(tmp_path: Path) -> None:
 def test_the_server_is_described_and_nothing_is_changed() -> None:
     """Release, capabilities and settings; a setting that the server does not report is not an error."""
     metastore = InMemoryMetastore(configuration={"hive.metastore.dml.events": "true"})
-    server = dict(examine(metastore, "default").server)
+    server = dict(doctor(metastore, "default").server)
     assert server["release"] == "Hive 2.x"
     assert server["write ids"] == "no"
     assert server["hive.metastore.dml.events"] == "true"
@@ -69,15 +69,15 @@ def test_one_table_is_examined_alone(tmp_path: Path) -> None:
     metastore = InMemoryMetastore(warehouse=tmp_path)
     for name in ("one", "other"):
         metastore.create_table(table_info(name, parameters={"transactional": "true"}))
-    (found,) = examine(metastore, "default", "ONE").tables
+    (found,) = doctor(metastore, "default", "ONE").tables
     assert found == TableReport("default.one", AcidVersion.V1_LEGACY, None)
     assert "get_all_tables" not in metastore.calls
     with pytest.raises(TableNotFoundError, match=r"none does not exist .*similar names: default\.one\."):
-        examine(metastore, "default", "none")
+        doctor(metastore, "default", "none")
     with pytest.raises(ConfigurationError, match="there is no database nodb: check the name"):
-        examine(metastore, "nodb")
+        doctor(metastore, "nodb")
     with pytest.raises(TableNotFoundError, match="its database nodb does not exist"):
-        examine(metastore, "nodb", "one")
+        doctor(metastore, "nodb", "one")
 
 
 def test_an_empty_property_keeps_hive_2_from_compacting(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_an_empty_property_keeps_hive_2_from_compacting(tmp_path: Path) -> None:
     parameters = {"transactional": "true", "note": ""}
     old = InMemoryMetastore(warehouse=tmp_path)
     old.create_table(table_info("t", parameters=parameters))
-    (found,) = examine(old, "default").tables
+    (found,) = doctor(old, "default").tables
     assert (found.version, found.reason) == (AcidVersion.V1_LEGACY, None)
     assert "'note' is empty: remove it with ALTER TABLE … UNSET TBLPROPERTIES ('note')" in str(found.trouble)
     assert compactor_trouble(parameters, HIVE_4_1) is None
@@ -97,9 +97,9 @@ def test_a_server_that_cannot_be_asked_is_an_error() -> None:
     metastore = InMemoryMetastore()
     metastore.fail_next("get_all_tables", MetastoreUnavailableError("connection cut"))
     with pytest.raises(ConnectionFailedError, match=r"database default.*connection cut"):
-        examine(metastore, "default")
+        doctor(metastore, "default")
     with pytest.raises(ConfigurationError, match="not the full name of a table"):
-        examine(metastore, "a.b")
+        doctor(metastore, "a.b")
 
 
 def test_constraints_of_a_table_are_shown(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_constraints_of_a_table_are_shown(tmp_path: Path) -> None:
         ConstraintInfo(ConstraintKind.NOT_NULL, "off", "msg", is_enabled=False),
     ]
     metastore.set_constraints("default", "ruled", [check, *others])
-    report = examine(metastore, "default")
+    report = doctor(metastore, "default")
     assert _text(report).splitlines()[-3:] == [
         "    CHECK (`id` > 0)",
         "    msg DEFAULT 'x'",
@@ -121,6 +121,6 @@ def test_constraints_of_a_table_are_shown(tmp_path: Path) -> None:
     ]
     odd = ConstraintInfo(ConstraintKind.CHECK, "odd", "msg", "md5(msg) <> 'x'")
     metastore.set_constraints("default", "ruled", [odd, *others])
-    (table,) = examine(metastore, "default").tables
+    (table,) = doctor(metastore, "default").tables
     assert table.version is None
     assert "CHECK odd" in str(table.reason)

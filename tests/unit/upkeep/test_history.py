@@ -53,7 +53,7 @@ def test_what_was_done(tmp_path: Path, capabilities: object, properties: str) ->
                     ).when_matched_update_all().execute()
                 elif change == "delete":
                     table.delete(table.scan(row_ids=True, limit=1))
-                txns.append(tx.id)
+                txns.append(tx.txn_id)
                 if change == "abort":
                     tx.abort()
         history = table_history(metastore, name)

@@ -143,7 +143,9 @@ def test_files_of_a_table_without_buckets(
     monkeypatch.setattr(local_plan, "ROWS_PER_INSERT_FILE", 10)
     table = make_table(line)
     found = [
-        apply(table, inserts(range(count)), local=LocalOptions(threads=threads), insert_files=files).files
+        apply(
+            table, inserts(range(count)), local=LocalOptions(threads=threads), insert_files=files
+        ).file_count
         for count, threads, files in [(10, 4, None), (25, 4, None), (99, 4, None), (99, 6, None), (9, 1, 7)]
     ]
     assert found == ([1, 3, 4, 6, 7] if line == "4.1" else [1, 1, 1, 1, 7])
@@ -153,7 +155,7 @@ def test_at_most_four_files_a_partition(make_table: MakeTable, monkeypatch: pyte
     """A load of many partitions would otherwise make very many files."""
     monkeypatch.setattr(local_plan, "ROWS_PER_INSERT_FILE", 1)
     table = make_table("4.1", **PARTITIONED)
-    assert apply(table, inserts(range(50)), local=LocalOptions(threads=9)).files == 5 * 4
+    assert apply(table, inserts(range(50)), local=LocalOptions(threads=9)).file_count == 5 * 4
     with pytest.raises(ConfigurationError, match="insert_files=5000, but it must be between 1 and 4096"):
         apply(table, inserts(range(5)), insert_files=5000)
 

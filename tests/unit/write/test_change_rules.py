@@ -154,7 +154,7 @@ def test_a_missing_row_id(
 ) -> None:
     """In whole or in part; a slice has all of them by its type."""
     found = refusals(tmp_path, version, Wrong(operation, row_id), (by_change_set, by_arrow, *COORDINATOR))
-    assert_alike(found, RecordValueError, "needs the complete ROW__ID of its row; read it with snapshot()")
+    assert_alike(found, RecordValueError, "needs the complete ROW__ID of its row; read it with read_table()")
 
 
 @pytest.mark.parametrize("operation", ["update", "delete"])

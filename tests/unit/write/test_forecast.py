@@ -47,10 +47,10 @@ def check(table: LocalTable, changes: pa.Table) -> None:
         written = apply_arrow(transaction, table.name, changes, local=LOCAL)
     counted = [sum(getattr(g, name) for g in found.groups) for name in ("inserted", "updated", "deleted")]
     assert counted == [written.inserted, written.updated, written.deleted]
-    assert (found.files, len(found.groups)) == (written.files, written.buckets)
+    assert (found.file_count, len(found.groups)) == (written.file_count, written.bucket_count)
     assert tuple(sorted({g.partition for g in found.groups if g.partition})) == written.partitions
-    assert found.rows == written.rows > 0
-    assert written.bytes / 3 < found.bytes < written.bytes * 3
+    assert found.row_count == written.row_count > 0
+    assert written.byte_count / 3 < found.byte_count < written.byte_count * 3
 
 
 def test_wrong_changes_are_found(make_table: MakeTable) -> None:
@@ -59,5 +59,5 @@ def test_wrong_changes_are_found(make_table: MakeTable) -> None:
     with table.client.new_transaction() as transaction:
         with pytest.raises(RecordValueError, match="must be one of"):
             forecast_arrow(transaction, table.name, inserts(range(3), operation=["insert", "x", "insert"]))
-        assert forecast_arrow(transaction, table.name, inserts(range(3)).slice(0, 0)).rows == 0
+        assert forecast_arrow(transaction, table.name, inserts(range(3)).slice(0, 0)).row_count == 0
     assert table.files() == []

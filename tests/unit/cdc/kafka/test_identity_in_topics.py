@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mutation_api.cdc import DebeziumSource, KafkaTopics, LogOptions, Positions
+from mutation_api.cdc import DebeziumSource, KafkaTopics, LogOptions, PositionSource
 from mutation_api.cdc.kafka.offsets import ReadingPlan, TopicState
 from mutation_api.cdc.messages.events import NewSnapshot
 from mutation_api.cdc.source import LocalBatch, Position, SourceTable
@@ -72,7 +72,7 @@ def mysql(op: str, identifier: int, value: str, file: int, pos: int, **source: A
     return debezium_message(op, identifier, value, file=f"mysql-bin.{file:06}", pos=pos, **source)
 
 
-BY_MESSAGE = {"positions": Positions.MESSAGE}
+BY_MESSAGE = {"positions": PositionSource.MESSAGE}
 
 
 @pytest.mark.parametrize("source", [{"server_id": 2}, {"gtid": "4f22fa47-71ca-11e1-9e33-c80aa9429562:1"}, {}])

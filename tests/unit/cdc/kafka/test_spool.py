@@ -14,7 +14,7 @@ from mutation_api.cdc.kafka.spool import MessageSpool, spooled_log
 from mutation_api.cdc.messages.avro import WriterSchema
 from mutation_api.cdc.messages.debezium import DebeziumFormat
 from mutation_api.cdc.messages.debezium_flat import FlattenedMessages
-from mutation_api.cdc.messages.events import Event, LoggedEvent, Place, Positions
+from mutation_api.cdc.messages.events import Event, LoggedEvent, Place, PositionSource
 from mutation_api.errors import InputFormatError
 from mutation_api.storage.location import Location
 from tests.support.avro_messages import framed
@@ -48,7 +48,7 @@ def events(
         spool.add(*each)
     spool.close()
     log = spooled_log(
-        spool.written(), plan, DebeziumFormat(), Positions.AUTO, is_private=True, schemas=spool.schemas
+        spool.written(), plan, DebeziumFormat(), PositionSource.AUTO, is_private=True, schemas=spool.schemas
     )
     log = pickle.loads(pickle.dumps(log))
     return [each for number in range(len(log.ranges)) for some in log.events(number) for each in some]
@@ -174,7 +174,7 @@ def test_messages_without_value_are_deletes_of_a_flattened_log(tmp_path: Path) -
     spool.add(1, 0, b"Struct{id=2}", None)
     spool.close()
     flat = DebeziumFormat(flattened=FlattenedMessages(), followed="shop.orders")
-    log = spooled_log(spool.written(), plan, flat, Positions.AUTO, is_private=True)
+    log = spooled_log(spool.written(), plan, flat, PositionSource.AUTO, is_private=True)
     found = [each for some in log.events(0) for each in some]
     assert [each.place for each in found] == [Place(0, 0), Place(0, 1), Place(1, 0)]
     assert [each.event.op for each in found] == ["update", "delete", "delete"]

@@ -22,7 +22,7 @@ from mutation_api.cdc.messages.avro import (
     schema_number,
 )
 from mutation_api.cdc.messages.debezium import DebeziumFormat
-from mutation_api.cdc.messages.events import Message, Positions
+from mutation_api.cdc.messages.events import Message, PositionSource
 from mutation_api.cdc.messages.json_text import MessageParser, is_rough, parsed, text_of
 from tests.support.avro_messages import avro_schema, avro_value, framed, in_avro
 from tests.support.json_messages import CHANGES, debezium
@@ -61,9 +61,9 @@ def test_a_message_of_debezium_is_the_event_that_it_is_in_json(change: Any) -> N
     key, value = debezium(change).split("\t")
     schemas = Schemas()
     parser = AvroMessageParser(schemas)
-    in_json = DebeziumFormat().event(Message(parsed(key), parsed(value)), Positions.AUTO)
+    in_json = DebeziumFormat().event(Message(parsed(key), parsed(value)), PositionSource.AUTO)
     parts = [line_part(in_avro(_whole(text), schemas.register)).decode() for text in (key, value)]
-    event = DebeziumFormat().event(Message(*map(parser.parsed, parts)), Positions.AUTO)
+    event = DebeziumFormat().event(Message(*map(parser.parsed, parts)), PositionSource.AUTO)
     assert event.kind == "row"
     for name in ("table", "op", "log_position", "log", "key_names"):
         assert getattr(event, name) == getattr(in_json, name)

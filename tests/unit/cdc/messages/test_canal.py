@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mutation_api.cdc.messages.canal import CanalFormat, CanalSource
-from mutation_api.cdc.messages.events import LogOptions, Positions
+from mutation_api.cdc.messages.events import LogOptions, PositionSource
 from mutation_api.cdc.source import SourceTable
 from mutation_api.errors import InputFormatError
 from tests.support.json_messages import events_of, in_order, small_table, write_log
@@ -58,7 +58,7 @@ DAMAGED = [
 def test_what_messages_are(tmp_path: Path) -> None:
     """Rows and their positions, statements, messages that change no row, and incomplete messages."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
-    found = events_of(write_log(tmp_path, lines), CanalFormat(), Positions.MESSAGE)
+    found = events_of(write_log(tmp_path, lines), CanalFormat(), PositionSource.MESSAGE)
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
         assert (event.kind, event.table, event.op, event.log_position) == expected, line
@@ -79,7 +79,7 @@ def test_rows_of_a_message_count_in_their_order(tmp_path: Path) -> None:
     log = CanalSource(
         write_log(tmp_path, [message("DELETE", ROW, id=10)], first),
         "test",
-        options=LogOptions(positions=Positions.MESSAGE),
+        options=LogOptions(positions=PositionSource.MESSAGE),
     )
     (table,) = log.read_local([SourceTable("shop.orders", SMALL)], {}).tables
     assert in_order(table) == [

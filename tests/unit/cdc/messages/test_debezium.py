@@ -12,7 +12,7 @@ import pytest
 
 from mutation_api.cdc.messages.debezium import DebeziumFormat, DebeziumSource
 from mutation_api.cdc.messages.debezium_values import DebeziumValues
-from mutation_api.cdc.messages.events import Positions
+from mutation_api.cdc.messages.events import PositionSource
 from mutation_api.cdc.source import SourceTable
 from mutation_api.errors import InputFormatError, RecordValueError
 from tests.support.json_messages import (
@@ -115,7 +115,7 @@ DAMAGED = [
 def test_what_messages_are(tmp_path: Path) -> None:
     """Operations, and messages that change no row; positions, and messages without one; damaged messages."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
-    found = events_of(write_log(tmp_path, lines), DebeziumFormat(), Positions.AUTO)
+    found = events_of(write_log(tmp_path, lines), DebeziumFormat(), PositionSource.AUTO)
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
         log_position = event.log_position if event.kind != "other" else None

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.cdc import DebeziumSource
-from mutation_api.cdc.reduce import reduced_log
+from mutation_api.cdc.reduce import open_log_reduction
 from mutation_api.cdc.source import OPERATION, POSITION, SourceTable
 from mutation_api.errors import ContradictionError
 from tests.support.json_messages import small_table, write_log
@@ -204,7 +204,7 @@ def test_tasks_of_spark_notice_the_same(spark: SparkSession, tmp_path: Path) -> 
     """Lines that contradict positions, within a key; other keys may be in any order."""
     table = SourceTable("shop.t", small_table(("id", "int"), ("v", "string")), ("id",))
     lines = [mysql("c", 1, "old", 50, 100), mysql("u", 1, "new", 1, 100), mysql("c", 2, "x", 1, 50)]
-    reduced = functools.partial(reduced_log, operation_column=OPERATION)
+    reduced = functools.partial(open_log_reduction, operation_column=OPERATION)
     others = DebeziumSource(write_log(tmp_path / "others", lines[:1] + lines[2:]), "test")
     (found,) = others.read(spark, [table], {}).tables
     with reduced(found.operations, ["id"], POSITION) as log:

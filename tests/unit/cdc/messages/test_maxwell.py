@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mutation_api.cdc.messages.events import Positions
+from mutation_api.cdc.messages.events import PositionSource
 from mutation_api.cdc.messages.maxwell import MaxwellFormat
 from mutation_api.errors import InputFormatError
 from tests.support.json_messages import events_of, write_log
@@ -47,7 +47,7 @@ DAMAGED = [
 def test_what_messages_are(tmp_path: Path) -> None:
     """Rows and their positions, messages that change no row, and messages that lack what they need."""
     lines = [line for line, _ in EVENTS] + [line for line, *_ in DAMAGED]
-    found = events_of(write_log(tmp_path, lines), MaxwellFormat(), Positions.AUTO)
+    found = events_of(write_log(tmp_path, lines), MaxwellFormat(), PositionSource.AUTO)
     for number, (line, expected) in enumerate(EVENTS, start=1):
         event = found[number]
         assert (event.kind, event.table, event.op, event.log_position) == expected, line

@@ -13,7 +13,7 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.cdc.ingest import Following, ingest
+from mutation_api.cdc.ingest import TableMapping, ingest
 from mutation_api.cdc.messages.canal import CanalSource
 from mutation_api.cdc.messages.debezium import DebeziumSource
 from mutation_api.cdc.messages.maxwell import MaxwellSource
@@ -39,8 +39,8 @@ def stored(directory: Path, hive_type: str, form: str, messages: list[str]) -> l
     create_acid_table(metastore, NAME, columns, clustered_by=["id"], num_buckets=1)
     log = directory / "log-1.json"
     log.write_text("".join(f"{each}\n" for each in messages), encoding="utf-8")
-    tables = [Following("shop.t", NAME, ["id"])]
-    ingest(metastore, tables, SOURCES[form](str(log), "log"), local=LocalOptions())
+    mappings = [TableMapping("shop.t", NAME, ["id"])]
+    ingest(metastore, mappings, SOURCES[form](str(log), "log"), local=LocalOptions())
     with connect(metastore) as hive, hive.snapshot(NAME) as view:
         rows = view.table(NAME).scan(timestamps=TimestampForm.TEXT).to_arrow().sort_by("id")
         values: list[Any] = rows["v"].to_pylist()

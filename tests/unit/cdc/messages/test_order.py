@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.cdc.messages.events import Event, LoggedEvent, Place, Positions
+from mutation_api.cdc.messages.events import Event, LoggedEvent, Place, PositionSource
 from mutation_api.cdc.messages.json_lines import LogFile
 from mutation_api.cdc.messages.order import Order, OrderFacts, chosen_order
 from mutation_api.cdc.source import Position
@@ -14,8 +14,8 @@ from mutation_api.errors import InputFormatError, SourcePositionError
 from mutation_api.storage.location import Location
 
 FILES = tuple(LogFile(Location.given(f"/log/{number}.json"), number, 9) for number in (3, 4))
-BY_MESSAGE = Order(Positions.MESSAGE, "bin")
-LINES = Order(Positions.LINE, "")
+BY_MESSAGE = Order(PositionSource.MESSAGE, "bin")
+LINES = Order(PositionSource.LINE, "")
 
 
 def facts(messages: int, unordered: int = 0, *logs: str, first: Place | None = None) -> OrderFacts:
@@ -25,15 +25,15 @@ def facts(messages: int, unordered: int = 0, *logs: str, first: Place | None = N
 @pytest.mark.parametrize(
     ("tables", "asked", "expected"),
     [
-        ([facts(2, 0, "bin")], Positions.AUTO, BY_MESSAGE),
-        ([facts(2, 0, "bin")], Positions.MESSAGE, BY_MESSAGE),
-        ([facts(2, 0, "bin")], Positions.LINE, LINES),
-        ([facts(2, 2)], Positions.AUTO, LINES),
-        ([], Positions.AUTO, LINES),
-        ([facts(1, 0, "bin"), facts(1, 0, "bin")], Positions.AUTO, BY_MESSAGE),
+        ([facts(2, 0, "bin")], PositionSource.AUTO, BY_MESSAGE),
+        ([facts(2, 0, "bin")], PositionSource.MESSAGE, BY_MESSAGE),
+        ([facts(2, 0, "bin")], PositionSource.LINE, LINES),
+        ([facts(2, 2)], PositionSource.AUTO, LINES),
+        ([], PositionSource.AUTO, LINES),
+        ([facts(1, 0, "bin"), facts(1, 0, "bin")], PositionSource.AUTO, BY_MESSAGE),
     ],
 )
-def test_what_orders_a_log(tables: list[OrderFacts], asked: Positions, expected: Order) -> None:
+def test_what_orders_a_log(tables: list[OrderFacts], asked: PositionSource, expected: Order) -> None:
     """Positions if all messages have them; lines if none has one, or if the user asked for lines."""
     assert chosen_order("debezium:erp", FILES, tables, asked) == expected
 
@@ -45,14 +45,14 @@ def test_logs_without_an_order(tmp_path: Path) -> None:
     file = LogFile(Location.given(path), 5, 4)
     some = [facts(4, 1, "bin", first=Place(0, 2)), facts(2, 0, "bin")]
     with pytest.raises(InputFormatError, match=r"5\.json, line 2: .*but 5 of 6 messages have one"):
-        chosen_order("debezium:erp", [file], some, Positions.AUTO)
+        chosen_order("debezium:erp", [file], some, PositionSource.AUTO)
     several = [facts(2, 0, "bin", "other")]
     with pytest.raises(
         SourcePositionError, match=r"debezium:erp: messages come from several logs.*bin; other"
     ):
-        chosen_order("debezium:erp", [file], several, Positions.AUTO)
+        chosen_order("debezium:erp", [file], several, PositionSource.AUTO)
     with pytest.raises(InputFormatError, match="have the same number 5"):
-        chosen_order("debezium:erp", [file, file], [facts(2, 2)], Positions.AUTO)
+        chosen_order("debezium:erp", [file, file], [facts(2, 2)], PositionSource.AUTO)
 
 
 def test_positions() -> None:
@@ -74,7 +74,7 @@ def test_positions() -> None:
             r"in the order of lines, but this log has the order of positions in bin\. Was the",
         ),
         (
-            Order(Positions.MESSAGE, "old").described((1,)),
+            Order(PositionSource.MESSAGE, "old").described((1,)),
             "in the order of positions in old, but this log has the order",
         ),
     ],

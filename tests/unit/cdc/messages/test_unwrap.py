@@ -12,7 +12,7 @@ import pytest
 
 from mutation_api.cdc.messages.canal import CanalFormat
 from mutation_api.cdc.messages.debezium import DebeziumFormat
-from mutation_api.cdc.messages.events import Event, MessageFormat, Positions
+from mutation_api.cdc.messages.events import Event, MessageFormat, PositionSource
 from mutation_api.cdc.messages.maxwell import MaxwellFormat
 from tests.support.json_messages import CHANGES, canal, debezium, events_of, maxwell, write_log
 
@@ -60,7 +60,7 @@ def test_damaged_lines_are_never_read_as_something_else(
         damaged.append(whole[:at] + bytes([chance.randrange(0x80, 0x100)]) + whole[at + 1 :])
     damaged += [whole + whole, whole + b" " + whole, whole + b"," + whole, whole + b"]", whole + b"]}", b"{}"]
     damaged += [b"[]", b"1", b'"x"', b"x", b"[" + whole + b"]", whole + b',"\\u0001end of line"]']
-    found = events_of(write_log(tmp_path, [whole, *damaged]), message_format, Positions.AUTO)
+    found = events_of(write_log(tmp_path, [whole, *damaged]), message_format, PositionSource.AUTO)
     original = found[1]
     assert original.problem is None
     for number, line in enumerate(damaged, start=2):

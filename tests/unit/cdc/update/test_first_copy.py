@@ -7,7 +7,12 @@ import pytest
 from metastore_client.model import ColumnInfo
 from mutation_api import LocalOptions
 from mutation_api.cdc import local_copy
-from mutation_api.errors import DuplicateKeyError, LocalEngineError, PartitionCreationError, RecordValueError
+from mutation_api.errors import (
+    DuplicateKeyError,
+    PartitionCreationError,
+    RecordValueError,
+    UnsupportedLocallyError,
+)
 from tests.unit.cdc.update.conftest import COLUMNS, ORDERS, MakeShop
 
 LITTLE = LocalOptions(memory_bytes=1 << 20, threads=2)
@@ -26,9 +31,9 @@ def test_g4_a_table_far_larger_than_the_memory_is_copied(make_shop: MakeShop) ->
     shop.enable()
     report = shop.extract(local=LITTLE)
     (table,) = report.ingested.tables
-    assert (table.merge.total.inserted, table.operations, table.keys) == (MANY, MANY, MANY)
+    assert (table.merge.total.inserted, table.operation_count, table.key_count) == (MANY, MANY, MANY)
     assert table.merge.written is not None
-    assert table.merge.written.buckets == 2
+    assert table.merge.written.bucket_count == 2
     rows = shop.rows()
     assert [row["id"] for row in rows] == sorted(range(1, MANY + 1), key=lambda n: f"{{'id': {n},")
     assert all(int(row["item"]) == row["id"] for row in rows)
@@ -47,7 +52,7 @@ def test_partitions_are_counted_and_made(make_shop: MakeShop) -> None:
     inserted = {name: counts.inserted for name, counts in done.partitions.items()}
     assert inserted == {"price=1": 1, "price=2": 2}
     assert planned.new_partitions == done.new_partitions == ("price=1", "price=2")
-    assert planned.files == done.files == 2
+    assert planned.file_count == done.file_count == 2
     assert [row["item"] for row in shop.rows()] == ["tea", "wine", "beer"]
 
 
@@ -120,7 +125,7 @@ def test_rows_of_the_target_are_seen_under_the_lock(make_shop: MakeShop) -> None
     shop.source.run("DELETE FROM orders", INSERT_MANY)
     shop.metastore.drop_table("default", "mutation_watermarks_orders", delete_data=True)
     with pytest.raises(
-        LocalEngineError, match=r"(?:allow more|raise the limit) with LocalOptions\(memory_bytes"
+        UnsupportedLocallyError, match=r"(?:allow more|raise the limit) with LocalOptions\(memory_bytes"
     ):
         shop.extract(local=LITTLE)
     assert len(shop.rows()) == 2

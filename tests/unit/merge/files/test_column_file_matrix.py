@@ -13,7 +13,7 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
-from mutation_api.errors import LocalEngineError, MutationError, RecordLayoutError
+from mutation_api.errors import MutationError, RecordLayoutError, UnsupportedLocallyError
 from tests.support.text_matrix import holds
 from tests.support.value_matrix import ROWS, Cell, random_cell
 from tests.unit.merge.files.test_text_matrix import stored
@@ -47,7 +47,7 @@ def check(directory: Path, seed: int, form: str) -> None:
     promised, what = cell.promised(), f"seed {seed}: {way} of {cell}"
     try:
         found = stored(home, cell.hive_type, file, way)
-    except LocalEngineError:
+    except UnsupportedLocallyError:
         return  # only Spark can tell what the file means
     except MutationError as error:
         assert promised is None or is_unclear(form, cell), f"{what} is refused: {error}"

@@ -28,7 +28,7 @@ def by_python(lines: list[str], kind: HiveType) -> pa.Array | None:
         return None
 
 
-@pytest.mark.parametrize("hive_type", [t for t in FLAT_TYPES if parse_hive_type(t).kind in READ_BY_ARROW])
+@pytest.mark.parametrize("hive_type", [t for t in FLAT_TYPES if parse_hive_type(t).family in READ_BY_ARROW])
 def test_random_values(hive_type: str) -> None:
     rng = random.Random(hive_type)
     kind = parse_hive_type(hive_type)

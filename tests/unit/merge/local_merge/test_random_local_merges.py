@@ -68,7 +68,7 @@ def test_random_merges_in_memory(tmp_path: Path, line: str, layout: str, cases: 
                     done = begun_locally(transaction, table, merge, given).execute()
                     check(done, expected)
                     check(dry, expected)
-                    assert (dry.files, dry.new_partitions) == (done.files, done.new_partitions)
+                    assert (dry.file_count, dry.new_partitions) == (done.file_count, done.new_partitions)
             after = in_order(before if expected.refused_by else expected.rows)
             assert in_order(rows_of(table)) == after
         except BaseException as error:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from mutation_api.errors import LocalEngineError, RecordLayoutError
+from mutation_api.errors import RecordLayoutError, UnsupportedLocallyError
 from mutation_api.merge.clauses import SOURCE, TARGET
 from mutation_api.merge.sql_conditions import parsed_column, parsed_condition, resolved_condition
 from mutation_api.table.evaluation import evaluate
@@ -207,7 +207,7 @@ def test_what_a_condition_means(text: str, expected: list[bool | None]) -> None:
 )
 def test_other_texts_are_for_spark(text: str, part: str) -> None:
     """Whatever another parser may read differently; the message names the part."""
-    with pytest.raises(LocalEngineError) as caught:
+    with pytest.raises(UnsupportedLocallyError) as caught:
         parsed_condition(text)
     message = str(caught.value)
     assert message.startswith(f"only Spark can interpret the condition {text!r}")
@@ -255,7 +255,7 @@ def test_other_texts_are_for_spark(text: str, part: str) -> None:
 def test_other_values_are_for_spark(text: str, part: str) -> None:
     """What may fail, be rounded, or depend on a time zone; the message names the part."""
     wide = {"wide": pa.decimal128(38, 20)}
-    with pytest.raises(LocalEngineError, match=r"only Spark|nested too deeply") as caught:
+    with pytest.raises(UnsupportedLocallyError, match=r"only Spark|nested too deeply") as caught:
         resolved_condition(text, {**TYPES, **wide}, {})
     assert part in str(caught.value)
 
@@ -290,7 +290,7 @@ def test_other_values_are_for_spark(text: str, part: str) -> None:
 def test_other_types_are_for_spark(text: str) -> None:
     """The message names column, type and literal."""
     expected = r"only Spark can (compare '\w+', of type .*, with .* by|interpret ratio IN)"
-    with pytest.raises(LocalEngineError, match=expected):
+    with pytest.raises(UnsupportedLocallyError, match=expected):
         resolved_condition(text, TYPES, {})
 
 
@@ -381,7 +381,7 @@ def test_a_column_that_no_side_has(text: str, preferred: tuple[str, ...], reason
 def test_functions_without_parentheses_are_for_spark(name: str) -> None:
     """Unless a column is called so, or the text says that it is one of a side."""
     with pytest.raises(
-        LocalEngineError, match=f"only Spark can resolve '{name.lower()}', which is not a column"
+        UnsupportedLocallyError, match=f"only Spark can resolve '{name.lower()}', which is not a column"
     ):
         resolved_condition(f"{name} = 'x'", *SIDES)
     kinds = {name.lower(): pa.string()}
@@ -395,7 +395,7 @@ def test_a_struct_called_as_a_side_is_for_spark(side: str) -> None:
     """The name may be a field of it."""
     kinds = {side: pa.struct([("x", pa.string())])}
     for sides in (({}, kinds), (kinds, {})):
-        with pytest.raises(LocalEngineError, match=f"only Spark can resolve '{side}.x'"):
+        with pytest.raises(UnsupportedLocallyError, match=f"only Spark can resolve '{side}.x'"):
             resolved_condition(f"{side}.x = 'D'", *sides)
 
 

@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from mutation_api.errors import LocalEngineError, RecordLayoutError
+from mutation_api.errors import RecordLayoutError, UnsupportedLocallyError
 from mutation_api.merge.clauses import SOURCE, TARGET
 from mutation_api.merge.spark_expressions import ExpressionAnalyser, with_sides
 from mutation_api.merge.sql_conditions import resolved_condition
@@ -124,7 +124,7 @@ def test_spark_finds_the_same(spark: SparkSession) -> None:
         text = " AND ".join(comparison(dice) for _ in range(dice.choice([1, 1, 2, 3])))
         try:
             expression, _ = resolved_condition(text, columns, columns)
-        except LocalEngineError:
+        except UnsupportedLocallyError:
             continue
         read[text] = evaluate(expression, rows).to_pylist()
     texts = [with_sides(spark, text, dict.fromkeys(columns, SOURCE)) for text in read]
@@ -273,7 +273,7 @@ def test_names_that_spark_knows_without_a_column(spark: SparkSession) -> None:
             resolved_condition(f"{name} IS NULL", {"zz": pa.int32()}, {})
         except RecordLayoutError:
             refused.append(name)
-        except LocalEngineError:
+        except UnsupportedLocallyError:
             continue
     assert len(refused) > 500
     for name in refused:

@@ -49,8 +49,8 @@ def test_a_sound_table(metastore: InMemoryMetastore) -> None:
     told: list[VerifyProgress] = []
     report = verify_table(metastore, "default.t", progress=told.append)
     assert (report.findings, report.row_count, report.partition_count) == ((), 4, 2)
-    assert told[-1].file_count == told[-1].all_files == report.file_count
-    assert told[-1].byte_count == told[-1].all_bytes == report.byte_count
+    assert told[-1].file_count == told[-1].total_file_count == report.file_count
+    assert told[-1].byte_count == told[-1].total_byte_count == report.byte_count
     assert metastore.show_locks() == []
 
 

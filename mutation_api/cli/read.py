@@ -1,4 +1,4 @@
-"""``hive-mutate snapshot``: print or save the rows of a table, with or without a metastore.
+"""``hive-mutate read``: print or save the rows of a table, with or without a metastore.
 
 The command reads in this process, without Spark. With a metastore it holds a read lock meanwhile. With
 ``--location`` it reads a directory without a metastore.

@@ -1,4 +1,4 @@
-"""local_session: Spark on this machine, without a cluster or settings, to try the library out.
+"""local_spark_session: Spark on this machine, without a cluster or settings, to try the library out.
 
 A job on a cluster brings its own session. No other module of this package starts one.
 """
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from metastore_client.java import quiet_java_home
 from mutation_api.spark.versions import java_versions
 
-__all__ = ["local_session"]
+__all__ = ["local_spark_session"]
 
 APP_NAME_DEFAULT = "hive-mutation-api"
 MASTER_DEFAULT = "local[*]"
@@ -26,7 +26,7 @@ _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-def local_session(
+def local_spark_session(
     app_name: str = APP_NAME_DEFAULT,
     *,
     master: str = MASTER_DEFAULT,

@@ -4,7 +4,7 @@ pyarrow's CSV reader does the work, a chunk of whole records at a time. It does 
 takes ``\N`` for an escaped N, continues after a closing quote, makes empty fields of an empty line, drops a
 byte order mark, and also ends records at a CR. Everything that it would read differently is therefore
 replaced by characters that do not occur in the chunk, and restored afterwards. If a chunk may still be read
-wrongly, :meth:`SeparatedText.records` reads it again, exactly and slowly, and reports each error with its
+wrongly, :meth:`DelimitedText.records` reads it again, exactly and slowly, and reports each error with its
 location.
 """
 
@@ -24,7 +24,7 @@ from mutation_api.cdc.source_url import opened
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
 
-__all__ = ["DamagedRecordError", "SeparatedText"]
+__all__ = ["DamagedRecordError", "DelimitedText"]
 
 CHUNK_BYTES = 1024 * 1024
 """The number of bytes that are parsed at once: some ten thousand records. Larger chunks take longer: 59 MB,
@@ -55,7 +55,7 @@ class DamagedRecordError(Exception):
 
 
 @dataclass(frozen=True)
-class SeparatedText:
+class DelimitedText:
     """A format of records. Each special character is one ASCII character and serves one purpose.
 
     Args:
@@ -351,7 +351,7 @@ def _is_utf8(chunk: bytes) -> bool:
 
 
 @functools.cache
-def _patterns(text: SeparatedText) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
+def _patterns(text: DelimitedText) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
     """Compile patterns of a quoted value, an unquoted value, and an escape with the character after it."""
     quote = re.escape((text.quote or "").encode())
     separator, end = re.escape(text.field_separator.encode()), re.escape(text.record_end.encode())

@@ -32,7 +32,7 @@ def golden_reads(root: Path = GOLDEN) -> Iterator[Any]:
 
 
 def lines(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[Any]:
-    assert main(["snapshot", *arguments]) == EXIT_OK
+    assert main(["read", *arguments]) == EXIT_OK
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -167,14 +167,14 @@ def test_conditions_columns_and_limit_choose(capsys: pytest.CaptureFixture[str],
     assert [o["row"] for o in lines(capsys, *typed, *both, "--columns", "MSG")] == [{"msg": "m2"}]
     assert len(lines(capsys, *typed, "--limit", "2")) == 2
     assert lines(capsys, *typed, "--limit", "0") == []
-    assert main(["snapshot", *typed, "--where-partition", "nope=1"]) == EXIT_FAILED
+    assert main(["read", *typed, "--where-partition", "nope=1"]) == EXIT_FAILED
 
 
 def test_the_default_output_is_an_aligned_table(
     capsys: pytest.CaptureFixture[str], partitioned: Path
 ) -> None:
     """Data columns, then partition columns; the number of rows at the end."""
-    arguments = ["snapshot", "--location", str(partitioned), "--schema", "id bigint, x int", "--row-ids"]
+    arguments = ["read", "--location", str(partitioned), "--schema", "id bigint, x int", "--row-ids"]
     assert main(arguments) == EXIT_OK
     shown = capsys.readouterr().out.splitlines()
     assert shown[0].split() == ["ROW__ID", "id", "x", "ds", "hr"]
@@ -250,7 +250,7 @@ def test_a_saved_file_has_row_ids_and_partition_columns(
 ) -> None:
     """In the form that the apply command reads back."""
     target = tmp_path / f"out.{suffix}"
-    arguments = ["snapshot", "--location", str(partitioned), "--schema", "id bigint, msg string"]
+    arguments = ["read", "--location", str(partitioned), "--schema", "id bigint, msg string"]
     assert main([*arguments, "--row-ids", "--output", str(target)]) == EXIT_OK
     assert capsys.readouterr().out == ""
     partition = "ds=2015-11-19/hr=01"
@@ -287,7 +287,7 @@ def test_a_saved_file_has_row_ids_and_partition_columns(
 def test_wrong_usage_is_told_apart(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     """Exit code 2 and the usage."""
     with pytest.raises(SystemExit) as caught:
-        main(["snapshot", *arguments])
+        main(["read", *arguments])
     assert caught.value.code == EXIT_USAGE
     assert "usage:" in capsys.readouterr().err
 
@@ -330,7 +330,7 @@ def test_refusals_name_the_option(
     capsys: pytest.CaptureFixture[str], partitioned: Path, arguments: list[str], message: str
 ) -> None:
     """Exit code 1, one line on standard error, nothing on standard output."""
-    assert main(["snapshot", "--location", str(partitioned), *arguments]) == EXIT_FAILED
+    assert main(["read", "--location", str(partitioned), *arguments]) == EXIT_FAILED
     captured = capsys.readouterr()
     assert captured.out == ""
     assert message in captured.err
@@ -339,5 +339,5 @@ def test_refusals_name_the_option(
 def test_data_beside_partitions_is_refused(capsys: pytest.CaptureFixture[str], partitioned: Path) -> None:
     """The data has no partition; ignoring it would lose rows silently."""
     write_events(partitioned / "delta_0000001_0000001/bucket_00000", inserts(1, 0, 0, [(1, "a")]))
-    assert main(["snapshot", "--location", str(partitioned), "--schema", "id bigint"]) == EXIT_FAILED
+    assert main(["read", "--location", str(partitioned), "--schema", "id bigint"]) == EXIT_FAILED
     assert "holds partitions (ds=2015-11-19) and data (delta_0000001_0000001)" in capsys.readouterr().err

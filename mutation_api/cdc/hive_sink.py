@@ -1,4 +1,4 @@
-"""hive_batches: the function that a streaming query calls for each batch, through ``foreachBatch``.
+"""hive_sink: the function that a streaming query calls for each batch, through ``foreachBatch``.
 
 A batch is one transaction over all of its tables and their marks. So a batch that Spark repeats after a crash
 is recognised and skipped, even if the crash hid the result of the commit.
@@ -44,7 +44,7 @@ from mutation_api.upkeep.compaction_rules import delta_sizes
 from mutation_api.write.batch_sorter import give_back
 from mutation_api.write.forecast import ApplySummary
 
-__all__ = ["BatchReport", "HiveBatches", "hive_batches"]
+__all__ = ["BatchReport", "HiveSink", "hive_sink"]
 
 _log = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class BatchReport:
 
 
 @dataclass
-class HiveBatches:
-    """The function for ``DataStreamWriter.foreachBatch``, made by :func:`hive_batches`, which explains it."""
+class HiveSink:
+    """The function for ``DataStreamWriter.foreachBatch``, made by :func:`hive_sink`, which explains it."""
 
     metastore: MetastoreTarget
     name: str
@@ -145,7 +145,7 @@ class HiveBatches:
                     return BatchReport(running.number, None, {})
                 found = _written(transaction, batch, new)
                 marks.write(transaction, [self._mark(running, transaction, each) for each in new])
-                txn_id = transaction.id
+                txn_id = transaction.txn_id
             self._written_count += 1
             if self._written_count % HINT_BATCHES == 0:
                 self._hint(metastore)
@@ -185,7 +185,7 @@ class HiveBatches:
             action.table,
             position.order,
             position.text,
-            transaction.id,
+            transaction.txn_id,
             datetime.now(UTC).replace(tzinfo=None),
         )
 
@@ -225,7 +225,7 @@ def _written(
         batch.unpersist()
 
 
-def hive_batches(
+def hive_sink(
     metastore: MetastoreTarget,
     name: str,
     *actions: BatchAction,
@@ -234,13 +234,13 @@ def hive_batches(
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     progress: Callable[[BatchReport], None] = lambda report: None,
-) -> HiveBatches:
+) -> HiveSink:
     """Return a function for ``foreachBatch`` that writes each batch of a streaming query exactly once::
 
         orders = MergeRows("sales.orders", on=["id"])
-        batches = hive_batches("thrift://host:9083", "orders", orders)
-        query = changes.writeStream.foreachBatch(batches).option("checkpointLocation", "…").start()
-        batches.await_termination(query)
+        sink = hive_sink("thrift://host:9083", "orders", orders)
+        query = changes.writeStream.foreachBatch(sink).option("checkpointLocation", "…").start()
+        sink.await_termination(query)
 
     All rows of a batch, in all of its tables, become visible in one transaction, together with a mark that
     identifies the batch. A batch that Spark repeats after a crash is skipped. If checkpoint and tables do not
@@ -287,6 +287,4 @@ def hive_batches(
     marks = normal_full_name(watermark_table or watermark_table_beside(targets[0]))
     if marks in targets:
         raise ConfigurationError(f"table {marks} cannot be both a target and the table of watermarks")
-    return HiveBatches(
-        metastore, name, actions, marks, create_partitions, user, lock_timeout_seconds, progress
-    )
+    return HiveSink(metastore, name, actions, marks, create_partitions, user, lock_timeout_seconds, progress)

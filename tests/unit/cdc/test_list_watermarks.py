@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from metastore_client.testing import InMemoryMetastore
-from mutation_api.cdc.ingest_report import find_watermarks
+from mutation_api.cdc.ingest_report import list_watermarks
 from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table, watermark_table_beside
 from mutation_api.errors import ConfigurationError
 from mutation_api.transaction.builder import MutatorClientBuilder
@@ -35,18 +35,18 @@ def metastore(tmp_path: Path) -> InMemoryMetastore:
 
 def test_watermarks_are_found_by_source_and_target(metastore: InMemoryMetastore) -> None:
     """Both must fit; names of tables go by any case, and the lock is released."""
-    assert find_watermarks(metastore, NAME.upper()) == MARKS
-    assert find_watermarks(metastore, NAME, target="Default.ORDERS") == [MARKS[0], MARKS[2]]
-    assert find_watermarks(metastore, NAME, target="default.orders", source_id="b") == MARKS[2:]
-    assert find_watermarks(metastore, NAME, source_id="c") == []
+    assert list_watermarks(metastore, NAME.upper()) == MARKS
+    assert list_watermarks(metastore, NAME, target="Default.ORDERS") == [MARKS[0], MARKS[2]]
+    assert list_watermarks(metastore, NAME, target="default.orders", source_id="b") == MARKS[2:]
+    assert list_watermarks(metastore, NAME, source_id="c") == []
     assert metastore.show_locks() == []
 
 
 def test_no_table_is_no_watermark(metastore: InMemoryMetastore) -> None:
     """It is created by the first run that applies a source; names that are none are refused."""
-    assert find_watermarks(metastore, "default.others") == []
+    assert list_watermarks(metastore, "default.others") == []
     assert watermark_table_beside("Sales.orders") == "sales.mutation_watermarks"
     with pytest.raises(ConfigurationError, match="not the full name of a table"):
         watermark_table_beside("orders")
     with pytest.raises(ConfigurationError, match="not the full name of a table"):
-        find_watermarks(metastore, NAME, target="orders")
+        list_watermarks(metastore, NAME, target="orders")

@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.cdc.separated_text import DamagedRecordError, SeparatedText
+from mutation_api.cdc.delimited_text import DamagedRecordError, DelimitedText
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
 
-HIVE = SeparatedText("\x01")
-QUOTED = SeparatedText(",", quote='"')
-DOUBLED = SeparatedText(",", null="NULL", escape='"', quote='"')
-PLAIN = SeparatedText("\t", escape=None)
-SEMICOLON = SeparatedText("|", record_end=";")
-WINDOWS = SeparatedText(",", record_end="\r\n")
+HIVE = DelimitedText("\x01")
+QUOTED = DelimitedText(",", quote='"')
+DOUBLED = DelimitedText(",", null="NULL", escape='"', quote='"')
+PLAIN = DelimitedText("\t", escape=None)
+SEMICOLON = DelimitedText("|", record_end=";")
+WINDOWS = DelimitedText(",", record_end="\r\n")
 FORMATS = [HIVE, QUOTED, DOUBLED, PLAIN, SEMICOLON, WINDOWS]
 
 Rows = list[list[str | None]]
 
 
-def exact(text: SeparatedText, chunk: bytes) -> Rows:
+def exact(text: DelimitedText, chunk: bytes) -> Rows:
     return [fields for _, fields in text.records(chunk)]
 
 
-def fast(text: SeparatedText, chunk: bytes, count: int) -> Rows | None:
+def fast(text: DelimitedText, chunk: bytes, count: int) -> Rows | None:
     columns = text._fast_columns(chunk, count)
     if columns is None:
         return None
@@ -47,14 +47,14 @@ def fast(text: SeparatedText, chunk: bytes, count: int) -> Rows | None:
         (WINDOWS, b"a\n,b\r,\\N\r\n", [["a\n", "b\r", None]]),
     ],
 )
-def test_fields_of_records(text: SeparatedText, chunk: bytes, rows: Rows) -> None:
+def test_fields_of_records(text: DelimitedText, chunk: bytes, rows: Rows) -> None:
     """Separators, NULL, escapes and quotes mean what the format says; both ways of reading agree."""
     assert exact(text, chunk) == rows
     assert fast(text, chunk, 3) == rows
 
 
 @pytest.mark.parametrize("text", FORMATS, ids=lambda text: repr(text.field_separator))
-def test_what_arrow_reads_is_what_is_there(text: SeparatedText) -> None:
+def test_what_arrow_reads_is_what_is_there(text: DelimitedText) -> None:
     """Random bytes of the characters that matter: Arrow's reading is used only where it is the exact one."""
     rng = random.Random(text.field_separator)
     alphabet = [text.field_separator.encode(), b"\\", b'"', b"\n", b"\r", b"a", b"\\N", b"NULL", b"\xc3\xa9"]
@@ -88,7 +88,7 @@ def test_what_arrow_reads_is_what_is_there(text: SeparatedText) -> None:
     ],
 )
 def test_damage_is_found_where_it_is(
-    text: SeparatedText, chunk: bytes, offset: int, field: int | None, reason: str
+    text: DelimitedText, chunk: bytes, offset: int, field: int | None, reason: str
 ) -> None:
     """The record by its byte, the field by its number, and the bytes found there."""
     with pytest.raises(DamagedRecordError) as caught:
@@ -99,7 +99,7 @@ def test_damage_is_found_where_it_is(
 
 @pytest.mark.parametrize("text", [HIVE, QUOTED, DOUBLED])
 @pytest.mark.parametrize("chunk_bytes", [1, 7, 1000])
-def test_chunks_are_whole_records(text: SeparatedText, chunk_bytes: int, tmp_path: Path) -> None:
+def test_chunks_are_whole_records(text: DelimitedText, chunk_bytes: int, tmp_path: Path) -> None:
     """However little is read at once, and whatever is in quotes, chunks begin and end with records."""
     end = '\n"' if text.quote else "x"
     quoted = f"{text.quote or ''}a{end}b".replace('\n"', f"\n{text.escape}{text.quote}" if text.quote else "")
@@ -135,4 +135,4 @@ def test_chunks_are_whole_records(text: SeparatedText, chunk_bytes: int, tmp_pat
 def test_formats_that_cannot_be_read_are_refused(characters: dict[str, str]) -> None:
     """Characters that serve two purposes, and texts where one character is needed."""
     with pytest.raises(ConfigurationError):
-        SeparatedText(**characters)
+        DelimitedText(**characters)

@@ -13,13 +13,13 @@ TIMEOUT_SECONDS = 300
 PROGRAM = """
 import sys
 import pyarrow
-from mutation_api import local_session
+from mutation_api import local_spark_session
 
 def executable(batches):
     yield from (pyarrow.record_batch({"path": [sys.executable]}) for batch in batches if batch.num_rows)
 
 settings = {"spark.driver.extraJavaOptions": "-Dmine=yes"}
-with local_session("mine", master="local[1]", settings=settings) as spark:
+with local_spark_session("mine", master="local[1]", settings=settings) as spark:
     java = spark.sparkContext._jvm.java.lang.System.getProperty("mine")
     python = spark.range(1).mapInArrow(executable, "path string").collect()[0][0]
     print(spark.sparkContext.appName, spark.sparkContext.master, java, python == sys.executable)

@@ -1,0 +1,179 @@
+"""``hive-mutate delete``, ``update-rows``, ``upsert``, ``overwrite``, ``truncate``: change rows of a table.
+
+Each command is one transaction:
+
+  hive-mutate delete sales.orders --where "day < date '2024-01-01'"
+  hive-mutate update-rows sales.orders --set "price = price * 1.1" --where "item = 'tea'"
+  hive-mutate upsert sales.orders new.csv --key id
+  hive-mutate overwrite sales.orders may.parquet --partitions dynamic
+  hive-mutate truncate sales.orders
+
+Conditions and values are SQL over the table's columns, with the functions and operators that "hive-mutate
+merge --help" lists. A row for which a condition is NULL is not changed. Files have the table's columns in any
+order and case, as for "hive-mutate merge". With --dry-run, nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import pyarrow as pa
+
+from mutation_api.cli.engine_arguments import add_memory_argument, local_options
+from mutation_api.cli.parsers import in_option_names
+from mutation_api.cli.table_arguments import (
+    add_format_argument,
+    add_key_argument,
+    add_metastore_arguments,
+    input_format,
+    key_columns,
+    key_values,
+    location_from,
+    metastore_from,
+)
+from mutation_api.cli.terminal import say
+from mutation_api.cli.write_arguments import add_write_arguments, writing_client
+from mutation_api.errors import ConfigurationError
+from mutation_api.hive.hive_table import HiveTable
+from mutation_api.hive.hive_transaction import HiveTransaction
+from mutation_api.merge.arrow_change_files import ArrowFiles
+from mutation_api.merge.file_rules import RowColumns, existing_file
+from mutation_api.transaction.catalog import split_full_name
+
+__all__ = ["add_arguments", "run"]
+
+_FROM_FILES = ("upsert", "overwrite")
+_BY_CONDITION = ("delete", "update-rows", "overwrite")
+
+
+class _Report(Protocol):
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as plain values."""
+        ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command, which is the last word of the parser's name."""
+    command = parser.prog.split()[-1]
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    parser.set_defaults(refuse_usage=parser.error)
+    parser.add_argument("table", metavar="DB.TABLE", help="table to change")
+    if command in _FROM_FILES:
+        files = "files or directories of rows; all have the same columns"
+        parser.add_argument("files", nargs="+", type=location_from, metavar="FILE", help=files)
+        add_format_argument(parser, "format of the files (default: by each file's extension)")
+    if command == "upsert":
+        add_key_argument(parser, "columns that identify a row")
+    if command == "update-rows":
+        parser.add_argument(
+            "--set",
+            required=True,
+            action="append",
+            metavar="COLUMN=SQL",
+            help='new value of a column, such as "price = price * 1.1" (repeatable)',
+        )
+    if command in _BY_CONDITION:
+        parser.add_argument(
+            "--where",
+            required=command == "delete",
+            metavar="SQL",
+            help="condition of the rows to change; truncate deletes all rows"
+            if command == "delete"
+            else "condition of the rows to change (default: all rows)",
+        )
+    if command == "overwrite":
+        parser.add_argument(
+            "--partitions",
+            choices=["dynamic"],
+            help="replace the partitions to which the new rows belong (default: replace the whole table)",
+        )
+        parser.add_argument(
+            "--partition",
+            action="append",
+            default=[],
+            metavar="COLUMN=VALUE[,COLUMN=VALUE]",
+            help="replace the partitions with these values (repeatable)",
+        )
+    else:
+        parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
+    add_write_arguments(parser)
+    add_memory_argument(parser)
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_metastore_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Change the rows and print the report. Return 0 if the transaction is committed, or was only tried."""
+    split_full_name(arguments.table)
+    change = _CHANGES[arguments.subcommand]
+    with in_option_names({"partitions": "--partitions", "where": "--where"}), _table(arguments) as table:
+        report = change(table, arguments)
+    say(json.dumps(report.to_dict()) if arguments.json else str(report))
+    return 0
+
+
+@contextmanager
+def _table(arguments: argparse.Namespace) -> Iterator[HiveTable]:
+    """Yield the table in a transaction, which the end of the block commits."""
+    with (
+        metastore_from(arguments) as metastore,
+        HiveTransaction(writing_client(metastore, arguments), local_options(arguments), None) as transaction,
+    ):
+        yield transaction.table(arguments.table)
+        if getattr(arguments, "dry_run", False):
+            transaction.abort()
+
+
+def _delete(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+    return table.delete(where=arguments.where, dry_run=arguments.dry_run)
+
+
+def _update(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+    values = {}
+    for each in arguments.set:
+        column, sign, value = each.partition("=")
+        if not (sign and column.strip() and value.strip()):
+            arguments.refuse_usage(f"argument --set: expected COLUMN=SQL, got {each!r}")
+        if column.strip().lower() in values:
+            arguments.refuse_usage(f"argument --set: column {column.strip()} is set twice")
+        values[column.strip().lower()] = value.strip()
+    return table.update(set=values, where=arguments.where, dry_run=arguments.dry_run)
+
+
+def _upsert(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+    return table.upsert(_rows(table, arguments), key_columns(arguments.key), dry_run=arguments.dry_run)
+
+
+def _overwrite(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+    named = [dict(key_values("--partition", each.split(","))) for each in arguments.partition]
+    if arguments.partitions and named:
+        raise ConfigurationError("pass either --partitions or --partition, not both")
+    partitions = arguments.partitions or named or None
+    return table.overwrite(_rows(table, arguments), partitions=partitions, where=arguments.where)
+
+
+def _truncate(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+    return table.truncate(dry_run=arguments.dry_run)
+
+
+_CHANGES: dict[str, Callable[[HiveTable, argparse.Namespace], _Report]] = {
+    "delete": _delete,
+    "update-rows": _update,
+    "upsert": _upsert,
+    "overwrite": _overwrite,
+    "truncate": _truncate,
+}
+
+
+def _rows(table: HiveTable, arguments: argparse.Namespace) -> pa.Table:
+    """Return the rows of the files with the table's types."""
+    files = [existing_file(file) for file in arguments.files]
+    for file in files:
+        input_format(file, arguments.format)
+    columns = RowColumns(table.descriptor)
+    return ArrowFiles(columns, local_options(arguments).memory_bytes).read_all(files, arguments.format)

@@ -1,0 +1,95 @@
+"""``hive-mutate delete``, ``update-rows``, ``upsert``, ``overwrite`` and ``truncate`` on a real metastore."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from metastore_client.embedded.server import EmbeddedMetastore
+from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.hive.connection import connect
+
+pytestmark = pytest.mark.slow
+
+NAME = "default.verbs"
+
+
+@pytest.fixture(scope="module")
+def uri(embedded_metastore: EmbeddedMetastore) -> str:
+    """A metastore of Hive 2.3 with a partitioned table."""
+    with connect(embedded_metastore.uri) as hive:
+        hive.create_table(
+            NAME,
+            "id bigint, item string, price decimal(8,2), day date",
+            partitioned_by=["day"],
+            clustered_by=["id"],
+            num_buckets=2,
+        )
+    return embedded_metastore.uri
+
+
+def read(uri: str) -> list[tuple[int, str, str, int]]:
+    """All rows: id, item, price, month."""
+    with connect(uri) as hive, hive.snapshot(NAME) as view:
+        rows = view.table(NAME).scan().to_arrow().to_pylist()
+    return sorted((r["id"], r["item"], str(r["price"]), r["day"].month) for r in rows)
+
+
+def test_every_verb(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is one transaction; a dry run changes nothing."""
+
+    def run(*words: str) -> str:
+        code = main([*words, "--metastore", uri])
+        printed = capsys.readouterr()
+        assert code == EXIT_OK, printed.err
+        return printed.out
+
+    rows = tmp_path / "rows.csv"
+    rows.write_text(
+        "id,item,price,day\n1,tea,1.00,2024-05-01\n2,milk,2.00,2024-05-01\n3,tea,3.00,2024-06-01\n"
+    )
+    assert "3 inserted" in run("upsert", NAME, str(rows), "--key", "id", "--create-partitions")
+    run("update-rows", NAME, "--set", "price = price * 1.1", "--where", "item = 'tea'")
+    assert read(uri) == [(1, "tea", "1.10", 5), (2, "milk", "2.00", 5), (3, "tea", "3.30", 6)]
+
+    tried = run("delete", NAME, "--where", "price < 2", "--dry-run", "--json")
+    assert json.loads(tried)["deleted"] == 1
+    assert len(read(uri)) == 3
+    assert "1 deleted" in run("delete", NAME, "--where", "price < 2")
+
+    rows.write_text("id,item,price,day\n4,cola,4.00,2024-06-01\n")
+    report = json.loads(run("overwrite", NAME, str(rows), "--partitions", "dynamic", "--json"))
+    assert (report["deleted"], report["inserted"], report["partitions"]) == (1, 1, ["day=2024-06-01"])
+    assert read(uri) == [(2, "milk", "2.00", 5), (4, "cola", "4.00", 6)]
+    run("overwrite", NAME, str(rows), "--partition", "day=2024-06-01", "--partition", "day=2024-05-01")
+    assert read(uri) == [(4, "cola", "4.00", 6)]
+    assert "1 deleted" in run("truncate", NAME)
+    assert read(uri) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["delete", NAME], EXIT_USAGE, "required: --where"),
+        (["delete", NAME, "--where", "nothing = 1"], EXIT_FAILED, "column nothing does not exist"),
+        (["delete", NAME, "--where", "upper(item) = 'X'"], EXIT_FAILED, "upper"),
+        (["update-rows", NAME, "--set", "price"], EXIT_USAGE, "expected COLUMN=SQL"),
+        (["update-rows", NAME, "--set", "id=1", "--set", "ID = 2"], EXIT_USAGE, "column ID is set twice"),
+        (["truncate", "default.none"], EXIT_FAILED, "default.none"),
+        (["overwrite", NAME, "/nowhere.csv"], EXIT_FAILED, "/nowhere.csv"),
+    ],
+    ids=range(7),
+)
+def test_mistakes_are_named(
+    uri: str, capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str
+) -> None:
+    """In one line, and nothing is changed."""
+    before = read(uri)
+    try:
+        found = main([*words, "--metastore", uri])
+    except SystemExit as error:
+        found = int(str(error))
+    assert (found, message in capsys.readouterr().err) == (code, True)
+    assert read(uri) == before
