@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import (
+    ColumnInfo,
     ColumnStatistics,
     CompactionInfo,
     CompactionType,
@@ -164,6 +165,35 @@ class MetastoreClient(Protocol):
         a change that another client makes in between may be lost.
 
         Raises:
+            NoSuchObjectError: If the table does not exist.
+        """
+        ...
+
+    def set_columns(
+        self,
+        database: str,
+        table: str,
+        columns: Sequence[ColumnInfo],
+        *,
+        write_id: int | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> None:
+        """Replace the data columns of a table and of all its partitions, as ALTER TABLE … CASCADE does.
+
+        The server does this in one step. It drops the statistics of columns that are gone or have another
+        type. Rows and files stay as they are. The client reads the table, changes it and writes it back at
+        once, so the caller must hold an exclusive lock on the table.
+
+        Args:
+            database: name of the table's database.
+            table: name of the table.
+            columns: all data columns, in table order. Those that stay come first.
+            write_id: the caller's write id for the table. A 4.x server refuses to drop statistics without it.
+            valid_write_ids: the write ids that the caller sees. Pass both ids or neither.
+
+        Raises:
+            InvalidRequestError: If a column gets a type to which the server does not change it, or if only
+                one of the two ids is given.
             NoSuchObjectError: If the table does not exist.
         """
         ...

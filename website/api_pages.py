@@ -197,11 +197,13 @@ PAGES = (
     ),
     ApiPage(
         "Upkeep",
-        "Create tables, watch them, and repair them. [Watch and repair](../../operations.md) and "
+        "Create and alter tables, watch them, and repair them. [Change the columns of a "
+        "table](../../guides/alter-table.md), [Watch and repair](../../operations.md) and "
         "[Replication](../../replication.md) are the guides.",
         {
             "mutation_api": ("create_acid_table create_table list_staged"),
             "mutation_api.upkeep": (
+                "alter_acid_table AlteredTable= added_columns "
                 "compact_table CompactReport= CompactedPartition= CompactionThreshold delta_sizes "
                 "DeltaSizes= FileSizes= doctor DoctorReport= TableReport= verify_table verify_view "
                 "VerifyReport= Finding= Severity= VerifyProgress= table_history TableHistory= "

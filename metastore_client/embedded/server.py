@@ -5,7 +5,7 @@ It is the real Hive metastore 2.3 that ships in pyspark's jars, and it is ready 
     with EmbeddedMetastore() as metastore:
         client = metastore_client.open_client(metastore.uri)
 
-``python -m metastore_client.embedded --data-dir DIR --port 9083`` runs it until Ctrl-C.
+``python -m metastore_client.embedded.server --data-dir DIR --port 9083`` runs it until Ctrl-C.
 
 The server needs Java >= 17 (a runtime is enough) and the jars of the installed pyspark. Neither Spark nor
 Hadoop is started. The data is in an embedded Derby database. Hive 2.3 opens its port on all interfaces
@@ -269,7 +269,9 @@ WAIT_POLL_SECONDS = 0.2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the embedded metastore until Ctrl-C or SIGTERM. Its address is printed."""
-    parser = argparse.ArgumentParser(prog="python -m metastore_client.embedded", description=main.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m metastore_client.embedded.server", description=main.__doc__
+    )
     add_arguments(parser)
     return run(parser.parse_args(arguments))
 
@@ -320,3 +322,7 @@ class _StopSignal:
         if self.was_sent:
             raise KeyboardInterrupt
         self.was_sent = True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

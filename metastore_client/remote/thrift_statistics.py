@@ -1,4 +1,4 @@
-"""Column statistics and constraints of tables, read from a server's answers.
+"""Column statistics and constraints of tables, read from a server's answers, and row counts to record.
 
 Before Hive 4.0, statistics of timestamps come as ``longStats``.
 
@@ -8,14 +8,16 @@ Source: ColumnStatisticsData, SQLNotNullConstraint, SQLCheckConstraint and SQLDe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
+from typing import Any
 
 from metastore_client.model import ColumnStatistics, ConstraintInfo, ConstraintKind
 from metastore_client.remote.thrift_answers import Answer
+from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
 
-__all__ = ["column_statistics", "constraint_infos"]
+__all__ = ["column_statistics", "constraint_infos", "with_row_counts", "writer_ids"]
 
 
 _EPOCH = date(1970, 1, 1)
@@ -133,3 +135,39 @@ def _info(kind: ConstraintKind, answer: Answer, name: str, expression: str | Non
         "" if expression is None else answer[expression].text(),
         answer["enable_cstr"].flag(),
     )
+
+
+def with_row_counts(
+    found: Mapping[str, tuple[Mapping[str, str], Any]],
+    count: CountRows,
+    valid_write_ids: ValidWriteIdList | None,
+) -> list[Any]:
+    """Set the row counts and return the tables or partitions that this changes. They are changed in place.
+
+    Args:
+        found: the parameters and the structure to send back, by name.
+        count: see MetastoreClient.record_row_counts.
+        valid_write_ids: the write ids that the writer sees. If None, no number is accurate.
+    """
+    counts: Mapping[str, int | None] = dict.fromkeys(found)
+    if valid_write_ids is not None:
+        counts = count(
+            {
+                name: accurate_row_count(parameters, raw.writeId, valid_write_ids)
+                for name, (parameters, raw) in found.items()
+            }
+        )
+    changed = []
+    for name, (before, raw) in found.items():
+        parameters = with_row_count(before, counts[name])
+        if parameters != before:
+            raw.parameters = parameters
+            changed.append(raw)
+    return changed
+
+
+def writer_ids(write_id: int | None, valid_write_ids: ValidWriteIdList | None) -> dict[str, Any]:
+    """Return the writer's ids, as the server requires them to change statistics. Empty without ids."""
+    if valid_write_ids is None:
+        return {}
+    return {"writeId": write_id, "validWriteIdList": valid_write_ids.to_text()}

@@ -20,6 +20,7 @@ from metastore_client.errors import (
     UnsupportedByServerError,
 )
 from metastore_client.model import (
+    ColumnInfo,
     ColumnStatistics,
     CompactionInfo,
     CompactionType,
@@ -29,7 +30,12 @@ from metastore_client.model import (
 )
 from metastore_client.remote.thrift_answers import Answer
 from metastore_client.remote.thrift_calls import ThriftCalls, batches
-from metastore_client.remote.thrift_statistics import column_statistics, constraint_infos
+from metastore_client.remote.thrift_statistics import (
+    column_statistics,
+    constraint_infos,
+    with_row_counts,
+    writer_ids,
+)
 from metastore_client.remote.thrift_values import (
     CATALOG,
     compaction_info,
@@ -38,10 +44,11 @@ from metastore_client.remote.thrift_values import (
     partition_info,
     partition_names,
     table_info,
+    thrift_columns,
     thrift_table,
     ttypes,
 )
-from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
+from metastore_client.valid_ids import CountRows, ValidWriteIdList
 
 __all__ = ["TableCalls"]
 
@@ -54,6 +61,8 @@ RACE_TRIES = 5
 _ENGINE = "hive"
 """The engine whose statistics are read. 4.x also stores those of other engines."""
 
+_CHANGED_AT = "transient_lastDdlTime"
+"""Parameter with the time of the last change. If it is missing, the server sets it."""
 _ALL_PARTITIONS = -1
 _CLIENT_CAPABILITIES = ttypes.ClientCapabilities(
     values=[ttypes.ClientCapability.TEST_CAPABILITY, ttypes.ClientCapability.INSERT_ONLY_TABLES]
@@ -206,6 +215,30 @@ class TableCalls(ThriftCalls):
         raw.parameters = kept | {name: value for name, value in changes.items() if value is not None}
         self._alter_raw_table(raw, {})
 
+    def set_columns(
+        self,
+        database: str,
+        table: str,
+        columns: Sequence[ColumnInfo],
+        *,
+        write_id: int | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> None:
+        """Replace the data columns of a table and of all its partitions.
+
+        See :meth:`MetastoreClient.set_columns`.
+        """
+        if (write_id is None) != (valid_write_ids is None):
+            raise InvalidRequestError(f"{database}.{table}: pass write_id and valid_write_ids together")
+        raw: Any = self.get_table(database, table).sent
+        fields = thrift_columns(columns)
+        for field, before in zip(fields, raw.sd.cols, strict=False):
+            # To a 4.x server '' is another comment than none, and a changed comment drops all constraints.
+            field.comment = field.comment or (None if before.comment else before.comment)
+        raw.sd.cols = fields
+        raw.parameters.pop(_CHANGED_AT, None)
+        self._alter_raw_table(raw, writer_ids(write_id, valid_write_ids), CASCADE="true")
+
     def record_row_counts(
         self,
         database: str,
@@ -227,14 +260,14 @@ class TableCalls(ThriftCalls):
             raise InvalidRequestError(f"{database}.{table}: pass write_id and valid_write_ids together")
         if not self.capabilities().answers_from_statistics:
             count = dict.fromkeys
-        writer = _writer(write_id, valid_write_ids)
+        writer = writer_ids(write_id, valid_write_ids)
 
         just_read = [] if described is None else [described]
 
         def record_of_table() -> int:
             read = just_read.pop() if just_read else self.get_table(database, table)
             recorded = {"": (read.parameters, copy.copy(read.sent))}
-            changed = _with_row_counts(recorded, count, valid_write_ids)
+            changed = with_row_counts(recorded, count, valid_write_ids)
             for raw in changed:
                 self._alter_raw_table(raw, writer)
             return len(changed)
@@ -248,7 +281,7 @@ class TableCalls(ThriftCalls):
             for each in self._get_partitions(of_table, names):
                 partition = partition_info(each, of_table)
                 recorded[partition.name] = partition.parameters, each.struct()
-            changed = _with_row_counts(recorded, count, valid_write_ids)
+            changed = with_row_counts(recorded, count, valid_write_ids)
             if changed:
                 self._alter_raw_partitions(database, table, changed, writer)
             return len(changed)
@@ -292,8 +325,11 @@ class TableCalls(ThriftCalls):
                 found.update((name, column_statistics(each, asked["colNames"])) for name, each in by_name)
         return {name: columns for name, columns in found.items() if columns}
 
-    def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any]) -> None:
-        """Store a table as given. ``writer`` holds the write id and the valid write ids, or nothing."""
+    def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any], **properties: str) -> None:
+        """Store a table as given. ``writer`` holds the write id and the valid write ids, or nothing.
+
+        ``properties`` are further properties of the request's environment.
+        """
         if writer and self.capabilities().has_exclusive_write_lock:
             raw.writeId = writer["writeId"]  # the server compares this id, not the request's
             request = ttypes.AlterTableRequest(
@@ -301,7 +337,7 @@ class TableCalls(ThriftCalls):
                 dbName=raw.dbName,
                 tableName=raw.tableName,
                 table=raw,
-                environmentContext=_stored_as_sent(),
+                environmentContext=_stored_as_sent(**properties),
                 **writer,
             )
             self._call("alter_table_req", request, service=Metastore4, repeat=True)
@@ -311,7 +347,7 @@ class TableCalls(ThriftCalls):
                 raw.dbName,
                 raw.tableName,
                 raw,
-                _stored_as_sent(),
+                _stored_as_sent(**properties),
                 repeat=True,
             )
 
@@ -405,42 +441,6 @@ def _again_after_a_race(change: Callable[[], int]) -> int:
     return change()
 
 
-def _stored_as_sent() -> Any:
+def _stored_as_sent(**properties: str) -> Any:
     """Return an environment without statistics. The server then stores exactly what the client sends."""
-    return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true"})
-
-
-def _with_row_counts(
-    found: Mapping[str, tuple[Mapping[str, str], Any]],
-    count: CountRows,
-    valid_write_ids: ValidWriteIdList | None,
-) -> list[Any]:
-    """Set the row counts and return the tables or partitions that this changes. They are changed in place.
-
-    Args:
-        found: the parameters and the structure to send back, by name.
-        count: see MetastoreClient.record_row_counts.
-        valid_write_ids: the write ids that the writer sees. If None, no number is accurate.
-    """
-    counts: Mapping[str, int | None] = dict.fromkeys(found)
-    if valid_write_ids is not None:
-        counts = count(
-            {
-                name: accurate_row_count(parameters, raw.writeId, valid_write_ids)
-                for name, (parameters, raw) in found.items()
-            }
-        )
-    changed = []
-    for name, (before, raw) in found.items():
-        parameters = with_row_count(before, counts[name])
-        if parameters != before:
-            raw.parameters = parameters
-            changed.append(raw)
-    return changed
-
-
-def _writer(write_id: int | None, valid_write_ids: ValidWriteIdList | None) -> dict[str, Any]:
-    """Return the writer's ids, as the server requires them to change statistics. Empty without ids."""
-    if valid_write_ids is None:
-        return {}
-    return {"writeId": write_id, "validWriteIdList": valid_write_ids.to_text()}
+    return ttypes.EnvironmentContext(properties={"DO_NOT_UPDATE_STATS": "true", **properties})

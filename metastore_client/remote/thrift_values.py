@@ -43,6 +43,7 @@ __all__ = [
     "partition_names",
     "safe_text",
     "table_info",
+    "thrift_columns",
     "thrift_component",
     "thrift_table",
     "ttypes",
@@ -78,7 +79,7 @@ def thrift_table(table: TableInfo, user: str) -> Any:
         lastAccessTime=0,
         retention=0,
         sd=ttypes.StorageDescriptor(
-            cols=_fields(table.columns),
+            cols=thrift_columns(table.columns),
             location=table.location or None,
             inputFormat=table.input_format,
             outputFormat=table.output_format,
@@ -97,14 +98,15 @@ def thrift_table(table: TableInfo, user: str) -> Any:
             ),
             storedAsSubDirectories=False,
         ),
-        partitionKeys=_fields(table.partition_keys),
+        partitionKeys=thrift_columns(table.partition_keys),
         parameters=dict(table.parameters),
         tableType=table.table_type,
     )
 
 
-def _fields(columns: Sequence[ColumnInfo]) -> list[Any]:
-    return [ttypes.FieldSchema(name=c.name.lower(), type=c.type, comment=c.comment) for c in columns]
+def thrift_columns(columns: Sequence[ColumnInfo]) -> list[Any]:
+    """Return the structures of columns. A column without a comment has none, as in Hive's own SQL."""
+    return [ttypes.FieldSchema(name=c.name.lower(), type=c.type, comment=c.comment or None) for c in columns]
 
 
 def _columns(fields: Sequence[Answer]) -> tuple[ColumnInfo, ...]:

@@ -203,6 +203,32 @@ class MemoryTables(ServerCalls):
         stored.info = replace(stored.info, parameters=kept | given)
 
     @server_call
+    def set_columns(
+        self,
+        database: str,
+        table: str,
+        columns: Sequence[ColumnInfo],
+        *,
+        write_id: int | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> None:
+        """Replace the data columns of a table and of all its partitions.
+
+        See :meth:`MetastoreClient.set_columns`. Any change of a type is accepted.
+        """
+        stored = self._table(database, table)
+        if (write_id is None) != (valid_write_ids is None):
+            raise InvalidRequestError(f"{database}.{table}: pass write_id and valid_write_ids together")
+        new = tuple(replace(each, name=each.name.lower()) for each in columns)
+        before = {each.name: each.type for each in stored.info.columns}
+        same = {each.name for each in new if before.get(each.name) == each.type}
+        stored.info = replace(stored.info, columns=new)
+        stored.column_statistics = {
+            name: tuple(each for each in statistics if each.column in same)
+            for name, statistics in stored.column_statistics.items()
+        }
+
+    @server_call
     def record_row_counts(
         self,
         database: str,
@@ -281,12 +307,6 @@ class MemoryTables(ServerCalls):
             if partition is not None and partition not in stored.partitions:
                 raise NoSuchObjectError(f"{stored.info.full_name} has no partition {partition}")
             stored.set_parameters(partition or "", parameters)
-
-    def add_columns(self, database: str, table: str, *columns: ColumnInfo) -> None:
-        """Add columns, as Hive's ALTER TABLE … ADD COLUMNS does. Clients of real servers do not have this."""
-        with self._mutex:
-            stored = self._table(database, table)
-            stored.info = replace(stored.info, columns=(*stored.info.columns, *columns))
 
     def _table(self, database: str, table: str) -> _Table:
         stored = self._tables.get((database.lower(), table.lower()))

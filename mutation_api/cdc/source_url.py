@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from mutation_api.cdc.url_secrets import check_no_secret
 from mutation_api.errors import ConfigurationError, InputError
 from mutation_api.format.layout import is_hidden
+from mutation_api.format.printable import check_no_secret
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.storage.protocol import FileEntry

@@ -28,6 +28,7 @@ __all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]
 
 SUBCOMMANDS = {
     "abort": "abort transactions",
+    "alter-table": "add, rename and widen columns of a table",
     "apply": "apply a file of changes to a table in one transaction",
     "bucket": "compute Hive's bucket hash of values",
     "compact": "make Hive compact the partitions of a table that have enough changes",

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import NoReturn
 
-from mutation_api.cdc.url_secrets import without_secrets
 from mutation_api.cli.terminal import EXIT_USAGE, say_aside
 from mutation_api.errors import MutationError
+from mutation_api.format.printable import without_secrets
 from mutation_api.transaction.clock import WAIT_LOG
 
 __all__ = ["DiscreetParser", "in_option_names", "option_names", "parser_of_modules", "waits_are_told"]

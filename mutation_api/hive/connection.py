@@ -12,7 +12,6 @@ from typing import Any
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import InvalidConfigurationError, MetastoreError
 from metastore_client.hive_site import MetastoreConfig
-from metastore_client.model import ColumnInfo
 from metastore_client.remote import thrift_client
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
@@ -42,6 +41,7 @@ from mutation_api.transaction.lock import WriteLock
 from mutation_api.transaction.mutator_client import MutatorClient, ask_settings
 from mutation_api.transaction.past_snapshot import AsOf
 from mutation_api.transaction.snapshot import NotPickled
+from mutation_api.upkeep.alter_acid_table import AlteredTable, alter_acid_table
 from mutation_api.upkeep.create_acid_table import (
     columns_of,
     create_acid_table,
@@ -232,8 +232,8 @@ class Hive(NotPickled):
 
         Args:
             name: ``database.table``; the database must exist.
-            schema: all columns: an Arrow schema, a schema of Spark (``df.schema``), or a string with Hive's
-                types as in the example.
+            schema: all columns: an Arrow schema, a schema of Spark (``df.schema``), Hive's types by name, or
+                a string with Hive's types as in the example.
             partitioned_by: names of the partition columns, in order. Other columns are data columns.
             clustered_by: names of the bucket columns. Hive 2 requires at least one.
             num_buckets: number of buckets; required with ``clustered_by``, and only allowed then.
@@ -250,7 +250,7 @@ class Hive(NotPickled):
         """
         self._check_open()
         name = normal_full_name(name)
-        columns, keys = split_partition_columns(_columns(schema, name), partitioned_by, name)
+        columns, keys = split_partition_columns(columns_of(_schema(schema), name), partitioned_by, name)
         create_acid_table(
             self._metastore,
             name,
@@ -306,6 +306,52 @@ class Hive(NotPickled):
                 )
         return [f"{database}.{name}" for name in names if fnmatch.fnmatchcase(name, like.lower())]
 
+    def alter_table(
+        self,
+        name: str,
+        *,
+        add: object = None,
+        rename: Mapping[str, str] | None = None,
+        widen: Mapping[str, str] | None = None,
+        missing_only: bool = False,
+        dry_run: bool = False,
+    ) -> AlteredTable:
+        """Add, rename and widen columns of an ACID table (``database.table``) and of all its partitions::
+
+            hive.alter_table("sales.orders", add={"note": "string"}, widen={"price": "decimal(12,2)"})
+
+        No file changes: in existing rows, new columns are NULL. An exclusive lock waits for others that read
+        or change the table. All changes are checked first and then made in one step.
+
+        Args:
+            name: the table.
+            add: new data columns: Hive's types by name, or a schema as for :meth:`create_table`.
+            rename: new names of data columns by name; only on Hive 4.
+            widen: new types of data columns by their names; a wider type holds all values of the old one.
+            missing_only: True to leave out columns of ``add`` that the table has, and ROW__ID. ``add`` may
+                then be the schema of rows that will be written.
+            dry_run: True to check everything and to change nothing.
+
+        Raises:
+            ConfigurationError: If a change is not possible; the message names the column and the reason.
+            TransactionStateError: If an open transaction or snapshot of this connection uses it.
+            Other errors: See ``alter_acid_table``. In these cases the table stays as it is.
+        """
+        self._check_open()
+        name = normal_full_name(name)
+        self._check_unused(name, "altered")
+        return alter_acid_table(
+            self._metastore,
+            name,
+            add=_schema(add),
+            rename=rename,
+            widen=widen,
+            missing_only=missing_only,
+            dry_run=dry_run,
+            user=self._options.user,
+            lock_timeout_seconds=self._options.lock_timeout_seconds,
+        )
+
     def drop_table(self, name: str, *, missing_ok: bool = False) -> None:
         """Drop an ACID table (``database.table``) with its files, as Hive's DROP TABLE does.
 
@@ -323,11 +369,7 @@ class Hive(NotPickled):
         """
         self._check_open()
         name = normal_full_name(name)
-        if any(name in names and not user.closed for names, user in self._users):
-            raise TransactionStateError(
-                f"table {name} cannot be dropped: a transaction or snapshot of this connection uses it. End "
-                "it first"
-            )
+        self._check_unused(name, "dropped")
         drop_acid_table(
             self._metastore,
             name,
@@ -364,16 +406,23 @@ class Hive(NotPickled):
         if not self._is_open:
             raise TransactionStateError("the connection is closed: open another one with connect()")
 
+    def _check_unused(self, name: str, be: str) -> None:
+        if any(name in names and not user.closed for names, user in self._users):
+            raise TransactionStateError(
+                f"table {name} cannot be {be}: a transaction or snapshot of this connection uses it. End it "
+                "first"
+            )
+
     def _remember(self, user: HiveTransaction | HiveSnapshot, *tables: str) -> None:
         names = frozenset(normal_full_name(each) for each in tables)
         self._users = [*(each for each in self._users if not each[1].closed), (names, user)]
 
 
-def _columns(schema: Any, table_name: str) -> tuple[ColumnInfo, ...]:
-    """Return the columns of a schema; see :meth:`Hive.create_table`."""
+def _schema(schema: Any) -> object:
+    """Return a schema for ``columns_of``, which does not accept those of Spark."""
     kind = type(schema)
     if (kind.__module__, kind.__name__) != ("pyspark.sql.types", "StructType"):
-        return columns_of(schema, table_name)
+        return schema
     from mutation_api.spark.frame_table import hive_columns  # pyspark is loaded only for a schema of Spark
 
     return hive_columns(schema)

@@ -1,3 +1,6 @@
+from .alter_acid_table import AlteredTable as AlteredTable
+from .alter_acid_table import added_columns as added_columns
+from .alter_acid_table import alter_acid_table as alter_acid_table
 from .compact import CompactedPartition as CompactedPartition
 from .compact import CompactionThreshold as CompactionThreshold
 from .compact import CompactReport as CompactReport

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError, NoSuchObjectError
+from metastore_client.hive_site import parse_duration_seconds
 from metastore_client.model import (
     ColumnInfo,
     DataOperationType,
@@ -30,17 +32,20 @@ from mutation_api.table.row_type import checked_names, parse_columns
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.transaction.catalog import split_full_name, table_not_found
 from mutation_api.transaction.clock import Clock, SystemClock
+from mutation_api.transaction.heartbeat import Heartbeat
 from mutation_api.transaction.listener import client_error, metastore_errors_as_ours
 from mutation_api.transaction.lock import Lock
-from mutation_api.transaction.mutator_client import marks_of
+from mutation_api.transaction.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT, marks_of
 from mutation_api.transaction.preconditions import check_mutable
 
 __all__ = [
     "UPDATE_PROPERTIES",
     "columns_of",
+    "columns_to_store",
     "create_acid_table",
     "drop_acid_table",
     "split_partition_columns",
+    "under_exclusive_lock",
 ]
 
 UPDATE_PROPERTIES = "hive.mutation.update."
@@ -116,8 +121,8 @@ def create_acid_table(
         wanted = TableInfo(
             database,
             name,
-            _as_hive_stores(columns, "columns"),
-            _as_hive_stores(partitioned_by, "partitioned_by"),
+            columns_to_store(columns, "columns"),
+            columns_to_store(partitioned_by, "partitioned_by"),
             location=location or "",
             num_buckets=NOT_BUCKETED if num_buckets is None else num_buckets,
             bucket_columns=tuple(clustered_by),
@@ -152,10 +157,14 @@ def _check_kinds(table: str, num_buckets: object, location: object, properties: 
         )
 
 
-def _as_hive_stores(columns: object, what: str) -> tuple[ColumnInfo, ...]:
+def columns_to_store(columns: object, what: str) -> tuple[ColumnInfo, ...]:
     """Return the columns with the names that Hive stores for their types: not ``double precision``.
 
     A type that Hive does not have stays as it is; the check of the table names it.
+
+    Raises:
+        ConfigurationError: If an element is not a column, or if Hive cannot read a column of this name.
+            ``what`` begins the message.
     """
     stored = []
     for column in columns if isinstance(columns, Iterable) else [columns]:
@@ -196,8 +205,8 @@ def columns_of(schema: object, table_name: str) -> tuple[ColumnInfo, ...]:
     """Return the columns of a new table, with Hive's types.
 
     Args:
-        schema: an Arrow schema, or columns as in CREATE TABLE: ``id bigint, item string``. An Arrow field's
-            metadata ``comment`` becomes the column's comment.
+        schema: an Arrow schema, Hive's types by name, columns as in CREATE TABLE (``id bigint, item string``)
+            or the columns themselves. An Arrow field's metadata ``comment`` becomes the column's comment.
         table_name: the table, for messages.
 
     Raises:
@@ -206,10 +215,15 @@ def columns_of(schema: object, table_name: str) -> tuple[ColumnInfo, ...]:
     """
     if isinstance(schema, str):
         return tuple(ColumnInfo(column.name, column.type) for column in parse_columns(schema))
+    if isinstance(schema, list | tuple) and all(isinstance(each, ColumnInfo) for each in schema):
+        return tuple(schema)
+    if isinstance(schema, Mapping) and all(isinstance(each, str) for pair in schema.items() for each in pair):
+        return tuple(ColumnInfo(name.lower(), kind) for name, kind in schema.items())
     if not hasattr(schema, "__arrow_c_schema__") or isinstance(schema, pa.DataType | pa.Field):
         raise ConfigurationError(
             f"table {table_name}: the schema must be an Arrow schema (rows.schema), a schema of Spark "
-            f"(df.schema) or a string such as 'id bigint, item string', got {type(schema).__name__}"
+            "(df.schema), Hive's types by name, or a string such as 'id bigint, item string', got "
+            f"{type(schema).__name__}"
         )
     columns = []
     for field in pa.schema(schema):
@@ -280,7 +294,9 @@ def drop_acid_table(
     with metastore_errors_as_ours(f"table {database}.{name} could not be dropped"):
         try:
             _check_droppable(metastore, database, name)
-            _drop_under_lock(metastore, database, name, user, lock_timeout_seconds, clock or SystemClock())
+            lock = (user, lock_timeout_seconds, clock or SystemClock())
+            with under_exclusive_lock(metastore, database, name, *lock):
+                metastore.drop_table(database, name, delete_data=True)
         except NoSuchObjectError as error:
             if not missing_ok:
                 raise table_not_found(metastore, database, name) from error
@@ -297,24 +313,51 @@ def _check_droppable(metastore: MetastoreClient, database: str, name: str) -> No
         )
 
 
-def _drop_under_lock(
+@contextmanager
+def under_exclusive_lock(
     metastore: MetastoreClient, database: str, name: str, user: str | None, timeout: float, clock: Clock
-) -> None:
+) -> Iterator[int]:
+    """Hold the exclusive lock that Hive's DDL takes on a table, in a transaction of its own; return its id.
+
+    Args:
+        metastore: the metastore of the table.
+        database: the table's database.
+        name: the table.
+        user: owner of the lock. If None, this process's user.
+        timeout: the longest wait for others, in seconds.
+        clock: measures the wait.
+
+    Raises:
+        LockNotAcquiredError: If others used the table for too long.
+        MetastoreError: If the server failed.
+    """
     marks = marks_of(user)
-    # SELECT, since Hive 2 refuses NO_TXN, with which Hive's own DROP TABLE has no transaction there.
+    # SELECT, since Hive 2 refuses NO_TXN, with which Hive's own DDL has no transaction there.
     component = LockComponent(
         LockType.EXCLUSIVE, LockLevel.TABLE, database, name, None, DataOperationType.SELECT
     )
     txn_id = metastore.open_txn(marks.user, marks.hostname, marks.agent_info)
     lock = Lock(metastore, clock, txn_id, (component,), marks)
+    txn_timeout = parse_duration_seconds(metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT))
+    heartbeat = Heartbeat(
+        metastore, txn_id, txn_timeout, clock, on_lost=lambda lost: _log.warning("%s", lost)
+    )
     try:
         if not lock.request():
             lock.wait(clock.now() + timeout)
-        metastore.drop_table(database, name, delete_data=True)
+        heartbeat.start()
+        yield txn_id
     finally:
+        heartbeat.stop()
         lock.give_up()
         try:
             # Nothing was written in it. An aborted transaction would be listed until it is cleaned.
             metastore.commit_txn(txn_id)
         except MetastoreError as error:
-            _log.warning("transaction %d of a DROP TABLE was left to its timeout: %s", txn_id, error)
+            _log.warning(
+                "transaction %d, which locked %s.%s, was left to its timeout: %s",
+                txn_id,
+                database,
+                name,
+                error,
+            )

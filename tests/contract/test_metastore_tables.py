@@ -156,6 +156,32 @@ def test_a_managed_table_that_is_not_transactional(
         assert "TRANSLATED_TO_EXTERNAL" not in told.parameters
 
 
+def test_columns_are_added_renamed_and_widened(
+    metastore: MetastoreClient, database: str, make_table: MakeTable
+) -> None:
+    """All at once; everything else of the table and its partitions stays as it is."""
+    before = make_table("t", "ds", x="y")
+    metastore.add_partitions(database, "t", [("a",)])
+    columns = (
+        ColumnInfo("Id", "decimal(19,0)"),
+        ColumnInfo("text", "string"),
+        ColumnInfo("n", "array<int>", "new"),
+    )
+    metastore.set_columns(database.upper(), "T", columns)
+    after = metastore.get_table(database, "t")
+    assert after.columns == (replace(columns[0], name="id"), *columns[1:])
+    changed_at = "transient_lastDdlTime"
+    assert {k: v for k, v in after.parameters.items() if k != changed_at} == {
+        k: v for k, v in before.parameters.items() if k != changed_at
+    }
+    assert replace(after, columns=before.columns, parameters=before.parameters) == before
+    assert metastore.get_partition_names(database, "t") == ["ds=a"]
+    with pytest.raises(InvalidRequestError, match="together"):
+        metastore.set_columns(database, "t", columns, write_id=1)
+    metastore.set_columns(database, "t", after.columns)  # a client repeats it after a broken connection
+    assert metastore.get_table(database, "t").columns == after.columns
+
+
 def test_missing_tables_are_named(metastore: MetastoreClient, database: str) -> None:
     """Every call that needs a table says which one is missing."""
     for call in (
@@ -164,6 +190,7 @@ def test_missing_tables_are_named(metastore: MetastoreClient, database: str) -> 
         lambda: metastore.get_partitions_by_names(database, "nope", ["ds=a"]),
         lambda: metastore.add_partitions(database, "nope", [("a",)]),
         lambda: metastore.drop_table(database, "nope", delete_data=False),
+        lambda: metastore.set_columns(database, "nope", [ColumnInfo("a", "int")]),
     ):
         with pytest.raises(NoSuchObjectError, match="nope"):
             call()

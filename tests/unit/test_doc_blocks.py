@@ -38,6 +38,7 @@ PAGES: Mapping[str, RunBy] = {
     "docs/cookbook.md": RunBy(
         ("tests/unit/test_cookbook.py::test_the_recipes_run_and_print_what_the_page_shows",)
     ),
+    "docs/guides/alter-table.md": GUIDE,
     "docs/guides/append.md": GUIDE,
     "docs/guides/change-rows.md": GUIDE,
     "docs/guides/from-mutation-api.md": GUIDE,

@@ -23,9 +23,9 @@ from mutation_api.cdc.kafka.topics import (
 )
 from mutation_api.cdc.messages.events import LogOptions, NewSnapshot, PositionSource
 from mutation_api.cdc.messages.message_source import MessageSource
-from mutation_api.cdc.url_secrets import check_no_secret
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
+from mutation_api.format.printable import check_no_secret
 
 __all__ = [
     "REGISTRY_PASSWORD_VARIABLE",

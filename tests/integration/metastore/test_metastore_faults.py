@@ -234,7 +234,7 @@ def test_a_start_that_is_given_up_leaves_nothing_behind() -> None:
 
 def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
     """Nothing is left behind by kill -9 of the program that started it."""
-    command = [sys.executable, "-m", "metastore_client.embedded", "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "metastore_client.embedded.server", "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         uri = parent.stdout.readline().strip()
@@ -248,7 +248,7 @@ def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
 @pytest.mark.long  # the same process ends with Ctrl-C in tests/unit/cli/test_metastore.py
 def test_the_command_ends_with_ctrl_c(tmp_path: Path) -> None:
     """Exit status 0, no process left, the given folder stays."""
-    command = [sys.executable, "-m", "metastore_client.embedded", "--data-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "metastore_client.embedded.server", "--data-dir", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline().startswith("thrift://127.0.0.1:")

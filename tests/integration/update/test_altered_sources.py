@@ -67,7 +67,7 @@ def test_rows_are_equal_or_the_extraction_refuses_with_a_way_on(
         with pytest.raises(REFUSALS, match=case.refusal) as caught:
             shop.extract()
         assert shop.rows() == before
-        metastore.add_columns("default", "orders", *case.adds)
+        metastore.set_columns("default", "orders", (*columns, *case.adds))
         columns = (*columns, *case.adds)
         source.run(*case.way_on)
         if case.refusal in (REPAIR, BROUGHT_BACK):

@@ -116,7 +116,8 @@ class _Run:
     def _follow(self, error: MutationError, undone_by: tuple[str, ...]) -> tuple[str, ...]:
         message = str(error)
         if "Hive lacks s" in message:
-            self.metastore.add_columns("default", "orders", EXTRA)
+            info = self.metastore.get_table("default", "orders")
+            self.metastore.set_columns("default", "orders", (*info.columns, EXTRA))
             self.database.has_extra = True
         elif undone_by:
             self.shop.source.run(*undone_by)

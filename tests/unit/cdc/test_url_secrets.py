@@ -11,8 +11,8 @@ from mutation_api.cdc.update.database import checked_url, connect_database
 from mutation_api.cdc.update.extract import ExtractOptions
 from mutation_api.cdc.update.sources import SourceAccess
 from mutation_api.cdc.update.sql_database import SqlDatabase
-from mutation_api.cdc.url_secrets import check_no_secret
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
+from mutation_api.format.printable import check_no_secret
 
 SECRET = [
     "postgresql://me:s3cret@host/db",

@@ -1,4 +1,4 @@
-"""``hive-mutate create-table`` and ``doctor`` on a real metastore."""
+"""``hive-mutate create-table``, ``alter-table`` and ``doctor`` on a real metastore."""
 
 from __future__ import annotations
 
@@ -20,6 +20,14 @@ def uri(embedded_metastore: EmbeddedMetastore) -> str:
     with open_client(embedded_metastore.uri) as client:
         client.create_database("made")
     return embedded_metastore.uri
+
+
+@pytest.fixture(scope="module")
+def stock(uri: str) -> str:
+    """A table of two columns that can be altered."""
+    words = ("--schema", "id int, v varchar(5)", "--clustered-by", "id", "--buckets", "1", "--metastore", uri)
+    assert main(("create-table", "made.stock", *words)) == EXIT_OK
+    return "made.stock"
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -81,6 +89,12 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
             "none",
         ),
         (("create-table", "made.bad", "--schema", "id int", "--property", "x"), "expected KEY=VALUE"),
+        (("alter-table", "made.nothing", "--add", "a int"), "table made.nothing does not exist at thrift://"),
+        (("alter-table", "made.stock", "--add", "a lint"), "lint"),
+        (("alter-table", "made.stock"), "pass --add, --rename or --widen"),
+        (("alter-table", "made.stock", "--widen", "v"), "--widen 'v': expected KEY=VALUE"),
+        (("alter-table", "made.stock", "--widen", "v=tinyint"), "got tinyint"),
+        (("alter-table", "made.stock", "--rename", "v=w"), "by name, so the column would be NULL"),
         (("doctor", "made.nothing"), "table made.nothing does not exist at thrift://"),
         (("doctor", "nowhere"), "there is no database nowhere: check the name; SHOW DATABASES"),
         (("doctor", "nowhere.t"), "its database nowhere does not exist. Check the name"),
@@ -93,7 +107,7 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
     ],
 )
 def test_mistakes_are_told_in_one_line(
-    uri: str, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+    uri: str, stock: str, words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit code 1, the reason on standard error, nothing created."""
     code, printed, errors = run(capsys, *words, "--metastore", uri)
@@ -102,6 +116,27 @@ def test_mistakes_are_told_in_one_line(
     assert len(errors.splitlines()) == 1
     with open_client(uri) as client:
         assert "bad" not in client.get_all_tables("made")
+
+
+def test_a_table_is_altered(uri: str, stock: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command prints the report or JSON; a dry run changes nothing."""
+    where = ("--metastore", uri)
+    changes = ("alter-table", stock, "--add", "a int, b string", "--add", "c date", "--widen", "v=varchar(9)")
+    lines = ["widened v from varchar(5) to varchar(9)", "added a int", "added b string", "added c date"]
+    code, printed, _ = run(capsys, *changes, "--dry-run", *where)
+    assert (code, printed.splitlines()) == (EXIT_OK, [f"{stock}: would be altered", *lines])
+    with open_client(uri) as client:
+        assert len(client.get_table(*stock.split(".")).columns) == 2
+        code, printed, _ = run(capsys, *changes, "--json", *where)
+        assert (code, json.loads(printed)["widened"]) == (
+            EXIT_OK,
+            {"v": {"from": "varchar(5)", "to": "varchar(9)"}},
+        )
+        added = [ColumnInfo("a", "int"), ColumnInfo("b", "string"), ColumnInfo("c", "date")]
+        expected = (ColumnInfo("id", "int"), ColumnInfo("v", "varchar(9)"), *added)
+        assert client.get_table(*stock.split(".")).columns == expected
+    code, printed, _ = run(capsys, "alter-table", stock, "--add", "A int", "--missing-only", *where)
+    assert (code, printed) == (EXIT_OK, f"{stock}: no column was changed\n")
 
 
 def test_a_database_without_tables(uri: str, capsys: pytest.CaptureFixture[str]) -> None:

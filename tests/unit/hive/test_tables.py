@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,39 @@ hive.create_table("default.b", pa.schema({"id": pa.int64()}), clustered_by=["id"
 assert "pyspark" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("line", ["2.3", "3.1", "4.1"])
+def test_a_table_is_altered(line: str, make_hive: MakeHive) -> None:
+    """Old rows have NULL or the same value, new rows the new type; a schema of Spark is one, too."""
+    from pyspark.sql.types import DateType, StructField, StructType  # loads no JVM
+
+    hive = make_hive(line, keys=())
+    with hive.transaction(NAME) as tx:
+        tx.table(NAME).append(pa.table({"id": [1], "item": ["a"], "price": [Decimal("1.50")]}))
+        with pytest.raises(
+            TransactionStateError, match="cannot be altered: a transaction or snapshot of this"
+        ):
+            hive.alter_table(NAME, add={"n": "int"})
+    report = hive.alter_table(NAME, add={"n": "int"}, widen={"price": "decimal(20,4)"})
+    assert (report.added, report.widened) == ({"n": "int"}, {"price": ("decimal(8,2)", "decimal(20,4)")})
+    assert hive.alter_table(NAME, add=StructType([StructField("Day", DateType())])).added == {"day": "date"}
+    rows = pa.table({"id": [2], "n": [7], "price": [Decimal("123456789.1234")], "note": ["x"]})
+    added = hive.alter_table(NAME, add=rows.schema, missing_only=True).added
+    assert added == {"note": "string"}
+    with hive.transaction(NAME) as tx:
+        tx.table(NAME).merge(rows, on=["id"]).when_not_matched_insert_all().execute()
+    with hive.snapshot(NAME) as view:
+        found = view.table(NAME).scan().to_arrow().sort_by("id").to_pylist()
+    assert [[*row.values()] for row in found] == [
+        [1, "a", Decimal("1.5000"), None, None, None],
+        [2, None, Decimal("123456789.1234"), 7, None, "x"],
+    ]
+    with pytest.raises(TableNotFoundError):
+        hive.alter_table("default.none", add={"n": "int"})
+    hive.close()
+    with pytest.raises(TransactionStateError, match="closed"):
+        hive.alter_table(NAME, add={"m": "int"})
 
 
 def test_tables_are_listed(make_hive: MakeHive) -> None:
