@@ -46,8 +46,8 @@ from .format.hive_type import arrow_type as arrow_type
 from .format.hive_type import parse_hive_type as parse_hive_type
 from .format.layout import AcidVersion as AcidVersion
 from .format.text_values import BinaryEncoding as BinaryEncoding
+from .hive.connect import connect as connect
 from .hive.connection import Hive as Hive
-from .hive.connection import connect as connect
 from .hive.hive_table import HiveTable as HiveTable
 from .hive.hive_table import SnapshotTable as SnapshotTable
 from .hive.hive_transaction import HiveSnapshot as HiveSnapshot
@@ -86,6 +86,7 @@ from .table.acid_table import SnapshotView as SnapshotView
 from .table.acid_table import TableRole as TableRole
 from .table.acid_table import WriterOptions as WriterOptions
 from .table.bucket_resolver import BucketIdResolver as BucketIdResolver
+from .transaction.attempts import Attempts as Attempts
 from .transaction.builder import MutatorClientBuilder as MutatorClientBuilder
 from .transaction.listener import LockFailureListener as LockFailureListener
 from .transaction.manifest import DeltaManifest as DeltaManifest

@@ -177,7 +177,8 @@ class WriteConflictError(TransactionAbortedError):
     It is raised at commit; nothing is visible. The message names the other transaction and what it changed.
 
     How to fix: run the whole job again, so that it reads a new snapshot; never write the same ROW__IDs again.
-    If the error is frequent, let the writers of the table run one after another.
+    ``hive.run`` and ``--attempts`` of commands do this. If the error is frequent, let the writers of the
+    table run one after another.
     """
 
 

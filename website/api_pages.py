@@ -99,11 +99,11 @@ PAGES = (
         "names from `MutatorClientBuilder` on are those of Hive's Mutation API.",
         {
             "mutation_api": (
-                "HiveTransaction- HiveTable- LocalOptions WriterOptions ApplySummary= TransactionSummary= "
-                "TableSummary= OverwriteReport= LockFailureListener apply_changes delete_where update_where "
-                "overwrite local_spark_session "
-                "translated_worker_errors MutatorClientBuilder MutatorClient- Transaction- "
-                "TransactionState= MutatorCoordinator BucketIdResolver AcidTableSerializer DeltaManifest="
+                "HiveTransaction- HiveTable- Attempts LocalOptions WriterOptions ApplySummary= "
+                "TransactionSummary= TableSummary= OverwriteReport= LockFailureListener apply_changes "
+                "delete_where update_where overwrite local_spark_session translated_worker_errors "
+                "MutatorClientBuilder MutatorClient- Transaction- TransactionState= MutatorCoordinator "
+                "BucketIdResolver AcidTableSerializer DeltaManifest="
             ),
         },
         {

@@ -31,6 +31,7 @@ from mutation_api.format.plain_array import repeated
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_view import open_table
 from mutation_api.spark.jvm import running_batch
+from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.builder import (
     LOCK_TIMEOUT_SECONDS_DEFAULT,
     MetastoreTarget,
@@ -39,6 +40,7 @@ from mutation_api.transaction.builder import (
 )
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import SaidByTheNextStep
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.compaction_rules import delta_sizes
 from mutation_api.write.batch_sorter import give_back
@@ -85,6 +87,7 @@ class HiveSink:
     user: str | None = None
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
     progress: Callable[[BatchReport], None] = lambda report: None
+    attempts: Attempts = field(default_factory=Attempts)
     failure: MutationError | None = field(default=None, init=False)
     _written_count: int = field(default=0, init=False)
 
@@ -137,19 +140,26 @@ class HiveSink:
     def _write(self, batch: DataFrame, running: RunningBatch) -> BatchReport:
         with self._connected() as metastore:
             ensure_watermark_table(metastore, self.watermark_table)
-            with self._builder(metastore).build() as client, client.new_transaction() as transaction:
-                marks = Watermarks.read(transaction, self.watermark_table)
-                new = [each for each in self.actions if self._is_new(running, marks, each)]
-                if not new:
-                    transaction.abort()
-                    return BatchReport(running.number, None, {})
-                found = _written(transaction, batch, new)
-                marks.write(transaction, [self._mark(running, transaction, each) for each in new])
-                txn_id = transaction.txn_id
-            self._written_count += 1
-            if self._written_count % HINT_BATCHES == 0:
-                self._hint(metastore)
-        return BatchReport(running.number, txn_id, found)
+            with self._builder(metastore).build() as client:
+                what = f"streaming query {self.name!r}, batch {running.number}"
+                report = self.attempts.run(what, lambda _: self._attempt(client, batch, running))
+            if report.txn_id is not None:
+                self._written_count += 1
+                if self._written_count % HINT_BATCHES == 0:
+                    self._hint(metastore)
+        return report
+
+    def _attempt(self, client: MutatorClient, batch: DataFrame, running: RunningBatch) -> BatchReport:
+        """Write a batch in one transaction, unless the tables have it; its marks are read under the lock."""
+        with client.new_transaction() as transaction:
+            marks = Watermarks.read(transaction, self.watermark_table)
+            new = [each for each in self.actions if self._is_new(running, marks, each)]
+            if not new:
+                transaction.abort()
+                return BatchReport(running.number, None, {})
+            found = _written(transaction, batch, new)
+            marks.write(transaction, [self._mark(running, transaction, each) for each in new])
+        return BatchReport(running.number, transaction.txn_id, found)
 
     @contextmanager
     def _connected(self) -> Iterator[MetastoreClient]:
@@ -234,6 +244,7 @@ def hive_sink(
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     progress: Callable[[BatchReport], None] = lambda report: None,
+    attempts: int | Attempts = 1,
 ) -> HiveSink:
     """Return a function for ``foreachBatch`` that writes each batch of a streaming query exactly once::
 
@@ -262,6 +273,8 @@ def hive_sink(
         user: the user name for the metastore.
         lock_timeout_seconds: maximum time for which a batch waits for other writers of its tables.
         progress: called with the report of each batch.
+        attempts: the most attempts for a batch that loses a race: the lock was not granted in time, another
+            transaction committed first, or the transaction was ended from outside. See ``Hive.run``.
 
     Raises:
         ConfigurationError: If there is no action, if two actions have the same table, if a name is not
@@ -287,4 +300,14 @@ def hive_sink(
     marks = normal_full_name(watermark_table or watermark_table_beside(targets[0]))
     if marks in targets:
         raise ConfigurationError(f"table {marks} cannot be both a target and the table of watermarks")
-    return HiveSink(metastore, name, actions, marks, create_partitions, user, lock_timeout_seconds, progress)
+    return HiveSink(
+        metastore,
+        name,
+        actions,
+        marks,
+        create_partitions,
+        user,
+        lock_timeout_seconds,
+        progress,
+        Attempts.of(attempts),
+    )

@@ -9,6 +9,9 @@ CSV and JSON are read with the table's types. A value that cannot be parsed as i
 error that names the column and the row; it never becomes NULL. An empty CSV field is NULL, and a quoted empty
 field ("") is the empty string.
 
+With --attempts, each attempt after the first checks ROW__IDs as --verify-row-ids does, since the transaction
+that won may have changed the same rows.
+
 CHANGES is a local path, or a location such as hdfs://namenode/changes.csv or s3a://bucket/changes. The local
 engine refuses CSV that readers interpret differently, such as quotes within a field.
 """
@@ -36,6 +39,7 @@ from mutation_api.cli.write_arguments import (
 )
 from mutation_api.merge.file_rules import existing_file
 from mutation_api.storage.location import Location
+from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.write.forecast import ApplySummary
@@ -87,16 +91,20 @@ def run(arguments: argparse.Namespace) -> int:
 def _applied(
     client: MutatorClient, engine: str, file: Location, format_name: str, arguments: argparse.Namespace
 ) -> ApplySummary:
-    with (
-        engine_module(engine).open_apply(APP_NAME) as apply_file,
-        client.new_transaction() as transaction,
-    ):
-        summary: ApplySummary = apply_file(
-            transaction,
-            arguments.table,
-            file,
-            format_name,
-            operation_column=arguments.operation_column,
-            verify_row_ids=arguments.verify_row_ids,
-        )
-    return summary
+    attempts = Attempts(arguments.attempts)
+    with engine_module(engine).open_apply(APP_NAME) as apply_file:
+
+        def attempt(number: int) -> ApplySummary:
+            with client.new_transaction() as transaction:
+                summary: ApplySummary = apply_file(
+                    transaction,
+                    arguments.table,
+                    file,
+                    format_name,
+                    operation_column=arguments.operation_column,
+                    # The transaction that won may have changed the rows of the file.
+                    verify_row_ids=arguments.verify_row_ids or number > 1,
+                )
+            return summary
+
+        return attempts.run(APP_NAME, attempt)

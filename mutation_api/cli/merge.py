@@ -63,6 +63,7 @@ from mutation_api.cli.write_arguments import (
 from mutation_api.merge.file_rules import existing_file
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.storage.location import Location
+from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
 
@@ -116,7 +117,10 @@ def run(arguments: argparse.Namespace) -> int:
         metastore_from(arguments) as metastore,
         writing_client(metastore, arguments) as client,
     ):
-        engine, report = by_engine(arguments.engine, files, lambda engine: _merged(client, engine, task))
+        attempts = Attempts(arguments.attempts)
+        engine, report = by_engine(
+            arguments.engine, files, lambda engine: _merged(client, engine, task, attempts)
+        )
     if arguments.json:
         say(json.dumps({**report.to_dict(), "engine": engine}))
     else:
@@ -144,12 +148,14 @@ def _task(arguments: argparse.Namespace, files: list[Location]) -> MergeTask:
     )
 
 
-def _merged(client: MutatorClient, engine: str, task: MergeTask) -> MergeReport:
-    with (
-        engine_module(engine).open_merge(APP_NAME, task) as merge,
-        client.new_transaction() as transaction,
-    ):
-        report: MergeReport = merge(transaction)
-        if task.is_dry_run:
-            transaction.abort()
-    return report
+def _merged(client: MutatorClient, engine: str, task: MergeTask, attempts: Attempts) -> MergeReport:
+    with engine_module(engine).open_merge(APP_NAME, task) as merge:
+
+        def attempt(_: int) -> MergeReport:
+            with client.new_transaction() as transaction:
+                report: MergeReport = merge(transaction)
+                if task.is_dry_run:
+                    transaction.abort()
+            return report
+
+        return attempts.run(APP_NAME, attempt)

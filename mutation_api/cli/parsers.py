@@ -105,7 +105,10 @@ def in_option_names(options: Mapping[str, str]) -> Iterator[None]:
         text = re.sub(rf"(?<![\w./-])(?:{words})(?![\w/-])", lambda found: options[found[0]], str(error))
         if text == str(error):
             raise
-        raise type(error)(text) from error
+        renamed = type(error)(text)
+        for note in getattr(error, "__notes__", ()):
+            renamed.add_note(note)
+        raise renamed from error
 
 
 @contextlib.contextmanager

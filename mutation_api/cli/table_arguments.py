@@ -26,6 +26,7 @@ from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 __all__ = [
     "DIRECTORY_OPTIONS",
     "ReportLoss",
+    "add_attempts_argument",
     "add_directory_arguments",
     "add_format_argument",
     "add_key_argument",
@@ -209,6 +210,20 @@ def add_lock_timeout_argument(
         default=LOCK_TIMEOUT_SECONDS_DEFAULT,
         metavar="SECONDS",
         help=f"maximum time to wait for {for_whom}, in seconds (default: %(default)g)",
+    )
+
+
+def add_attempts_argument(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+) -> None:
+    """Declare ``--attempts``."""
+    parser.add_argument(
+        "--attempts",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of transactions to try if another writer commits first, holds the lock for too long, or "
+        "the transaction is ended from outside; each failure is reported (default: %(default)s)",
     )
 
 

@@ -1,6 +1,6 @@
 """``hive-mutate delete``, ``update-rows``, ``upsert``, ``overwrite``, ``truncate``: change rows of a table.
 
-Each command is one transaction:
+Each command is one transaction, which --attempts begins again if another writer commits first:
 
   hive-mutate delete sales.orders --where "day < date '2024-01-01'"
   hive-mutate update-rows sales.orders --set "price = price * 1.1" --where "item = 'tea'"
@@ -42,6 +42,7 @@ from mutation_api.hive.hive_table import HiveTable
 from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.merge.arrow_change_files import ArrowFiles
 from mutation_api.merge.file_rules import RowColumns, existing_file
+from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.catalog import split_full_name
 
 __all__ = ["add_arguments", "run"]
@@ -111,8 +112,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Change the rows and print the report. Return 0 if the transaction is committed, or was only tried."""
     split_full_name(arguments.table)
     change = _CHANGES[arguments.subcommand]
-    with in_option_names({"partitions": "--partitions", "where": "--where"}), _table(arguments) as table:
-        report = change(table, arguments)
+
+    def attempt(_: int) -> _Report:
+        with _table(arguments) as table:
+            return change(table, arguments)
+
+    with in_option_names({"partitions": "--partitions", "where": "--where"}):
+        report = Attempts(arguments.attempts).run(f"hive-mutate {arguments.subcommand}", attempt)
     say(json.dumps(report.to_dict()) if arguments.json else str(report))
     return 0
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.parsers import option_names
-from mutation_api.cli.table_arguments import ReportLoss, add_lock_timeout_argument
+from mutation_api.cli.table_arguments import ReportLoss, add_attempts_argument, add_lock_timeout_argument
 from mutation_api.merge.clauses import MergeRules
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
@@ -28,7 +28,7 @@ WRITE_LOCKS = ("exclusive", "optimistic")
 
 
 def add_write_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--create-partitions``, ``--write-lock`` and ``--lock-timeout``."""
+    """Declare ``--create-partitions``, ``--write-lock``, ``--lock-timeout`` and ``--attempts``."""
     parser.add_argument(
         "--create-partitions",
         action="store_true",
@@ -42,6 +42,7 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
         "commit win; earlier releases have only one kind of lock (default: exclusive)",
     )
     add_lock_timeout_argument(parser, "another writer of the table")
+    add_attempts_argument(parser)
 
 
 def add_operation_column_argument(parser: argparse.ArgumentParser) -> None:

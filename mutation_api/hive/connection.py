@@ -1,28 +1,20 @@
-"""``connect``, and the connection, which creates tables and begins transactions and snapshots."""
+"""The connection, which creates tables and begins transactions and snapshots."""
 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from metastore_client.client import MetastoreClient
-from metastore_client.errors import InvalidConfigurationError, MetastoreError
-from metastore_client.hive_site import MetastoreConfig
-from metastore_client.remote import thrift_client
-from mutation_api.errors import ConfigurationError, ConnectionFailedError, TransactionStateError
+from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
-from mutation_api.storage.hadoop_settings import log_in_as_spark
 from mutation_api.table.acid_table import TableRole, WriterOptions
-from mutation_api.transaction.builder import (
-    LOCK_TIMEOUT_SECONDS_DEFAULT,
-    MetastoreTarget,
-    MutatorClientBuilder,
-    user_of,
-)
+from mutation_api.transaction.attempts import LOST_RACES, Attempts, check_function
+from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import (
     HOW_TO_FIND_DATABASES,
     Catalog,
@@ -37,10 +29,10 @@ from mutation_api.transaction.listener import (
     SaidByTheNextStep,
     metastore_errors_as_ours,
 )
-from mutation_api.transaction.lock import WriteLock
-from mutation_api.transaction.mutator_client import MutatorClient, ask_settings
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf
 from mutation_api.transaction.snapshot import NotPickled
+from mutation_api.transaction.transaction_state import TransactionState
 from mutation_api.upkeep.alter_acid_table import AlteredTable, alter_acid_table
 from mutation_api.upkeep.create_acid_table import (
     columns_of,
@@ -50,66 +42,14 @@ from mutation_api.upkeep.create_acid_table import (
 )
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["Hive", "connect"]
+__all__ = ["ConnectionOptions", "Hive"]
 
-
-def connect(
-    metastore: MetastoreTarget = None,
-    *,
-    user: str | None = None,
-    lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
-    write_lock: str = WriteLock.EXCLUSIVE.value,
-    time_zone: str | None = None,
-    lock_failure_listener: LockFailureListener | None = None,
-    local: LocalOptions | None = None,
-) -> Hive:
-    """Connect to a metastore. Use the result as a context manager, or call its ``close()``.
-
-    Args:
-        metastore: ``thrift://host:port`` (several separated by commas), the keys of a hive-site.xml, its
-            path, a MetastoreConfig, or an existing client, which you close yourself. If None, the
-            hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR is read.
-        user: user name for the metastore and for lists of transactions. If None, this process's user.
-        lock_timeout_seconds: the longest wait for a lock, > 0.
-        write_lock: ``exclusive``, or on Hive 4 ``optimistic``; see MutatorClientBuilder.write_lock.
-        time_zone: time zone of Hive's own processes, needed only for tables clustered by a timestamp column.
-        lock_failure_listener: called when a running transaction is lost. Without it, the next step of the
-            transaction raises the loss, at the latest its commit.
-        local: memory and threads of the local engine.
-
-    Raises:
-        ConfigurationError: If an option is invalid.
-        ConnectionFailedError: If no metastore could be reached.
-    """
-    user = user_of(metastore, user)
-    options = _Options(
-        user, lock_timeout_seconds, write_lock, time_zone, lock_failure_listener, local or LocalOptions()
-    )
-    options.builder()  # raises if an option is invalid
-    hive = _opened(metastore, options)
-    try:
-        ask_settings(hive.metastore)
-    except BaseException:
-        hive.close()
-        raise
-    return hive
-
-
-def _opened(metastore: MetastoreTarget, options: _Options) -> Hive:
-    if not isinstance(metastore, str | Path | Mapping | MetastoreConfig | None):
-        return Hive(metastore, options, owns_metastore=False)
-    log_in_as_spark()
-    try:
-        return Hive(thrift_client.open_client(metastore, user=options.user), options, owns_metastore=True)
-    except InvalidConfigurationError as error:
-        raise ConfigurationError(str(error)) from error
-    except MetastoreError as error:
-        raise ConnectionFailedError(f"could not connect to the metastore: {error}") from error
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class _Options:
-    """The options of :func:`connect`, except for the metastore."""
+class ConnectionOptions:
+    """The options of ``connect``, except for the metastore."""
 
     user: str | None
     lock_timeout_seconds: float
@@ -131,17 +71,19 @@ class _Options:
 
 
 class Hive(NotPickled):
-    """A connection to a metastore. Created by :func:`connect`.
+    """A connection to a metastore. Created by ``connect``.
 
     Args:
         metastore: the metastore's client.
-        options: see :func:`connect`.
+        options: see ``connect``.
         owns_metastore: True if :meth:`close` closes the client.
     """
 
     WHAT = "a connection"
 
-    def __init__(self, metastore: MetastoreClient, options: _Options, *, owns_metastore: bool) -> None:
+    def __init__(
+        self, metastore: MetastoreClient, options: ConnectionOptions, *, owns_metastore: bool
+    ) -> None:
         self._metastore = metastore
         self._options = options
         self._owns_metastore = owns_metastore
@@ -190,6 +132,66 @@ class Hive(NotPickled):
         transaction = HiveTransaction(builder.build(), self._options.local, options)
         self._remember(transaction, *tables, *read)
         return transaction
+
+    def run(
+        self,
+        function: Callable[[HiveTransaction], _T],
+        *tables: str,
+        attempts: int | Attempts = 5,
+        read: Sequence[str] = (),
+        create_partitions: bool = False,
+        insert_only: bool = False,
+        options: WriterOptions | None = None,
+    ) -> _T:
+        """Call a function with a transaction, commit, and return its result; after a lost race, do it again::
+
+            def load(tx):
+                rows = pyarrow.dataset.dataset("changes").scanner().to_reader()
+                merge = tx.table("sales.orders").merge(rows, on=["id"])
+                return merge.when_matched_update_all().when_not_matched_insert_all().execute()
+
+            report = hive.run(load, "sales.orders")
+
+        A race is lost if another transaction committed first, the lock was not granted in time, or the
+        transaction was ended from outside (WriteConflictError, LockNotAcquiredError, TransactionAbortedError,
+        LockLostError). Nothing is visible then. The next attempt begins after a random pause, in a new
+        transaction with a new snapshot.
+
+        Each attempt calls the function, so it must read everything itself: ROW__IDs of an earlier snapshot
+        may be gone. A RecordBatchReader can be read only once, so open it in the function, as above. One from
+        outside would be empty in the second attempt.
+
+        Args:
+            function: called with the transaction, which has begun.
+            tables: the tables that it may change and read.
+            attempts: the most attempts, or Attempts with other pauses.
+            read: the tables that it only reads. For this and the rest see :meth:`transaction`.
+            create_partitions: True to create missing partitions.
+            insert_only: True if the function only appends.
+            options: stripe size and compression of the files.
+
+        Raises:
+            ConfigurationError: If an argument is invalid.
+            TransactionStateError: If the function lost another race after it had committed by itself.
+            Other errors: Those of the function and of the transaction; from the second attempt on, a note has
+                the number of attempts. Only a lost race is repeated, and never CommitOutcomeUnknownError.
+        """
+        check_function(function)
+        begin = functools.partial(self.transaction, *tables, read=read, create_partitions=create_partitions)
+
+        def attempt(_: int) -> _T:
+            with begin(insert_only=insert_only, options=options) as tx:
+                try:
+                    return function(tx)
+                except LOST_RACES as error:
+                    if not tx.closed or tx.summary.state == TransactionState.ABORTED.value:
+                        raise
+                    raise TransactionStateError(
+                        f"transaction {tx.txn_id}: the function of run() committed it and then lost another "
+                        "race, so it is not called again. Let run() commit, or use hive.transaction()"
+                    ) from error
+
+        return Attempts.of(attempts).run(f"transaction on {', '.join((*tables, *read))}", attempt)
 
     def snapshot(self, *tables: str, as_of: AsOf | None = None) -> HiveSnapshot:
         """Return a consistent view of tables, opened by its ``with`` block; writers do not wait for it::

@@ -45,7 +45,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
 from metastore_client.model import DataOperationType, LockComponent, LockType, OpenTxns
 from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList, ValidWriteIdList
-from mutation_api.errors import ClientError, TransactionError
+from mutation_api.errors import ClientError, LockNotAcquiredError
 from mutation_api.transaction.clock import Clock
 from mutation_api.transaction.commit_outcome import abort_later
 from mutation_api.transaction.heartbeat import Heartbeat
@@ -171,7 +171,8 @@ class Lease:
         """Open a transaction and hold its lock.
 
         Raises:
-            LockNotAcquiredError: If the lock was not granted in time; the message names its holders.
+            LockNotAcquiredError: If the lock was not granted in time (the message names its holders), or
+                others inserted again and again between the write ids and the snapshot.
             TransactionAbortedError, LockLostError, ConnectionFailedError, TransactionError: See failure.py.
             After any error, nothing stays open.
         """
@@ -232,6 +233,8 @@ class Lease:
             give_ways += 1
             self._drop_all()
         self.lock_wait_seconds = self._clock.now() - started
+        if (lost := self.lost) is not None:
+            raise lost
 
     def _attempt(self, deadline: float, *, may_give_way: bool) -> bool:
         """Return True if the transaction may start; otherwise it and its guard block an exclusive lock."""
@@ -363,7 +366,7 @@ class Lease:
                 _log.info("transaction %d continues under the lock of transaction %d", self.txn_id, guard)
                 return True
             self._drop_latest()
-        raise TransactionError(
+        raise LockNotAcquiredError(
             f"transaction {guard}: {ROLL_OVERS} times in a row others inserted with higher write ids "
             "between the allocation of its write ids and its snapshot. Try again when fewer clients write to "
             "the table"

@@ -28,7 +28,7 @@ from metastore_client.model import (
 )
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import MutationError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.upkeep.doctor import doctor
 from mutation_api.upkeep.explain import explain_transaction
 from mutation_api.upkeep.history import table_history

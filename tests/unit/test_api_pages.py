@@ -116,12 +116,14 @@ def defined(name: str) -> tuple[str, str]:
 
 
 def aliases(module: str, name: str) -> Iterator[str]:
-    """Full names of the aliases of this project in the signatures of a definition."""
+    """Full names of the aliases of this project in the signatures of a definition, without type variables."""
     for annotation in _annotations(_definitions(module)[name]):
         for node in ast.walk(annotation):
             if isinstance(node, ast.Name):
                 origin, last = _origins(module).get(node.id, (module, node.id))
-                if isinstance(_definitions(origin).get(last), ast.Assign | ast.AnnAssign):
+                found = _definitions(origin).get(last)
+                is_alias = isinstance(found, ast.Assign | ast.AnnAssign)
+                if is_alias and "TypeVar(" not in ast.unparse(found):
                     yield f"{origin}.{last}"
 
 

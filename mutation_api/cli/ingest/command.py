@@ -33,12 +33,14 @@ from mutation_api.cli.engine_arguments import LOCAL, SPARK, chosen_engine, engin
 from mutation_api.cli.parsers import parser_of_modules
 from mutation_api.cli.table_arguments import (
     ReportLoss,
+    add_attempts_argument,
     add_lock_timeout_argument,
     add_metastore_arguments,
     metastore_from,
 )
 from mutation_api.cli.terminal import progress, say
 from mutation_api.errors import StoppedAtStatementError
+from mutation_api.transaction.attempts import Attempts
 
 __all__ = ["KINDS", "add_arguments", "run"]
 
@@ -95,9 +97,14 @@ def run(arguments: argparse.Namespace) -> int:
         metastore = stack.enter_context(metastore_from(arguments))
         engine = _opened_engine(arguments.engine, here, stack)
         engine.check(source)
-        ingest = functools.partial(
+        attempts = Attempts(arguments.attempts)
+        once = functools.partial(
             ingest_by, engine, metastore, _tables(module, arguments, engine), source, _options(arguments)
         )
+
+        def ingest() -> IngestReport:
+            return attempts.run(APP_NAME, lambda _: once())
+
         try:
             _print(ingest(), arguments)
             while arguments.follow is not None:
@@ -156,6 +163,7 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         help="create partitions that do not exist (default: refuse)",
     )
     add_lock_timeout_argument(group, "another run or another writer of the tables")
+    add_attempts_argument(group)
     group.add_argument(
         "--follow",
         type=float,

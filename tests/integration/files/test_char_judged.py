@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from judges.hive.hive_judges import HiveJudge
 from mutation_api import MutatorClientBuilder, merge_into
 from mutation_api.errors import RecordValueError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow

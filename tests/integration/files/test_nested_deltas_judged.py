@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from judges.hive.hive_judges import HiveJudge
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow

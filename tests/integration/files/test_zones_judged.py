@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.hive.hive_judges import HiveJudge
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import new_database, started
 from tests.integration.upkeep.soundness import check_sound

@@ -20,7 +20,7 @@ from metastore_client.model import (
 )
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import main
-from mutation_api.hive.connection import connect as connect_hive
+from mutation_api.hive.connect import connect as connect_hive
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_judge import LINES
 

@@ -21,7 +21,8 @@ import pytest
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DuplicateKeyError, RecordSequenceError, TableNotFoundError, WriteConflictError
-from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.merge.merge_report import MergeCounts
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location

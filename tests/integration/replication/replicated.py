@@ -12,7 +12,8 @@ import pyarrow as pa
 from judges.hive.hive_judges import Hive4, HiveRow
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
-from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_judge import new_database
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from mutation_api.errors import LockLostError, TransactionAbortedError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_judge import new_database
 from tests.integration.replication.replicated import COLUMNS, Replicated, rows

@@ -15,7 +15,8 @@ import pytest
 
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api.errors import TableNotMutableError
-from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.transaction.committer import Committer
 from mutation_api.transaction.transaction import Transaction

@@ -8,7 +8,7 @@ import pytest
 
 from judges.hive.hive_judges import Hive31
 from mutation_api.errors import TableNotMutableError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.upkeep.replication import replication_of
 from tests.fixtures.fix_judge import new_database
 from tests.integration.replication.replicated import Side, forget

@@ -13,7 +13,7 @@ from judges.hive.hive_judges import Hive4, replication_settings
 from metastore_client.model import ColumnInfo
 from mutation_api.cli.main import main
 from mutation_api.errors import TableNotMutableError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.integration.replication.replicated import Side, forget
 from tests.support.hadoop_files import write_site

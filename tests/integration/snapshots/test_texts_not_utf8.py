@@ -10,7 +10,7 @@ import pytest
 from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import RecordValueError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.orc.read.type_changes import NOT_UTF8
 from mutation_api.upkeep.verify.verify import verify_table
 

@@ -62,7 +62,9 @@ def with_part(batch: DataFrame) -> DataFrame:
     return batch.withColumn("part", sf.floor(sf.col("number") / 100))
 
 
-def sink_of(uri: str, database: str, progress: Callable[[BatchReport], None], name: str) -> HiveSink:
+def sink_of(
+    uri: str, database: str, progress: Callable[[BatchReport], None], name: str, **options: Any
+) -> HiveSink:
     """All three kinds of actions, in one transaction a batch."""
     return hive_sink(
         uri,
@@ -71,6 +73,7 @@ def sink_of(uri: str, database: str, progress: Callable[[BatchReport], None], na
         MergeRows(f"{database}.latest", on=["id"], rows=last_by_id),
         ReduceLog(f"{database}.kept", key=["id"], order_by=["part", "number"], rows=with_part),
         progress=progress,
+        **options,
     )
 
 
@@ -115,16 +118,20 @@ class Shop:
             self.rows += make_file(self.files, number)
 
     def run(
-        self, *, then: Callable[[BatchReport], None] = lambda report: None, checkpoint: Path | None = None
+        self,
+        *,
+        then: Callable[[BatchReport], None] = lambda report: None,
+        checkpoint: Path | None = None,
+        **options: Any,
     ) -> list[BatchReport]:
-        """Read what is new; returns the reports of this run."""
+        """Read what is new; returns the reports of this run. The options are those of ``hive_sink``."""
         reports: list[BatchReport] = []
 
         def progress(report: BatchReport) -> None:
             reports.append(report)
             then(report)
 
-        sink = sink_of(self.judge.uri, self.database, progress, self.name)
+        sink = sink_of(self.judge.uri, self.database, progress, self.name, **options)
         query = started(self.spark, sink, self.files, checkpoint or self.checkpoint)
         try:
             sink.await_termination(query, 240)

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from judges.hive.judge import HiveJudge
-from mutation_api import SourcePositionError
+from mutation_api import Attempts, LockNotAcquiredError, SourcePositionError, connect
 from mutation_api.cdc import BatchReport
 from mutation_api.errors import MutationError
 from tests.integration.streams.stream_shop import Shop, create_tables
@@ -56,6 +56,26 @@ def test_each_batch_is_visible_once(shop: Shop, caplog: pytest.LogCaptureFixture
     said = [each.getMessage() for each in caplog.records if each.name.startswith("mutation_api")]
     assert len(said) == len(set(said))
     assert not any("LockFailureListener" in text for text in said)
+
+
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_a_batch_that_loses_a_race_is_written_by_the_next_attempt(shop: Shop) -> None:
+    """Once. Without further attempts the query ends, and nothing of the batch is visible."""
+    shop.run()
+    shop.make(4)
+    with connect(shop.judge.uri) as hive:
+        held = hive.transaction(f"{shop.database}.latest").begin()
+
+        def release() -> float:
+            held.abort()
+            return 0.0
+
+        with pytest.raises(LockNotAcquiredError):
+            shop.run(lock_timeout_seconds=2)
+        assert shop.judge.sql(f"SELECT max(number) FROM {shop.database}.events") == [[305]]
+        seen = shop.run(lock_timeout_seconds=2, attempts=Attempts(2, jitter=release))
+    assert [(report.number, report.txn_id is None) for report in seen] == [(3, False)]
+    shop.check()
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.measuring.counted_metastore import CountedMetastore
 from judges.hive.judge import HiveJudge
 from metastore_client.model import ColumnInfo
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.transaction import catalog, heartbeat
 from mutation_api.upkeep.create_acid_table import create_acid_table
 

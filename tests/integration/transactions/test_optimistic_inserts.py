@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from judges.hive.hive_judges import HiveJudge
 from mutation_api import HiveTransaction, MutatorClientBuilder, merge_into
 from mutation_api.errors import ConfigurationError, WriteConflictError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.transaction.transaction import Transaction
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 
 from metastore_client.model import ColumnInfo
-from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_table import HiveTable
 from tests.integration.transactions.test_lines import KEYS, Line, Table, on_both
 from tests.integration.transactions.test_lines import line as line

@@ -17,7 +17,7 @@ import pytest
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.model import ColumnStatistics
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
-from mutation_api.hive.connection import connect as connect_hive
+from mutation_api.hive.connect import connect as connect_hive
 from mutation_api.upkeep.verify.verify import verify_table
 from tests.fixtures.fix_newest import HIVE_4
 

@@ -15,7 +15,7 @@ import pytest
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import DirectoryStateError
-from mutation_api.hive.connection import connect as connect_hive
+from mutation_api.hive.connect import connect as connect_hive
 from mutation_api.upkeep.history import table_history
 from mutation_api.upkeep.verify.finding import IdState
 from tests.integration.merges.merge_by_sql import NO_MAP_JOIN

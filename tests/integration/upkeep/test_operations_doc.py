@@ -12,7 +12,7 @@ import pytest
 from judges.hive.hive_judges import Hive23
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.cli.main import main
-from mutation_api.hive.connection import connect as connect_hive
+from mutation_api.hive.connect import connect as connect_hive
 from tests.support.hive_site import write_hive_site
 
 pytestmark = pytest.mark.slow

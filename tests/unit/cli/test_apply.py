@@ -10,15 +10,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
+from metastore_client.errors import TxnAbortedError
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli import apply, engine_arguments
 from mutation_api.cli.engine_arguments import AUTO, LOCAL, SPARK, chosen_engine
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
 from mutation_api.errors import ConfigurationError
+from mutation_api.hive.connect import connect
 from mutation_api.storage.location import Location
+from mutation_api.transaction.clock import SystemClock
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 LARGE = 1000
@@ -83,6 +89,34 @@ def test_what_is_wrong_is_one_line(
     )
     assert "column id (int) has 'twelve' in row ('insert', 'twelve', 'bad', 'a')" in err
     assert not list((tmp_path / "warehouse").rglob("bucket_*"))
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_second_attempt_looks_for_the_rows(
+    metastore: InMemoryMetastore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_changed: bool,
+) -> None:
+    """The transaction that won may have changed them; then the old ROW__IDs are refused."""
+    run(capsys, file_of(tmp_path / "c.csv", 2), "--create-partitions")
+    with connect(metastore) as hive:
+
+        def win(_: SystemClock, seconds: float) -> None:
+            with hive.transaction("default.t") as tx:
+                table, gone = tx.table("default.t"), pc.field("id") == (0 if is_changed else 1)
+                table.delete(table.scan(row_ids=True, where=gone))
+
+        with hive.snapshot("default.t") as view:
+            old = view.table("default.t").scan(row_ids=True, where=pc.field("id") == 0).to_arrow()
+        pq.write_table(old.append_column("operation", pa.array(["update"])), tmp_path / "old.parquet")
+        monkeypatch.setattr(SystemClock, "sleep", win)
+        metastore.fail_next("commit_txn", TxnAbortedError("Transaction txnid:2 already aborted"))
+        status, _, err = run(capsys, tmp_path / "old.parquet", "--attempts", "2", "--engine", LOCAL)
+    assert (status, "RowIdNotFoundError" in err) == ((EXIT_FAILED, True) if is_changed else (EXIT_OK, False))
+    assert "hive-mutate apply: attempt 1 of 2 failed" in caplog.text
 
 
 @pytest.mark.usefixtures("metastore")

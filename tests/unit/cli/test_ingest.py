@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from metastore_client.errors import TxnAbortedError
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import cli
 from mutation_api.cli import spark_engine, watermarks
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.transaction.clock import SystemClock
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.change_source import ListSource, entries
 
@@ -100,6 +102,24 @@ def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...],
         main(words)
     assert caught.value.code == EXIT_USAGE
     assert message in capsys.readouterr().err
+
+
+def test_a_run_that_loses_a_race_is_attempted_again(
+    metastore: InMemoryMetastore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It reads the source again from the same position, so that each operation is applied once."""
+    words = ("ingest", "list", "--engine", "local", "--quiet", "--json", "--entries")
+    pauses: list[float] = []
+    monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: pauses.append(seconds))
+    metastore.fail_next("commit_txn", TxnAbortedError("Transaction txnid:1 already aborted"))
+    assert main([*words, "2"]) == EXIT_FAILED
+    assert "TransactionAbortedError" in capsys.readouterr().err
+    for entries_read, operations in (("2", 2), ("3", 1)):
+        metastore.fail_next("commit_txn", TxnAbortedError("Transaction txnid:2 already aborted"))
+        assert main([*words, entries_read, "--attempts", "2"]) == EXIT_OK
+        (table,) = json.loads(capsys.readouterr().out)["tables"]
+        assert table["operation_count"] == operations
+    assert len(pauses) == 2
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from metastore_client.errors import TxnAbortedError
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import MutatorClientBuilder, TableScan, open_table
@@ -21,7 +22,7 @@ from mutation_api.cli import engine_arguments, merge
 from mutation_api.cli.engine_arguments import LOCAL, SPARK
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.transaction import builder
-from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG
+from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG, SystemClock
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.fixtures.fix_clock import FakeClock
 
@@ -41,6 +42,7 @@ Rows = list[tuple[Any, ...]]
         ((*NEEDED, "--no-update", "--no-insert"), "--no-update and --no-insert leave nothing to do"),
         ((*NEEDED, "--missing-columns", "skip"), "invalid choice: 'skip'"),
         ((*NEEDED, "--engine", "hive"), "invalid choice: 'hive'"),
+        ((*NEEDED, "--attempts", "many"), "invalid int value: 'many'"),
         ((*NEEDED, "--local-memory", "0"), "'0': expected an integer number of MiB, at least 1"),
     ],
 )
@@ -181,6 +183,43 @@ def test_it_says_whom_it_waits_for(
     status, _, err = run("id,msg,ds\n1,x,a\n", "--lock-timeout", "0")
     assert (status, "--lock-timeout must be above 0" in err) == (EXIT_FAILED, True)
     assert logging.getLogger(WAIT_LOG).handlers == []
+
+
+def test_a_merge_that_loses_a_race_is_attempted_again(
+    metastore: InMemoryMetastore,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Each failure is one warning, and the last error says how many attempts were made."""
+    before = rows_of(metastore)
+    pauses: list[float] = []
+    monkeypatch.setattr(SystemClock, "sleep", lambda _, seconds: pauses.append(seconds))
+    conflict = "Aborting [txnid:2,3] due to a write conflict on default/t/ds=a committed by [txnid:3,3] u/u"
+
+    def lose(times: int) -> None:
+        for _ in range(times):
+            metastore.fail_next("commit_txn", TxnAbortedError(conflict))
+
+    lose(2)
+    status, out, err = run("id,msg,ds\n1,x,a\n", "--attempts", "2")
+    assert (status, out, rows_of(metastore)) == (EXIT_FAILED, "", before)
+    refused, note = err.splitlines()
+    (told,) = caplog.messages
+    assert told.startswith("hive-mutate merge: attempt 1 of 2 failed, the next one begins in 0.")
+    assert "Transaction 3 changed default/t/ds=a and committed first" in told
+    assert refused.startswith("hive-mutate merge: WriteConflictError: ")
+    assert note == "hive-mutate merge: 2 of 2 attempts were made"
+    lose(2)
+    status, out, err = run("id,msg,ds\n1,x,a\n", "--attempts", "3")
+    assert (status, err, len(caplog.messages), len(pauses)) == (EXIT_OK, "", 3, 3)
+    assert out.startswith("default.t: merged 0 inserted, 1 updated")
+    assert rows_of(metastore)[0] == (1, "x", "a")
+    lose(1)
+    status, _, err = run("id,msg,ds\n1,y,a\n")
+    assert (status, len(err.splitlines()), len(pauses)) == (EXIT_FAILED, 1, 3)
+    status, _, err = run("id,msg,ds\n1,y,a\n", "--attempts", "0")
+    assert (status, "got 0, expected an integer of at least 1" in err) == (EXIT_FAILED, True)
 
 
 @pytest.mark.parametrize(

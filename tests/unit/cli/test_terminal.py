@@ -22,7 +22,7 @@ from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli import main as command
 from mutation_api.cli.terminal import safe_warnings, say, say_aside
 from mutation_api.format.printable import one_line, printable
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 HOSTILE = "\x1b]0;gone\x07\x1b[2J\r\x9b31m\u202eevil\u2066\x00"

@@ -9,7 +9,7 @@ import pytest
 
 from metastore_client.embedded.server import EmbeddedMetastore
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +67,17 @@ def test_every_verb(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert read(uri) == [(4, "cola", "4.00", 6)]
     assert "1 deleted" in run("truncate", NAME)
     assert read(uri) == []
+
+
+def test_a_lost_race_is_attempted_again(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last error says how many attempts were made."""
+    waiting = ["--lock-timeout", "0.1", "--metastore", uri]
+    with connect(uri) as hive, hive.transaction(NAME):
+        assert main(["truncate", NAME, "--attempts", "2", *waiting]) == EXIT_FAILED
+        refused, note = capsys.readouterr().err.splitlines()[-2:]
+    assert refused.startswith("hive-mutate truncate: LockNotAcquiredError: ")
+    assert note == "hive-mutate truncate: 2 of 2 attempts were made"
+    assert main(["truncate", NAME, "--attempts", "2", *waiting]) == EXIT_OK
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
-from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 NAME = "default.orders"

@@ -12,7 +12,7 @@ import pytest
 from metastore_client.model import TxnState
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from tests.support.left_threads import no_thread_is_left
 from tests.unit.hive.conftest import NAME, MakeHive
 

@@ -14,7 +14,8 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError, RecordValueError
-from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_table import HiveTable
 from mutation_api.merge.local_merge import LocalMerge
 from mutation_api.orc.read.column_reader import TimestampForm

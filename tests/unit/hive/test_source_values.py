@@ -23,7 +23,8 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
-from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_table import HiveTable
 from mutation_api.upkeep.create_acid_table import create_acid_table
 

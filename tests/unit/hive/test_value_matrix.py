@@ -17,7 +17,7 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import MutationError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.hive.hive_table import HiveTable
 from mutation_api.merge.clauses import first_by
 from mutation_api.orc.read.column_reader import TimestampForm

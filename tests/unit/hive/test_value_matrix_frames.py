@@ -21,7 +21,7 @@ import pytest
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import MutationError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.value_matrix import ROWS, random_cell, text_form

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import delete_where, overwrite, read_table, update_where
 from mutation_api.errors import ConfigurationError, RecordValueError
-from mutation_api.hive.connection import Hive, connect
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.spark.job import FEW_BYTES_DEFAULT
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction

@@ -12,6 +12,7 @@ from metastore_client.capabilities import Capabilities
 from metastore_client.errors import MetastoreUnavailableError, TxnAbortedError
 from metastore_client.model import (
     DataOperationType,
+    HeartbeatResult,
     LockComponent,
     LockLevel,
     LockRequest,
@@ -20,11 +21,11 @@ from metastore_client.model import (
     TxnState,
 )
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
-from mutation_api.errors import ConnectionFailedError, LockNotAcquiredError, TransactionError
+from mutation_api.errors import ConnectionFailedError, LockLostError, LockNotAcquiredError
 from mutation_api.transaction.clock import WAIT_LOG
 from mutation_api.transaction.lease import Lease, LeaseSettings
 from mutation_api.transaction.lock import MIN_LOOK_SECONDS, LockedTable, Marks, WriteLock, lock_components
-from tests.fixtures.fix_clock import FakeClock
+from tests.fixtures.fix_clock import FakeClock, wait_until
 
 MARKS = Marks("us", "here", "test")
 SETTINGS = LeaseSettings(MARKS, txn_timeout_seconds=300, lock_timeout_seconds=60)
@@ -276,6 +277,31 @@ def test_the_wait_is_bounded_and_names_the_holder(clock: FakeClock, capabilities
     assert [t.id for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN] == [other]
 
 
+class NotReached(InMemoryMetastore):
+    """It never gets a heartbeat."""
+
+    def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:
+        raise MetastoreUnavailableError("no answer")
+
+
+def test_a_lease_that_is_lost_while_it_waits_is_given_up(capabilities: Capabilities) -> None:
+    """It would otherwise keep the lock until the server's timeout, and the next attempt would wait for it."""
+    metastore = NotReached(capabilities=capabilities)
+    other = _other_writer(metastore)
+
+    def lose_then_grant() -> None:
+        clock.advance(SETTINGS.txn_timeout_seconds)
+        wait_until(lambda: lease.lost is not None, "the loss")
+        metastore.commit_txn(other)
+
+    clock = ScriptedClock(lose_then_grant)
+    lease = _lease(metastore, clock)
+    with pytest.raises(LockLostError, match="could not reach the metastore"):
+        lease.acquire()
+    assert metastore.show_locks() == []
+    assert [t.id for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN] == []
+
+
 def test_a_long_wait_is_told_once(
     clock: FakeClock, capabilities: Capabilities, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -401,7 +427,7 @@ def test_endless_inserts_are_an_error(clock: FakeClock, capabilities: Capabiliti
     """The number of transactions that are tried has a bound; nothing stays open."""
     metastore = InsertersAtEachLock(capabilities=capabilities)
     metastore.inserters = tuple(metastore.open_txn("them", "there", "") for _ in range(9))
-    with pytest.raises(TransactionError, match="5 times in a row others inserted with higher write ids"):
+    with pytest.raises(LockNotAcquiredError, match="5 times in a row others inserted with higher write ids"):
         _lease(metastore, clock).acquire()
     assert metastore.show_locks() == []
     alive = [t.user for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN]

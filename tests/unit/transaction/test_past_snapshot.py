@@ -13,7 +13,7 @@ from metastore_client.testing import HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from metastore_client.valid_ids import ValidWriteIdList
 from mutation_api.errors import ConfigurationError, DirectoryStateError
 from mutation_api.format.layout import AcidVersion, BaseDirectory, DeltaDirectory, parse_directory_name
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.transaction.past_snapshot import PastSnapshot, TimedDirectory, UnknownTime, ids_at
 from tests.support.client_support import builder, table_info
 

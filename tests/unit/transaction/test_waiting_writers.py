@@ -20,7 +20,7 @@ import pytest
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_3_1, HIVE_4_1, InMemoryMetastore
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.transaction import machine_queue
 from mutation_api.transaction.clock import WAIT_LOG, SystemClock
 from mutation_api.transaction.lock import (

@@ -14,7 +14,7 @@ from metastore_client.errors import InvalidAnswerError
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import TableNotMutableError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.upkeep.history import EventCounts, partition_events, table_history
 from mutation_api.upkeep.transaction_files import transactions_of_write_ids
 from mutation_api.upkeep.verify.finding import IdState

@@ -18,7 +18,7 @@ from mutation_api.cdc.messages.canal import CanalSource
 from mutation_api.cdc.messages.debezium import DebeziumSource
 from mutation_api.cdc.messages.maxwell import MaxwellSource
 from mutation_api.format.hive_type import parse_hive_type
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.write.local_plan import LocalOptions

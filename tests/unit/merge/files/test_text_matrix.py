@@ -17,7 +17,7 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli import local_engine
 from mutation_api.format.hive_type import HiveType, parse_hive_type
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.merge.arrow_change_files import ArrowFiles
 from mutation_api.merge.file_rules import RowColumns
 from mutation_api.orc.read.column_reader import TimestampForm

@@ -15,7 +15,7 @@ import pytest
 
 from metastore_client.model import ColumnInfo, ColumnStatistics, TableInfo
 from metastore_client.testing import HIVE_3_1, HIVE_4_1, InMemoryMetastore
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.statistics_check import ColumnValues
 from mutation_api.upkeep.verify.verify import verify_table

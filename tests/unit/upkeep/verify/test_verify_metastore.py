@@ -10,7 +10,7 @@ import pytest
 
 from metastore_client.testing import HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError, TableNotMutableError
-from mutation_api.hive.connection import connect
+from mutation_api.hive.connect import connect
 from mutation_api.upkeep.history import table_history
 from mutation_api.upkeep.verify.verify import VerifyProgress, verify_table
 from tests.support.client_support import table_info
