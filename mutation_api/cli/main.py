@@ -55,7 +55,10 @@ SUBCOMMANDS = {
 }
 """The name and the help text of each subcommand."""
 
-MODULES = dict.fromkeys(("delete", "overwrite", "truncate", "update-rows", "upsert"), "verbs")
+MODULES = {
+    "abort": "sweep",
+    **dict.fromkeys(("delete", "overwrite", "truncate", "update-rows", "upsert"), "verbs"),
+}
 """Subcommands that share a module. Every other module is named like its subcommand, with ``_`` for ``-``.
 
 A module is imported only when its subcommand runs.
@@ -82,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = sent_to_cluster(parsed, words)
             return int(module.run(parsed)) if code is None else code
     except HiveError as error:
-        text = f"hive-mutate {name}: {type(error).__name__}: {error}"
+        notes = getattr(error, "__notes__", ())
+        text = "\n".join((f"hive-mutate {name}: {type(error).__name__}: {error}", *notes))
         say_aside(text)
         tell_yarn(text, EXIT_FAILED)
         return EXIT_FAILED
@@ -95,6 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _module(name: str) -> ModuleType:
+    if name == "metastore":
+        from metastore_client.embedded import server  # only this subcommand needs it
+
+        return server
     return importlib.import_module(f"mutation_api.cli.{MODULES.get(name, name).replace('-', '_')}")
 
 

@@ -1,4 +1,4 @@
-"""``hive-mutate sweep``: remove staged files that ended transactions left in tables.
+"""``hive-mutate abort`` and ``sweep``: end transactions without a client, and remove what they left.
 
 A driver that dies leaves hidden files and, on an object store, unfinished uploads. They are never read, but
 they use storage. The metastore shows which transactions have ended; staged files of an open transaction are
@@ -13,13 +13,23 @@ import json
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.transaction.staging import Abandoned
-from mutation_api.upkeep.sweep import SweptSize, SweptTable, sweep
+from mutation_api.upkeep.sweep import SweptSize, SweptTable, abort_transactions, sweep
 
 __all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the options of the subcommand that the parser is for."""
+    if parser.prog.split()[-1] == "abort":
+        parser.add_argument(
+            "txn",
+            metavar="TXN",
+            type=int,
+            nargs="+",
+            help="id of a transaction to abort, as listed by hive-mutate show txns (repeatable)",
+        )
+        add_metastore_arguments(parser)
+        return
     parser.description = (__doc__ or "").partition("\n\n")[2]
     parser.add_argument("name", metavar="DB[.TABLE]", help="database to sweep, or one of its tables")
     parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
@@ -28,7 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what was found in each table. Return 1 if something could not be removed, otherwise 0."""
+    """Run the subcommand. Return 1 if a file could not be removed, otherwise 0."""
+    return _abort(arguments) if arguments.subcommand == "abort" else _sweep(arguments)
+
+
+def _abort(arguments: argparse.Namespace) -> int:
+    """Abort each transaction. Accept one that is aborted already; refuse a committed or unknown one."""
+    with metastore_from(arguments) as metastore:
+        for txn_id in abort_transactions(metastore, arguments.txn):
+            say(f"transaction {txn_id} is aborted")
+    return 0
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
     database, _, name = arguments.name.partition(".")
     count = left = files = size = 0
     with metastore_from(arguments) as metastore:
