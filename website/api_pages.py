@@ -101,9 +101,9 @@ PAGES = (
             "mutation_api": (
                 "HiveTransaction- HiveTable- Attempts LocalOptions WriterOptions ApplySummary= "
                 "TransactionSummary= TableSummary= OverwriteReport= LockFailureListener apply_changes "
-                "delete_where update_where overwrite local_spark_session translated_worker_errors "
-                "MutatorClientBuilder MutatorClient- Transaction- TransactionState= MutatorCoordinator "
-                "BucketIdResolver AcidTableSerializer DeltaManifest="
+                "HistoryReport= delete_where update_where overwrite track local_spark_session "
+                "translated_worker_errors MutatorClientBuilder MutatorClient- Transaction- TransactionState= "
+                "MutatorCoordinator BucketIdResolver AcidTableSerializer DeltaManifest="
             ),
         },
         {

@@ -13,8 +13,11 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import DELETE, INSERT, UPDATE
 from mutation_api.hive.table_changes import TableChanges, as_filter
 from mutation_api.merge.clauses import TARGET, MergeOptionsDict
+from mutation_api.merge.history import HistoryOptionsDict, HistoryReport, HistoryRules
 from mutation_api.merge.local_merge import Condition, LocalMerge, Values, changed_rows, local_merge
+from mutation_api.merge.local_rules import local_history
 from mutation_api.merge.merge_report import MergeReport
+from mutation_api.merge.source_rows import source_rows
 from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.read.read_ahead import WAITING_BYTES_DEFAULT
 from mutation_api.read.table_scan import TableScan
@@ -298,6 +301,49 @@ class HiveTable(SnapshotTable):
         table = self._changes.checked_sink()
         condition = where if where is None else as_filter(where, table)
         return self._changes.overwrite(data, Replaced.of(table, partitions, condition))
+
+    def track(
+        self,
+        changes: object,
+        key: Sequence[str],
+        sequence: str | Sequence[str],
+        *,
+        dry_run: bool = False,
+        **options: Unpack[HistoryOptionsDict],
+    ) -> HistoryReport:
+        """Keep the history of keys (slowly changing dimension, type 2): a row per version::
+
+            prices.track(changes, key=["item"], sequence="updated_at")
+
+        A change ends the key's open version and inserts a new one. A change that arrives late splits the
+        version into which it falls, and one that arrives again changes nothing: the rows depend only on the
+        changes, not on their order or on how they are cut into calls. See
+        :mod:`mutation_api.merge.history` for the form of the rows.
+
+        Args:
+            changes: rows with the key, the sequence and the columns of a version; possibly an operation.
+            key: the columns that identify a key.
+            sequence: the column of the changes that orders those of a key, such as a time or a log position;
+                it becomes ``valid_from``. Further columns, which the table has too, decide ties.
+            dry_run: True to report what would be done, without writing.
+            **options: names of columns, and what deletes do; see
+                :class:`~mutation_api.merge.history.HistoryOptionsDict`.
+
+        Raises:
+            ConfigurationError: If an option is invalid, or the table lacks a column.
+            DuplicateKeyError: If a key has two different changes at one point of the sequence.
+            ContradictionError: If versions in the table overlap.
+            RecordValueError: If a key or a point is NULL, or would be stored as another value.
+            MutationError: See :meth:`append` and ``LocalMerge.execute``.
+        """
+        self._changes.checked_sink()
+        rules = HistoryRules.of(self.descriptor, key, sequence, **options)
+        rows = source_rows(self.name, changes, self._local)
+        self._changes.before_reading()
+        found = local_history(self._transaction, rules, self.name, rows, self._local)
+        if not dry_run:
+            self._changes.add_history(found)
+        return found.report(is_dry_run=dry_run)
 
     def _by_condition(self) -> LocalMerge:
         self._changes.checked_sink()

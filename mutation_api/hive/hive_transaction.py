@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,6 +20,7 @@ from metastore_client.client import MetastoreClient
 from mutation_api.errors import TransactionStateError
 from mutation_api.hive.hive_table import HiveTable, SnapshotTable
 from mutation_api.hive.table_changes import TableChanges
+from mutation_api.merge.history import HistoryOptionsDict, HistoryReport
 from mutation_api.merge.local_merge import Condition, Values
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_scan import arrow_schema
@@ -389,6 +391,20 @@ class TableHandle:
         """Replace rows in a transaction of its own; see ``HiveTable.overwrite``."""
         with self._transaction(self.name, create_partitions=create_partitions) as tx:
             return tx.table(self.name).overwrite(data, partitions=partitions, where=where)
+
+    def track(
+        self,
+        changes: object,
+        key: Sequence[str],
+        sequence: str | Sequence[str],
+        *,
+        create_partitions: bool = False,
+        dry_run: bool = False,
+        **options: Unpack[HistoryOptionsDict],
+    ) -> HistoryReport:
+        """Add changes to a history in a transaction of its own; see ``HiveTable.track``."""
+        with self._transaction(self.name, create_partitions=create_partitions) as tx:
+            return tx.table(self.name).track(changes, key, sequence, dry_run=dry_run, **options)
 
     def truncate(self, *, dry_run: bool = False) -> MergeReport:
         """Delete all rows in a transaction of its own; see ``HiveTable.truncate``."""

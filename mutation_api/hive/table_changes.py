@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from mutation_api.errors import TransactionStateError
 from mutation_api.format.event import ADDED_OPERATION, DELETE, INSERT
-from mutation_api.merge.clauses import TARGET
+from mutation_api.merge.clauses import CHANGE_COLUMN, TARGET
 from mutation_api.merge.evaluator import target_types
 from mutation_api.merge.local_merge import LocalMerge
 from mutation_api.merge.sql_conditions import resolved_condition
+from mutation_api.merge.timeline import HistoryChanges
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import (
     PlannedFiles,
@@ -132,6 +133,20 @@ class TableChanges:
         )
         self._begin_step()
         return written
+
+    def add_history(self, found: HistoryChanges) -> None:
+        """Write the changes of a history, or collect them on Hive 2."""
+        if batches := [*found.batches()]:
+            self.add_merged(
+                self._transaction,
+                self._name,
+                pa.RecordBatchReader.from_batches(batches[0].schema, batches),
+                operation_column=CHANGE_COLUMN,
+                insert_files=None,
+                options=None,
+                local=self._local,
+                read_now=True,
+            )
 
     def overwrite(self, data: object, replaced: Replaced) -> OverwriteReport:
         """Write new rows, and delete the rows that they replace; see ``HiveTable.overwrite``."""

@@ -1,6 +1,6 @@
-"""local_merge_by_rules: a merge described by rules, in this process.
+"""Merges described by rules, and changes of a history, in this process.
 
-Only what Spark certainly does in the same way is done here: conditions of
+Of a merge, only what Spark certainly does in the same way is done here: conditions of
 :mod:`mutation_api.merge.sql_conditions`, orders by a column, and keys whose types are compared as in Spark.
 Everything else raises UnsupportedLocallyError before the table is read.
 """
@@ -26,14 +26,18 @@ from mutation_api.merge.clauses import (
     rule_clauses,
 )
 from mutation_api.merge.evaluator import target_types
+from mutation_api.merge.history import HistoryRules, events_of
 from mutation_api.merge.key_columns import are_comparable
 from mutation_api.merge.local_merge import LocalMerge, local_merge
-from mutation_api.merge.source_rows import check_wall_clocks
+from mutation_api.merge.source_rows import check_memory, check_wall_clocks, plain_batch
 from mutation_api.merge.sql_conditions import parsed_column, parsed_condition, resolved_condition
+from mutation_api.merge.table_side import TargetRows
+from mutation_api.merge.timeline import HistoryChanges, history_changes, joined_rows
+from mutation_api.read.table_view import partition_names
 from mutation_api.write.local_plan import LocalOptions
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["check_rules", "local_merge_by_rules"]
+__all__ = ["check_rules", "local_history", "local_merge_by_rules"]
 
 
 def check_rules(rules: MergeRules) -> None:
@@ -160,3 +164,42 @@ def _check_types(
                 f"table {table_name}: only Spark can compare the key column {name!r}, {source[name]} in the "
                 f"source and {target[name]} in the table. Cast the source's column"
             )
+
+
+def local_history(
+    transaction: LookingTransaction,
+    rules: HistoryRules,
+    table_name: str,
+    changes: pa.Table,
+    local: LocalOptions,
+) -> HistoryChanges:
+    """Read the rows of the changes' keys, and return what adds the changes to the table's history.
+
+    Args:
+        transaction: an open transaction; the table is one of its sinks.
+        rules: the options of the history.
+        table_name: ``database.table``.
+        changes: the changes, as :func:`~mutation_api.merge.source_rows.source_rows` returns them.
+        local: memory limit and number of threads. Changes and stored rows of their keys are in memory.
+
+    Raises:
+        UnsupportedLocallyError: If the rows need more memory than allowed.
+        Other errors: See :func:`~mutation_api.merge.history.events_of`,
+            :func:`~mutation_api.merge.timeline.history_changes` and ``LocalMerge.execute``.
+    """
+    table = transaction.table(table_name)
+    events = events_of(table, rules, plain_batch(changes.select(rules.of_source(changes.column_names))))
+    transaction.merging(table.full_name, rules.key, inserts=True)
+    stored: list[pa.RecordBatch] = []
+    keys = pa.Table.from_batches([events.rows.select(list(rules.key))])
+    partitions = partition_names(transaction, table.full_name) if table.partition_keys else [""]
+    if keys.num_rows and partitions:
+        names = [column.name for column in table.all_columns]
+        reader = TargetRows(transaction, table, names, prune_buckets=True, threads=local.thread_count)
+        distinct = keys.group_by(list(rules.key)).aggregate([])
+        byte_count = changes.nbytes + events.rows.nbytes
+        for batch in reader.read(reader.keyed(distinct, partitions, null_safe=False)):
+            byte_count += batch.nbytes
+            check_memory(table.full_name, "the changes and the versions of their keys", byte_count, local)
+            stored.append(batch)
+    return history_changes(table, rules, joined_rows(table, stored), events)

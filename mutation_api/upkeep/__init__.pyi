@@ -4,10 +4,10 @@ from .alter_acid_table import alter_acid_table as alter_acid_table
 from .compact import CompactedPartition as CompactedPartition
 from .compact import CompactionThreshold as CompactionThreshold
 from .compact import CompactReport as CompactReport
+from .compact import DeltaSizes as DeltaSizes
+from .compact import FileSizes as FileSizes
 from .compact import compact_table as compact_table
-from .compaction_rules import DeltaSizes as DeltaSizes
-from .compaction_rules import FileSizes as FileSizes
-from .compaction_rules import delta_sizes as delta_sizes
+from .compact import delta_sizes as delta_sizes
 from .doctor import DoctorReport as DoctorReport
 from .doctor import TableReport as TableReport
 from .doctor import doctor as doctor

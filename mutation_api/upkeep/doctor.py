@@ -30,7 +30,7 @@ from mutation_api.transaction.descriptors import (
 )
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
-from mutation_api.upkeep.compaction_rules import compactor_trouble
+from mutation_api.upkeep.compact import compactor_trouble
 
 __all__ = ["DoctorReport", "TableReport", "constraint_text", "doctor"]
 

@@ -61,6 +61,17 @@ class LogPosition:
                 f"the watermark {position.text[:500]!r} is not a position in a binary log"
             ) from error
 
+    def check_begun(self, begun: int) -> None:
+        """Raise SourcePositionError if the server created the position's file at another time.
+
+        A log that was reset has the same file names again.
+        """
+        if self.begun not in (0, begun):
+            raise SourcePositionError(
+                f"the server reset its log, or was restored: it created {self.file} at {begun} (seconds "
+                f"since 1970), but the watermark {self} is in a file created at {self.begun}. {START_OVER}"
+            )
+
     def __str__(self) -> str:
         """Return ``file:offset``."""
         return f"{self.file}:{self.offset}"

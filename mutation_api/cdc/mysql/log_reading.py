@@ -32,7 +32,6 @@ from pymysqlreplication.row_event import (
 )
 
 from mutation_api.cdc.mysql.log_position import START_OVER, LogPosition, file_number
-from mutation_api.cdc.mysql.log_stream import check_begun
 from mutation_api.cdc.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.cdc.mysql.statements import Effect
 from mutation_api.cdc.mysql.table_plan import Shape, TablePlan, logged_table
@@ -209,7 +208,7 @@ class LogReading:
         self._begun_files[self._file] = begun
         for position in self._positions:
             if position.file == self._file:
-                check_begun(position, begun)
+                position.check_begun(begun)
 
     def _note_boundary(self) -> None:
         """Note that no transaction is open at this position."""

@@ -32,7 +32,6 @@ from mutation_api.cdc.mysql.column_types import (
 )
 from mutation_api.cdc.mysql.log_position import INGEST, START_OVER, Advice, LogPosition
 from mutation_api.cdc.mysql.log_reading import RowImages, Undone
-from mutation_api.cdc.mysql.log_stream import check_begun
 from mutation_api.cdc.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer
 from mutation_api.cdc.mysql.spill import Spill
@@ -240,7 +239,7 @@ class _Run:
             barrier = self._replay(self._starts, now)
             if all(start.order >= now.order for start in self._starts.values()):
                 for start in self._starts.values():
-                    check_begun(start, self._log.begun_at(start.file))
+                    start.check_begun(self._log.begun_at(start.file))
             if barrier is None:
                 self._check_tables(absent, self._starts)
                 self._log.check_lacking()
