@@ -132,6 +132,13 @@ class MetastoreClient(Protocol):
         """
         ...
 
+    def get_primary_key(self, database: str, table: str) -> tuple[str, ...]:
+        """Return the columns of a table's primary key, in order and in lower case.
+
+        Hive never enforces it. The result is empty if the table has none, or does not exist.
+        """
+        ...
+
     def get_partition_names(self, database: str, table: str) -> list[str]:
         """Return the escaped names (``ds=2024-01-01/hr=3``) of all partitions.
 

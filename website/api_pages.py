@@ -170,7 +170,8 @@ PAGES = (
         "guide.",
         {
             "mutation_api.cdc": (
-                "hive_sink HiveSink- BatchReport= BatchAction AppendRows ApplyChanges MergeRows ReduceLog"
+                "hive_sink HiveSink- BatchReport= BatchAction AppendRows ApplyChanges MergeRows HistoryRows "
+                "OverwriteRows ReduceLog"
             ),
         },
         {

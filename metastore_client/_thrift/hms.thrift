@@ -306,6 +306,21 @@ struct ConstraintsRequest {
   3: required string tbl_name
 }
 
+struct PrimaryKeysRequest {
+  1: required string db_name,
+  2: required string tbl_name,
+  3: optional string catName
+}
+
+struct SQLPrimaryKey {
+  3: optional string column_name,
+  4: optional i32 key_seq
+}
+
+struct PrimaryKeysResponse {
+  1: required list<SQLPrimaryKey> primaryKeys
+}
+
 struct SQLNotNullConstraint {
   4: optional string column_name,
   5: optional string nn_name,
@@ -642,6 +657,9 @@ service Metastore {
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: NoSuchLockException o3),
   void unlock(1: UnlockRequest rqst) throws (1: NoSuchLockException o1, 2: TxnOpenException o2),
   ShowLocksResponse show_locks(1: ShowLocksRequest rqst),
+
+  PrimaryKeysResponse get_primary_keys(1: PrimaryKeysRequest request)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2),
 
   CompactionResponse compact2(1: CompactionRequest rqst),
   ShowCompactResponse show_compact(1: ShowCompactRequest rqst),

@@ -17,7 +17,7 @@ from metastore_client.model import ColumnStatistics, ConstraintInfo, ConstraintK
 from metastore_client.remote.thrift_answers import Answer
 from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
 
-__all__ = ["column_statistics", "constraint_infos", "with_row_counts", "writer_ids"]
+__all__ = ["CONSTRAINTS", "column_statistics", "constraint_infos", "with_row_counts", "writer_ids"]
 
 
 _EPOCH = date(1970, 1, 1)
@@ -106,6 +106,10 @@ _ENDS: dict[str, Callable[[Answer], int | float | Decimal | date | datetime | No
     "timestampStats": _moment,
 }
 """The function that reads an end of the range, for each kind that has a range."""
+
+
+CONSTRAINTS = ("notNullConstraints", "checkConstraints", "defaultConstraints")
+"""The fields of answers with the arguments of :func:`constraint_infos`."""
 
 
 def constraint_infos(

@@ -31,6 +31,7 @@ from metastore_client.model import (
 from metastore_client.remote.thrift_answers import Answer
 from metastore_client.remote.thrift_calls import ThriftCalls, batches
 from metastore_client.remote.thrift_statistics import (
+    CONSTRAINTS,
     column_statistics,
     constraint_infos,
     with_row_counts,
@@ -130,20 +131,22 @@ class TableCalls(ThriftCalls):
             every = self._answer_if_known("get_all_table_constraints", of_table)
             if every is not None:
                 found = every["allTableConstraints"]
-                return constraint_infos(
-                    found["notNullConstraints"].elements_or_none(),
-                    found["checkConstraints"].elements_or_none(),
-                    found["defaultConstraints"].elements_or_none(),
-                )
+                return constraint_infos(*(found[kind].elements_or_none() for kind in CONSTRAINTS))
         request = ttypes.ConstraintsRequest(catName=CATALOG, db_name=database, tbl_name=table)
         names = ("get_not_null_constraints", "get_check_constraints", "get_default_constraints")
         ask = self._answer_if_known
-        not_null, checks, defaults = self.together(*(functools.partial(ask, name, request) for name in names))
-        return constraint_infos(
-            () if not_null is None else not_null["notNullConstraints"].elements(),
-            () if checks is None else checks["checkConstraints"].elements(),
-            () if defaults is None else defaults["defaultConstraints"].elements(),
-        )
+        answers = self.together(*(functools.partial(ask, name, request) for name in names))
+        pairs = zip(answers, CONSTRAINTS, strict=True)
+        return constraint_infos(*(() if each is None else each[kind].elements() for each, kind in pairs))
+
+    def get_primary_key(self, database: str, table: str) -> tuple[str, ...]:
+        """Return the columns of a primary key. See :meth:`MetastoreClient.get_primary_key`."""
+        of_table = ttypes.PrimaryKeysRequest(db_name=database.lower(), tbl_name=table.lower())
+        if self.capabilities().has_write_ids:
+            of_table.catName = CATALOG
+        columns = self._call("get_primary_keys", of_table, repeat=True)["primaryKeys"].elements()
+        columns.sort(key=lambda each: each["key_seq"].number())
+        return tuple(each["column_name"].text().lower() for each in columns)
 
     def _answer_if_known(self, name: str, request: Any) -> Answer | None:
         """Return the answer, or None if the server does not have the call: 3.0 has no CHECK constraints."""

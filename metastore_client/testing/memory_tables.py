@@ -42,6 +42,7 @@ class _Table:
     column_statistics: dict[str, tuple[ColumnStatistics, ...]] = field(default_factory=dict)
     statistics_writers: dict[str, int] = field(default_factory=dict)
     constraints: tuple[ConstraintInfo, ...] = ()
+    primary_key: tuple[str, ...] = ()
 
     def parameters(self, partition: str) -> Mapping[str, str] | None:
         """Return the parameters of a partition, or of the table (''). If there is none, return None."""
@@ -132,14 +133,23 @@ class MemoryTables(ServerCalls):
 
     @server_call
     def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
-        """Return the NOT NULL, CHECK and DEFAULT constraints of a table, ordered by kind, column and name.
-
-        See :meth:`MetastoreClient.get_constraints`.
-        """
+        """Return the constraints of a table. See :meth:`MetastoreClient.get_constraints`."""
         found = self._tables.get((database.lower(), table.lower()))
         return () if found is None else found.constraints
 
-    def set_constraints(self, database: str, table: str, constraints: Sequence[ConstraintInfo]) -> None:
+    @server_call
+    def get_primary_key(self, database: str, table: str) -> tuple[str, ...]:
+        """Return the columns of a table's primary key. See :meth:`MetastoreClient.get_primary_key`."""
+        found = self._tables.get((database.lower(), table.lower()))
+        return () if found is None else found.primary_key
+
+    def set_constraints(
+        self,
+        database: str,
+        table: str,
+        constraints: Sequence[ConstraintInfo],
+        primary_key: Sequence[str] = (),
+    ) -> None:
         """Replace the constraints of a table, as CREATE TABLE and ALTER TABLE do.
 
         Raises:
@@ -151,6 +161,7 @@ class MemoryTables(ServerCalls):
             named = (replace(each, column=each.column.lower()) for each in constraints)
             ordered = sorted(named, key=ConstraintInfo.order)
             self._table(database, table).constraints = tuple(ordered)
+            self._table(database, table).primary_key = tuple(name.lower() for name in primary_key)
 
     @server_call
     def get_partition_names(self, database: str, table: str) -> list[str]:

@@ -1,7 +1,9 @@
 from .batch_actions import AppendRows as AppendRows
 from .batch_actions import ApplyChanges as ApplyChanges
 from .batch_actions import BatchAction as BatchAction
+from .batch_actions import HistoryRows as HistoryRows
 from .batch_actions import MergeRows as MergeRows
+from .batch_actions import OverwriteRows as OverwriteRows
 from .batch_actions import ReduceLog as ReduceLog
 from .collector import CollectorSource as CollectorSource
 from .delimited_text import DelimitedText as DelimitedText

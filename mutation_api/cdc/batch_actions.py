@@ -29,11 +29,14 @@ from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.format.event import ADDED_OPERATION, DELETE
 from mutation_api.merge.clauses import MergeOptionsDict
+from mutation_api.merge.history import HistoryOptionsDict, HistoryReport
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.spark_merge import MergeInto, merge_into
+from mutation_api.merge.spark_rules import overwrite, track
 from mutation_api.spark.job import apply_changes
 from mutation_api.table.row_type import quoted
 from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.change_set import OverwriteReport
 from mutation_api.write.forecast import ApplySummary
 
 __all__ = [
@@ -41,7 +44,10 @@ __all__ = [
     "AppendRows",
     "ApplyChanges",
     "BatchAction",
+    "BatchSummary",
+    "HistoryRows",
     "MergeRows",
+    "OverwriteRows",
     "ReduceLog",
     "RunningBatch",
     "Written",
@@ -61,6 +67,10 @@ def _all_rows(batch: DataFrame) -> DataFrame:
     return batch
 
 
+BatchSummary = ApplySummary | MergeReport | HistoryReport | OverwriteReport
+"""What an action has written."""
+
+
 class BatchAction(Protocol):
     """The operation on a batch in one table."""
 
@@ -76,7 +86,7 @@ class BatchAction(Protocol):
     def inserts_only(self) -> bool:
         """True if rows are only inserted, so that other inserting transactions need not wait."""
 
-    def write(self, transaction: Transaction, batch: DataFrame) -> ApplySummary | MergeReport:
+    def write(self, transaction: Transaction, batch: DataFrame) -> BatchSummary:
         """Write the rows of a batch. They become visible when the transaction commits."""
 
 
@@ -203,6 +213,54 @@ class ReduceLog:
             is_delete = f"{quoted('source', self.operation_column)} = '{DELETE}'"
             merge.clauses += operation_clauses(is_delete, f"NOT ({is_delete})", is_emptied=False)
             return merge.execute()
+
+
+@dataclass(frozen=True)
+class HistoryRows:
+    """An action that adds the changes of a batch to the history of keys, like :func:`mutation_api.track`.
+
+    key: the columns that identify a key.
+    sequence: the column that orders the changes of a key; further columns decide ties.
+    options: see :class:`~mutation_api.merge.history.HistoryOptionsDict`.
+    """
+
+    table: str
+    _: KW_ONLY
+    key: Sequence[str]
+    sequence: str | Sequence[str]
+    rows: Rows = _all_rows
+    options: HistoryOptionsDict = field(default_factory=HistoryOptionsDict)
+    first_batch: int = 0
+
+    inserts_only = False
+
+    def write(self, transaction: Transaction, batch: DataFrame) -> HistoryReport:
+        """Add the changes of a batch. See :class:`BatchAction`."""
+        return track(transaction, self.table, self.rows(batch), self.key, self.sequence, **self.options)
+
+
+@dataclass(frozen=True)
+class OverwriteRows:
+    """An action that replaces rows of a table by those of a batch, like :func:`mutation_api.overwrite`.
+
+    partitions: the partitions to replace: ``"dynamic"`` (the default) for those of the new rows, or None for
+        the whole table.
+    where: the rows to replace, as SQL, in place of ``partitions``.
+    """
+
+    table: str
+    _: KW_ONLY
+    partitions: str | Sequence[Mapping[str, object]] | None = "dynamic"
+    where: str | None = None
+    rows: Rows = _all_rows
+    first_batch: int = 0
+
+    inserts_only = False
+
+    def write(self, transaction: Transaction, batch: DataFrame) -> OverwriteReport:
+        """Replace rows. See :class:`BatchAction`."""
+        partitions = None if self.where is not None else self.partitions
+        return overwrite(transaction, self.table, self.rows(batch), partitions=partitions, where=self.where)
 
 
 SOURCE_TABLE = "batch"

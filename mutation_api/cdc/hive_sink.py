@@ -20,6 +20,7 @@ from metastore_client.client import MetastoreClient
 from mutation_api.cdc.batch_actions import (
     SOURCE_TABLE,
     BatchAction,
+    BatchSummary,
     RunningBatch,
     Written,
     is_new,
@@ -28,7 +29,6 @@ from mutation_api.cdc.batch_actions import (
 from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table, watermark_table_beside
 from mutation_api.errors import ConfigurationError, MutationError
 from mutation_api.format.plain_array import repeated
-from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_view import open_table
 from mutation_api.spark.jvm import running_batch
 from mutation_api.transaction.attempts import Attempts
@@ -44,7 +44,6 @@ from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.compact import delta_sizes
 from mutation_api.write.batch_sorter import give_back
-from mutation_api.write.forecast import ApplySummary
 
 __all__ = ["BatchReport", "HiveSink", "hive_sink"]
 
@@ -66,7 +65,7 @@ class BatchReport:
 
     number: int
     txn_id: int | None
-    tables: dict[str, ApplySummary | MergeReport]
+    tables: dict[str, BatchSummary]
 
     def __str__(self) -> str:
         if self.txn_id is None:
@@ -226,7 +225,7 @@ class HiveSink:
 
 def _written(
     transaction: Transaction, batch: DataFrame, actions: Sequence[BatchAction]
-) -> dict[str, ApplySummary | MergeReport]:
+) -> dict[str, BatchSummary]:
     """Write a batch. It is persisted, so its rows are read from the stream only once."""
     batch.persist()
     try:

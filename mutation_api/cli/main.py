@@ -46,6 +46,7 @@ SUBCOMMANDS = {
     "read": "print or save the rows of a table, optionally with ROW__ID",
     "show": "show transactions, locks or compactions",
     "sweep": "remove staged files that dead transactions left in tables",
+    "track": "keep the history of keys in a table, one row per version",
     "truncate": "delete all rows of a table",
     "update": "keep tables up to date with tables of relational databases",
     "update-rows": "give rows new values by a condition",
@@ -57,7 +58,7 @@ SUBCOMMANDS = {
 
 MODULES = {
     "abort": "sweep",
-    **dict.fromkeys(("delete", "overwrite", "truncate", "update-rows", "upsert"), "verbs"),
+    **dict.fromkeys(("delete", "overwrite", "track", "truncate", "update-rows", "upsert"), "verbs"),
 }
 """Subcommands that share a module. Every other module is named like its subcommand, with ``_`` for ``-``.
 

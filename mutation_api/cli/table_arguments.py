@@ -101,9 +101,9 @@ def output_format(file: Location) -> str:
     return found
 
 
-def add_key_argument(parser: argparse.ArgumentParser, what: str) -> None:
+def add_key_argument(parser: argparse.ArgumentParser, what: str, *, is_required: bool = True) -> None:
     """Declare ``--key``."""
-    parser.add_argument("--key", required=True, metavar="A,B", help=what)
+    parser.add_argument("--key", required=is_required, metavar="A,B", help=what)
 
 
 def key_columns(text: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""``hive-mutate delete``, ``update-rows``, ``upsert``, ``overwrite``, ``truncate``: change rows of a table.
+"""``hive-mutate delete``, ``update-rows``, ``upsert``, ``overwrite``, ``track``, ``truncate``: change rows.
 
 Each command is one transaction, which --attempts begins again if another writer commits first:
 
@@ -6,19 +6,24 @@ Each command is one transaction, which --attempts begins again if another writer
   hive-mutate update-rows sales.orders --set "price = price * 1.1" --where "item = 'tea'"
   hive-mutate upsert sales.orders new.csv --key id
   hive-mutate overwrite sales.orders may.parquet --partitions dynamic
+  hive-mutate track sales.prices changes.csv --key item --sequence updated_at
   hive-mutate truncate sales.orders
 
 Conditions and values are SQL over the table's columns, with the functions and operators that "hive-mutate
 merge --help" lists. A row for which a condition is NULL is not changed. Files have the table's columns in any
 order and case, as for "hive-mutate merge". With --dry-run, nothing is written.
+
+"track" keeps the history of keys, one row per version, with its interval in valid_from and valid_to. Its
+files have the columns of a version, the column of --sequence, and possibly an operation for deletes.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Protocol
 
 import pyarrow as pa
@@ -32,12 +37,18 @@ from mutation_api.cli.table_arguments import (
     input_format,
     key_columns,
     key_values,
+    listed_names,
     location_from,
     metastore_from,
 )
 from mutation_api.cli.terminal import say
-from mutation_api.cli.write_arguments import add_write_arguments, writing_client
+from mutation_api.cli.write_arguments import (
+    add_operation_column_argument,
+    add_write_arguments,
+    writing_client,
+)
 from mutation_api.errors import ConfigurationError
+from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.hive.hive_table import HiveTable
 from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.merge.arrow_change_files import ArrowFiles
@@ -47,7 +58,8 @@ from mutation_api.transaction.catalog import split_full_name
 
 __all__ = ["add_arguments", "run"]
 
-_FROM_FILES = ("upsert", "overwrite")
+_OPTIONS = {"on": "--key", "partitions": "--partitions", "where": "--where"}
+_FROM_FILES = ("upsert", "overwrite", "track")
 _BY_CONDITION = ("delete", "update-rows", "overwrite")
 
 
@@ -69,7 +81,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("files", nargs="+", type=location_from, metavar="FILE", help=files)
         add_format_argument(parser, "format of the files (default: by each file's extension)")
     if command == "upsert":
-        add_key_argument(parser, "columns that identify a row")
+        add_key_argument(
+            parser, "columns that identify a row (default: the table's primary key)", is_required=False
+        )
+    if command == "track":
+        _add_history_arguments(parser)
     if command == "update-rows":
         parser.add_argument(
             "--set",
@@ -108,6 +124,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_metastore_arguments(parser)
 
 
+def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
+    add_key_argument(parser, "columns that identify a key")
+    parser.add_argument(
+        "--sequence",
+        required=True,
+        metavar="A,B",
+        help="column that orders the changes of a key; further columns decide ties",
+    )
+    parser.add_argument("--columns", metavar="A,B", help="columns of a version (default: all others)")
+    parser.add_argument(
+        "--deletes",
+        choices=["close", "ignore", "refuse"],
+        default="close",
+        help="effect of deletes (default: close)",
+    )
+    for option, text in (
+        ("--valid-from", "column where the interval of a version begins"),
+        ("--valid-to", "column where it ends"),
+    ):
+        name = option[2:].replace("-", "_")
+        parser.add_argument(option, default=name, metavar="COLUMN", help=f"{text} (default: %(default)s)")
+    parser.add_argument("--current", metavar="COLUMN", help="boolean column that marks the last version")
+    add_operation_column_argument(parser)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Change the rows and print the report. Return 0 if the transaction is committed, or was only tried."""
     split_full_name(arguments.table)
@@ -117,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
         with _table(arguments) as table:
             return change(table, arguments)
 
-    with in_option_names({"partitions": "--partitions", "where": "--where"}):
+    with in_option_names(_OPTIONS):
         report = Attempts(arguments.attempts).run(f"hive-mutate {arguments.subcommand}", attempt)
     say(json.dumps(report.to_dict()) if arguments.json else str(report))
     return 0
@@ -152,7 +193,36 @@ def _update(table: HiveTable, arguments: argparse.Namespace) -> _Report:
 
 
 def _upsert(table: HiveTable, arguments: argparse.Namespace) -> _Report:
-    return table.upsert(_rows(table, arguments), key_columns(arguments.key), dry_run=arguments.dry_run)
+    key = None if arguments.key is None else key_columns(arguments.key)
+    return table.upsert(_rows(table, arguments), key, dry_run=arguments.dry_run)
+
+
+def _track(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+    sequence = listed_names(arguments.sequence)
+    types = {column.name: column.type for column in table.descriptor.all_columns}
+    point = types.get(arguments.valid_from.lower(), "string")  # a missing column is refused later
+    others = {
+        arguments.operation_column: "string",
+        **dict.fromkeys(sequence[:1], spark_type(parse_hive_type(point))),
+    }
+    rows = _rows(
+        table,
+        arguments,
+        {name: kind for name, kind in others.items() if name.lower() not in types},
+        keeps_unknown=arguments.columns is not None,
+    )
+    return table.track(
+        rows,
+        key_columns(arguments.key),
+        sequence,
+        columns=None if arguments.columns is None else listed_names(arguments.columns),
+        deletes=arguments.deletes,
+        operation_column=arguments.operation_column,
+        valid_from=arguments.valid_from,
+        valid_to=arguments.valid_to,
+        current=arguments.current,
+        dry_run=arguments.dry_run,
+    )
 
 
 def _overwrite(table: HiveTable, arguments: argparse.Namespace) -> _Report:
@@ -172,14 +242,21 @@ _CHANGES: dict[str, Callable[[HiveTable, argparse.Namespace], _Report]] = {
     "update-rows": _update,
     "upsert": _upsert,
     "overwrite": _overwrite,
+    "track": _track,
     "truncate": _truncate,
 }
 
 
-def _rows(table: HiveTable, arguments: argparse.Namespace) -> pa.Table:
-    """Return the rows of the files with the table's types."""
+def _rows(
+    table: HiveTable,
+    arguments: argparse.Namespace,
+    others: Mapping[str, str] = MappingProxyType({}),
+    *,
+    keeps_unknown: bool = False,
+) -> pa.RecordBatchReader:
+    """Return the rows of the files. ``others`` are further columns and their Spark types."""
     files = [existing_file(file) for file in arguments.files]
     for file in files:
         input_format(file, arguments.format)
-    columns = RowColumns(table.descriptor)
+    columns = RowColumns(table.descriptor, others, keeps_unknown=keeps_unknown)
     return ArrowFiles(columns, local_options(arguments).memory_bytes).read_all(files, arguments.format)

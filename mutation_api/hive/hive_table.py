@@ -9,6 +9,7 @@ from typing import Unpack, overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metastore_client.client import MetastoreClient
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import DELETE, INSERT, UPDATE
 from mutation_api.hive.table_changes import TableChanges, as_filter
@@ -24,6 +25,7 @@ from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidTable, SnapshotView
 from mutation_api.table.expression_parts import fields_of
+from mutation_api.transaction.catalog import primary_key
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.change_set import OverwriteReport, Replaced
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
@@ -129,14 +131,21 @@ class HiveTable(SnapshotTable):
         name: ``database.table``.
         changes: the collected changes of the table.
         local: memory and threads.
+        metastore: the metastore's client.
     """
 
     def __init__(
-        self, transaction: Transaction, name: str, changes: TableChanges, local: LocalOptions
+        self,
+        transaction: Transaction,
+        name: str,
+        changes: TableChanges,
+        local: LocalOptions,
+        metastore: MetastoreClient,
     ) -> None:
         super().__init__(transaction, name, local)
         self._transaction = transaction
         self._changes = changes
+        self._metastore = metastore
 
     def append(self, data: object) -> int:
         """Add new rows and return their number.
@@ -255,20 +264,24 @@ class HiveTable(SnapshotTable):
         """
         return _done(self._by_condition().when_not_matched_by_source_delete(), dry_run)
 
-    def upsert(self, data: object, on: Sequence[str], *, dry_run: bool = False) -> MergeReport:
+    def upsert(self, data: object, on: Sequence[str] | None = None, *, dry_run: bool = False) -> MergeReport:
         """Update the rows whose key exists, and insert the others::
 
             orders.upsert(rows, on=["id"])
 
         Args:
             data: the rows; columns that they lack keep their value, and are NULL in new rows.
-            on: the key columns, which must be unique in ``data``.
+            on: the key columns, which must be unique in ``data``. If None, the primary key that the table
+                declares; Hive does not enforce it.
             dry_run: True to report what would be done, without writing.
 
         Raises:
+            ConfigurationError: If ``on`` is None, and the table declares no primary key.
             DuplicateKeyError: If a key occurs twice in ``data``.
             MutationError: See :meth:`merge` and ``LocalMerge.execute``.
         """
+        self._changes.checked_sink()
+        on = primary_key(self._metastore, self.name) if on is None else on
         return _done(self.merge(data, on).when_matched_update_all().when_not_matched_insert_all(), dry_run)
 
     def overwrite(

@@ -116,7 +116,8 @@ class HiveTransaction(OfOneProcess):
             self._changes[full_name] = TableChanges(
                 transaction, full_name, self._share, self._local, self._options
             )
-        return HiveTable(transaction, full_name, self._changes[full_name], self._local)
+        changes, metastore = self._changes[full_name], self._client.metastore
+        return HiveTable(transaction, full_name, changes, self._local, metastore)
 
     def check(self) -> None:
         """Raise if the transaction can no longer be committed. This is cheap: no call is made.
@@ -374,7 +375,12 @@ class TableHandle:
             return tx.table(self.name).update(set=set, where=where, dry_run=dry_run)
 
     def upsert(
-        self, data: object, on: Sequence[str], *, create_partitions: bool = False, dry_run: bool = False
+        self,
+        data: object,
+        on: Sequence[str] | None = None,
+        *,
+        create_partitions: bool = False,
+        dry_run: bool = False,
     ) -> MergeReport:
         """Update rows or insert them in a transaction of its own; see ``HiveTable.upsert``."""
         with self._transaction(self.name, create_partitions=create_partitions) as tx:

@@ -28,6 +28,7 @@ from mutation_api.transaction.descriptors import (
     with_partition_names,
     with_partitions,
 )
+from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.lock import LockedTable, WriteLock
 from mutation_api.transaction.preconditions import check_mutable, marks_of_replica
 
@@ -40,6 +41,7 @@ __all__ = [
     "has_database",
     "merge_specs",
     "normal_full_name",
+    "primary_key",
     "probed_partitions",
     "split_full_name",
     "table_not_found",
@@ -59,6 +61,23 @@ def has_database(metastore: MetastoreClient, database: str) -> bool:
     except NoSuchObjectError:
         return False
     return True
+
+
+def primary_key(metastore: MetastoreClient, name: str) -> tuple[str, ...]:
+    """Return the columns of the primary key that a table (``database.table``) declares.
+
+    Raises:
+        ConfigurationError: If it declares none.
+        ConnectionFailedError, TransactionError: If the metastore failed.
+    """
+    with metastore_errors_as_ours(f"could not look up the primary key of table {name}"):
+        found = metastore.get_primary_key(*split_full_name(name))
+    if not found:
+        raise ConfigurationError(
+            f"table {name} declares no primary key: name the key columns with on, or declare one in Hive: "
+            f"ALTER TABLE {name} ADD CONSTRAINT … PRIMARY KEY (…) DISABLE NOVALIDATE"
+        )
+    return found
 
 
 def table_not_found(metastore: MetastoreClient, database: str, name: str) -> TableNotFoundError:

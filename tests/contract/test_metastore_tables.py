@@ -468,19 +468,21 @@ def test_constraints_come_with_their_table(
     """Those that Hive enforces on writes, disabled ones too; Hive 2.3 and a missing table have none."""
     name = f"{database}.t"
     assert metastore.get_constraints(database, "t") == ()
+    assert metastore.get_primary_key(database, "t") == ()
     if isinstance(metastore, InMemoryMetastore):
         metastore.create_table(acid_table_info(database, "t"))
         if line == "2.3":
             with pytest.raises(UnsupportedByServerError):
                 metastore.set_constraints(database, "t", CONSTRAINTS)
         else:
-            metastore.set_constraints(database, "T", CONSTRAINTS)
+            metastore.set_constraints(database, "T", CONSTRAINTS, primary_key=["D", "v"])
     elif line == "2.3":
         metastore.create_table(acid_table_info(database, "t"))
     else:
         request.getfixturevalue(FIXTURES[line]).sql(
             f"create table {name} (V int not null enable, d string default 'x', "
-            "constraint c1 check (v > 0), constraint c2 check (v < 9) disable novalidate) "
+            "constraint c1 check (v > 0), constraint c2 check (v < 9) disable novalidate, "
+            "primary key (D, v) disable novalidate) "
             "stored as orc tblproperties ('transactional'='true')"
         )
     found = [
@@ -492,3 +494,4 @@ def test_constraints_come_with_their_table(
         for each in metastore.get_constraints(database, "T")
     ]
     assert found == ([] if line == "2.3" else list(CONSTRAINTS))
+    assert metastore.get_primary_key(database, "T") == (() if line == "2.3" else ("d", "v"))

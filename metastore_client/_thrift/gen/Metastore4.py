@@ -1398,11 +1398,11 @@ class add_write_ids_to_min_history_args(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.writeIds = {}
-                    (_ktype467, _vtype468, _size466) = iprot.readMapBegin()
-                    for _i470 in range(_size466):
-                        _key471 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val472 = iprot.readI64()
-                        self.writeIds[_key471] = _val472
+                    (_ktype474, _vtype475, _size473) = iprot.readMapBegin()
+                    for _i477 in range(_size473):
+                        _key478 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val479 = iprot.readI64()
+                        self.writeIds[_key478] = _val479
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1423,9 +1423,9 @@ class add_write_ids_to_min_history_args(object):
         if self.writeIds is not None:
             oprot.writeFieldBegin('writeIds', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.writeIds))
-            for kiter473, viter474 in self.writeIds.items():
-                oprot.writeString(kiter473.encode('utf-8') if sys.version_info[0] == 2 else kiter473)
-                oprot.writeI64(viter474)
+            for kiter480, viter481 in self.writeIds.items():
+                oprot.writeString(kiter480.encode('utf-8') if sys.version_info[0] == 2 else kiter480)
+                oprot.writeI64(viter481)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()

@@ -260,7 +260,7 @@ def test_a_table_gets_its_changes_once(legacy: Bench) -> None:
     """A second apply to the same table in one transaction is refused before any work."""
     with legacy.client.new_transaction() as transaction:
         apply_changes(transaction, legacy.table, legacy.changes(("insert", None, 1, "a", "x")))
-        with pytest.raises(TransactionStateError, match=r"already has its changes .*; combine"):
+        with pytest.raises(TransactionStateError, match=r"already has its changes .*: combine"):
             apply_changes(transaction, legacy.table.upper(), legacy.changes(("insert", None, 2, "b", "x")))
     assert legacy.rows() == [(1, "a", "x")]
 

@@ -107,10 +107,15 @@ def refused(
 
 
 def swept(table: LiveTable) -> bool:
-    """True if nothing is staged any more.
+    """True if no task runs and nothing is staged any more.
 
     Spark kills the other tasks of a failed job, but one of them may stage files for a moment after the abort.
     """
+    spark = SparkSession.getActiveSession()
+    assert spark is not None
+    executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    if any(each.numRunningTasks() for each in executors):
+        return False
     list(sweep(table.metastore, table.info.database, table.info.name))
     return not table.staged()
 

@@ -15,7 +15,16 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from judges.hive.judge import HiveJudge
-from mutation_api.cdc import AppendRows, BatchReport, HiveSink, MergeRows, ReduceLog, hive_sink
+from mutation_api.cdc import (
+    AppendRows,
+    BatchReport,
+    HistoryRows,
+    HiveSink,
+    MergeRows,
+    OverwriteRows,
+    ReduceLog,
+    hive_sink,
+)
 
 __all__ = ["COLUMNS", "Shop", "create_tables", "make_file", "started"]
 
@@ -24,11 +33,17 @@ COLUMNS = "number int, id int, item string, operation string"
 
 
 def create_tables(judge: HiveJudge, database: str) -> None:
-    """``events`` has every row, ``latest`` the last of each id, ``kept`` what operations leave."""
+    """``events`` has every row, ``latest`` the last of each id, ``kept`` what operations leave.
+
+    ``history`` has the versions of each id, and ``page`` the last file.
+    """
     properties = "CLUSTERED BY (id) INTO 2 BUCKETS STORED AS ORC TBLPROPERTIES ('transactional'='true')"
     judge.sql(f"CREATE TABLE {database}.events (number int, id int, item string) {properties}")
     judge.sql(f"CREATE TABLE {database}.latest (id int, item string) {properties}")
     judge.sql(f"CREATE TABLE {database}.kept (number int, id int, item string) {properties}")
+    judge.sql(f"CREATE TABLE {database}.page (number int, id int, item string) {properties}")
+    versions = "id int, item string, valid_from int, valid_to int"
+    judge.sql(f"CREATE TABLE {database}.history ({versions}) {properties}")
 
 
 def make_file(folder: Path, number: int, rows: int = 6) -> list[dict[str, Any]]:
@@ -65,13 +80,15 @@ def with_part(batch: DataFrame) -> DataFrame:
 def sink_of(
     uri: str, database: str, progress: Callable[[BatchReport], None], name: str, **options: Any
 ) -> HiveSink:
-    """All three kinds of actions, in one transaction a batch."""
+    """All kinds of actions without ROW__ID, in one transaction a batch."""
     return hive_sink(
         uri,
         name,
         AppendRows(f"{database}.events", rows=lambda batch: batch.drop("operation")),
         MergeRows(f"{database}.latest", on=["id"], rows=last_by_id),
         ReduceLog(f"{database}.kept", key=["id"], order_by=["part", "number"], rows=with_part),
+        HistoryRows(f"{database}.history", key=["id"], sequence="number"),
+        OverwriteRows(f"{database}.page", partitions=None, rows=lambda batch: batch.drop("operation")),
         progress=progress,
         **options,
     )
@@ -151,7 +168,7 @@ class Shop:
 
 
 def check_tables(judge: HiveJudge, database: str, rows: list[dict[str, Any]]) -> None:
-    """All three tables hold what these rows, in this order, leave."""
+    """All tables hold what these rows, in this order, leave."""
     latest: dict[int, str] = {}
     kept: dict[int, list[Any]] = {}
     for row in rows:
@@ -163,3 +180,30 @@ def check_tables(judge: HiveJudge, database: str, rows: list[dict[str, Any]]) ->
     assert sorted(judge.sql(f"SELECT number, id, item FROM {database}.events")) == events
     assert sorted(judge.sql(f"SELECT id, item FROM {database}.latest")) == sorted(map(list, latest.items()))
     assert sorted(judge.sql(f"SELECT number, id, item FROM {database}.kept")) == sorted(kept.values())
+    page = [
+        [row["number"], row["id"], row["item"]]
+        for row in rows
+        if row["number"] // 100 == rows[-1]["number"] // 100
+    ]
+    assert sorted(judge.sql(f"SELECT number, id, item FROM {database}.page")) == sorted(page)
+    shown = judge.sql(
+        f"SELECT id, item, valid_from, valid_to FROM {database}.history ORDER BY id, valid_from"
+    )
+    assert shown == _versions(rows)
+
+
+def _versions(rows: list[dict[str, Any]]) -> list[list[Any]]:
+    """The history of each id; a delete after another, or before all else, has an empty interval."""
+    found: list[list[Any]] = []
+    for id_ in sorted({row["id"] for row in rows}):
+        of_id = sorted((row for row in rows if row["id"] == id_), key=lambda row: int(row["number"]))
+        ends = [*(row["number"] for row in of_id[1:]), None]
+        after_state = False
+        for row, end in zip(of_id, ends, strict=True):
+            is_delete = row["operation"] == "delete"
+            if not is_delete:
+                found.append([id_, row["item"], row["number"], end])
+            elif not after_state:
+                found.append([id_, None, row["number"], row["number"]])
+            after_state = not is_delete
+    return found

@@ -1,4 +1,4 @@
-"""``hive-mutate delete``, ``update-rows``, ``upsert``, ``overwrite`` and ``truncate`` on a real metastore."""
+"""The commands that change rows (``hive-mutate delete``, ``upsert``, …) on a real metastore."""
 
 from __future__ import annotations
 
@@ -67,6 +67,78 @@ def test_every_verb(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert read(uri) == [(4, "cola", "4.00", 6)]
     assert "1 deleted" in run("truncate", NAME)
     assert read(uri) == []
+
+
+def test_track(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files with an operation and columns that no version has."""
+    with connect(uri) as hive:
+        columns = "item string, price decimal(8,2), since date, until date, is_last boolean"
+        hive.create_table("default.versions", columns, clustered_by=["item"], num_buckets=1)
+    file = tmp_path / "changes.csv"
+    words = [
+        "track",
+        "default.versions",
+        str(file),
+        "--key",
+        "item",
+        "--sequence",
+        "seen",
+        "--valid-from",
+        "since",
+    ]
+    words += [
+        "--valid-to",
+        "until",
+        "--current",
+        "is_last",
+        "--columns",
+        "price",
+        "--json",
+        "--metastore",
+        uri,
+    ]
+    for lines, expected in (
+        ("tea,1.00,2024-05-01,x,insert\nmilk,2.00,2024-05-01,x,insert\n", (2, 0)),
+        ("tea,3.00,2024-05-03,x,update\nmilk,,2024-05-04,x,delete\ntea,2.00,2024-05-02,x,update\n", (2, 2)),
+    ):
+        file.write_text(f"item,price,seen,more,operation\n{lines}")
+        assert main([*words, "--dry-run"]) == main(words) == EXIT_OK
+        tried, done = map(json.loads, capsys.readouterr().out.splitlines())
+        assert {**tried, "is_dry_run": False} == done
+        assert (done["inserted"], done["updated"]) == expected
+    with connect(uri) as hive, hive.snapshot("default.versions") as view:
+        rows = view.table("default.versions").scan().to_arrow().to_pylist()
+    found = [
+        (row["item"], str(row["price"]), row["since"].day, row["until"] and row["until"].day, row["is_last"])
+        for row in rows
+    ]
+    assert sorted(found) == [
+        ("milk", "2.00", 1, 4, False),
+        ("tea", "1.00", 1, 2, False),
+        ("tea", "2.00", 2, 3, False),
+        ("tea", "3.00", 3, None, True),
+    ]
+    file.write_text("item,price,seen\ntea,1.00,2024-05-01\n")
+    words = [
+        "track",
+        "default.versions",
+        str(file),
+        "--key",
+        "item",
+        "--sequence",
+        "seen",
+        "--metastore",
+        uri,
+    ]
+    assert main(words) == EXIT_FAILED
+    assert "no column 'valid_from'" in capsys.readouterr().err
+
+
+def test_an_upsert_without_key(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The table must declare a primary key."""
+    (tmp_path / "rows.csv").write_text("id,item,price,day\n1,tea,1.00,2024-05-01\n")
+    assert main(["upsert", NAME, str(tmp_path / "rows.csv"), "--metastore", uri]) == EXIT_FAILED
+    assert "declares no primary key: name the key columns with --key" in capsys.readouterr().err
 
 
 def test_a_lost_race_is_attempted_again(uri: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -256,3 +256,14 @@ def test_a_table_without_comparable_columns(make_hive: MakeHive) -> None:
     assert odd.update(set={"x": pc.scalar(7.0)}, where=pc.is_nan(pc.field("x"))).total.updated == 1
     with hive.snapshot("default.odd") as view:
         assert sorted(view.table("default.odd").scan(["x"]).to_arrow()["x"].to_pylist()) == [1.0, 7.0]
+
+
+def test_an_upsert_by_the_primary_key(make_hive: MakeHive) -> None:
+    """Without on, the declared key counts; without a declared one it is refused."""
+    hive = make_hive("3.1")
+    with pytest.raises(ConfigurationError, match=r"declares no primary key.*ADD CONSTRAINT"):
+        hive.table(NAME).upsert(rows(row(1)))
+    hive.metastore.set_constraints(*NAME.split("."), (), primary_key=["ID"])  # type: ignore[attr-defined]
+    report = hive.table(NAME).upsert(rows(row(1)), create_partitions=True)
+    assert report.total.inserted == 1
+    assert hive.table(NAME).upsert(rows(row(1, "milk"))).total.updated == 1
