@@ -97,6 +97,7 @@ from .transaction.past_snapshot import PastSnapshot as PastSnapshot
 from .transaction.snapshot import Snapshot as Snapshot
 from .transaction.staging import list_staged as list_staged
 from .transaction.transaction import Transaction as Transaction
+from .transaction.transaction_state import StepSummary as StepSummary
 from .transaction.transaction_state import TableSummary as TableSummary
 from .transaction.transaction_state import TransactionState as TransactionState
 from .transaction.transaction_state import TransactionSummary as TransactionSummary

@@ -100,8 +100,8 @@ PAGES = (
         {
             "mutation_api": (
                 "HiveTransaction- HiveTable- Attempts LocalOptions WriterOptions ApplySummary= "
-                "TransactionSummary= TableSummary= OverwriteReport= LockFailureListener apply_changes "
-                "HistoryReport= delete_where update_where overwrite track local_spark_session "
+                "TransactionSummary= TableSummary= StepSummary= OverwriteReport= LockFailureListener "
+                "apply_changes HistoryReport= delete_where update_where overwrite track local_spark_session "
                 "translated_worker_errors MutatorClientBuilder MutatorClient- Transaction- TransactionState= "
                 "MutatorCoordinator BucketIdResolver AcidTableSerializer DeltaManifest="
             ),

@@ -21,13 +21,16 @@ _WORDS = """\
 [cluster](../../clusters.md). `doctor` answers with 1 also where a table cannot be
 changed. What to ask on a bad day, in which order: [Watch and repair](../../operations.md).
 """
+_CHANGE_ROWS = "[Change rows](../../guides/change-rows.md)"
 _GUIDES = {
-    "apply": "[Change rows](../../guides/change-rows.md)",
+    "alter-table": "[Alter a table](../../guides/alter-table.md)",
+    **dict.fromkeys(("apply", "delete", "overwrite", "truncate", "update-rows", "upsert"), _CHANGE_ROWS),
     "explain": "[Watch and repair](../../operations.md)",
     "ingest": "[Ingest a database's log](../../guides/ingest.md), [Kafka](../../kafka.md)",
     "merge": "[Merge by key](../../guides/merge.md)",
     "pack": "[Clusters](../../clusters.md)",
     "read": "[Read tables](../../guides/read.md)",
+    "track": "[Keep a history](../../guides/history.md)",
     "update": "[Incremental update](../../incremental-update.md)",
 }
 

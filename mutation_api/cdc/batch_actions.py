@@ -68,7 +68,7 @@ def _all_rows(batch: DataFrame) -> DataFrame:
 
 
 BatchSummary = ApplySummary | MergeReport | HistoryReport | OverwriteReport
-"""What an action has written."""
+"""The report of an action."""
 
 
 class BatchAction(Protocol):
@@ -243,8 +243,8 @@ class HistoryRows:
 class OverwriteRows:
     """An action that replaces rows of a table by those of a batch, like :func:`mutation_api.overwrite`.
 
-    partitions: the partitions to replace: ``"dynamic"`` (the default) for those of the new rows, or None for
-        the whole table.
+    partitions: the partitions to replace: ``"dynamic"`` (the default) for those of the new rows. If None, the
+        whole table is replaced.
     where: the rows to replace, as SQL, in place of ``partitions``.
     """
 

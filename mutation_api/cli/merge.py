@@ -54,7 +54,9 @@ from mutation_api.cli.table_arguments import (
 from mutation_api.cli.terminal import say
 from mutation_api.cli.write_arguments import (
     RULE_OPTIONS,
+    add_columns_of,
     add_rule_arguments,
+    add_schema_argument,
     add_write_arguments,
     check_rule_usage,
     rules_from,
@@ -96,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "bucket of their hash",
     )
     add_write_arguments(parser)
+    add_schema_argument(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
@@ -117,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         metastore_from(arguments) as metastore,
         writing_client(metastore, arguments) as client,
     ):
+        add_columns_of(metastore, arguments, files)
         attempts = Attempts(arguments.attempts)
         engine, report = by_engine(
             arguments.engine, files, lambda engine: _merged(client, engine, task, attempts)

@@ -43,7 +43,9 @@ from mutation_api.cli.table_arguments import (
 )
 from mutation_api.cli.terminal import say
 from mutation_api.cli.write_arguments import (
+    add_columns_of,
     add_operation_column_argument,
+    add_schema_argument,
     add_write_arguments,
     writing_client,
 )
@@ -84,6 +86,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_key_argument(
             parser, "columns that identify a row (default: the table's primary key)", is_required=False
         )
+        add_schema_argument(parser)
     if command == "track":
         _add_history_arguments(parser)
     if command == "update-rows":
@@ -153,6 +156,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Change the rows and print the report. Return 0 if the transaction is committed, or was only tried."""
     split_full_name(arguments.table)
     change = _CHANGES[arguments.subcommand]
+
+    if arguments.subcommand == "upsert":
+        with in_option_names(_OPTIONS), metastore_from(arguments) as metastore:
+            add_columns_of(metastore, arguments, [existing_file(file) for file in arguments.files])
 
     def attempt(_: int) -> _Report:
         with _table(arguments) as table:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from metastore_client.client import MetastoreClient
 from mutation_api.cli.parsers import option_names
 from mutation_api.cli.table_arguments import ReportLoss, add_attempts_argument, add_lock_timeout_argument
+from mutation_api.cli.terminal import say_aside
+from mutation_api.merge.arrow_change_files import ArrowFiles
 from mutation_api.merge.clauses import MergeRules
+from mutation_api.merge.file_rules import RowColumns
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import TableRole
 from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.catalog import Catalog, TableSpec, split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.upkeep.alter_acid_table import alter_acid_table
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 
 __all__ = [
     "RULE_OPTIONS",
+    "add_columns_of",
     "add_operation_column_argument",
     "add_rule_arguments",
+    "add_schema_argument",
     "add_write_arguments",
     "check_rule_usage",
     "rules_from",
@@ -43,6 +52,38 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_lock_timeout_argument(parser, "another writer of the table")
     add_attempts_argument(parser)
+
+
+def add_schema_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--schema``."""
+    parser.add_argument(
+        "--schema",
+        choices=["exact", "add"],
+        default="exact",
+        help="add: columns that the files have and the table lacks are added to the table first, as by "
+        "hive-mutate alter-table (columns of CSV and JSON files as strings); exact: do not (default: exact)",
+    )
+
+
+def add_columns_of(
+    metastore: MetastoreClient, arguments: argparse.Namespace, files: Sequence[Location]
+) -> None:
+    """Add the columns of files to the table, if ``--schema add`` is given. A dry run changes nothing.
+
+    Raises:
+        ConfigurationError, RecordLayoutError: If the files cannot be read, or a column cannot be added.
+        Other errors: See ``alter_acid_table``.
+    """
+    if arguments.schema != "add" or arguments.dry_run:
+        return
+    database, name = split_full_name(arguments.table)
+    table = Catalog(metastore).read(TableSpec(database, name, TableRole.SOURCE)).table
+    found = ArrowFiles(RowColumns(table, keeps_unknown=True)).read(files[0], arguments.format).schema
+    altered = alter_acid_table(
+        metastore, arguments.table, add=found, missing_only=True, lock_timeout_seconds=arguments.lock_timeout
+    )
+    if altered.is_changed:
+        say_aside(str(altered))
 
 
 def add_operation_column_argument(parser: argparse.ArgumentParser) -> None:

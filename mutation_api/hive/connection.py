@@ -281,7 +281,7 @@ class Hive(NotPickled):
         database, table = split_full_name(name)
         with metastore_errors_as_ours(f"could not look up table {database}.{table}"):
             opened = Catalog(self._metastore).read(TableSpec(database, table, TableRole.SOURCE))
-        return TableHandle(self._metastore, opened.table, self.transaction)
+        return TableHandle(self._metastore, opened.table, self.transaction, self.alter_table)
 
     def tables(self, database: str, *, like: str = "*") -> list[str]:
         """Return the names ``database.table`` of a database's tables and views, sorted.

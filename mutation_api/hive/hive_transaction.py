@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Unpack
+from typing import Literal, Unpack, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from metastore_client.client import MetastoreClient
-from mutation_api.errors import TransactionStateError
+from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.hive.hive_table import HiveTable, SnapshotTable
 from mutation_api.hive.table_changes import TableChanges
 from mutation_api.merge.history import HistoryOptionsDict, HistoryReport
@@ -30,12 +30,17 @@ from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
 from mutation_api.transaction.snapshot import NotPickled, OfOneProcess, Snapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
+from mutation_api.upkeep.alter_acid_table import AlteredTable, added_columns
 from mutation_api.upkeep.history import TableHistory, table_history
 from mutation_api.upkeep.verify.verify import Progress, VerifyReport, verify_table
+from mutation_api.write.arrow_input import arrow_reader
 from mutation_api.write.change_set import MemoryShare, OverwriteReport
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HiveSnapshot", "HiveTransaction", "TableHandle"]
+__all__ = ["HiveSnapshot", "HiveTransaction", "SchemaMode", "TableHandle"]
+
+SchemaMode = Literal["exact", "add"]
+"""The treatment of columns that the data has and the table lacks: refuse them, or add them to the table."""
 
 _COLLECTING_PART = 4
 """One part in _COLLECTING_PART of the memory is for changes that wait for the commit."""
@@ -306,14 +311,20 @@ class TableHandle:
         metastore: the metastore's client.
         table: the table's descriptor.
         transaction: begins a transaction of the table; see ``Hive.transaction``.
+        alter: adds columns to the table; see ``Hive.alter_table``.
     """
 
     def __init__(
-        self, metastore: MetastoreClient, table: AcidTable, transaction: Callable[..., HiveTransaction]
+        self,
+        metastore: MetastoreClient,
+        table: AcidTable,
+        transaction: Callable[..., HiveTransaction],
+        alter: Callable[..., AlteredTable],
     ) -> None:
         self._metastore = metastore
         self._table = table
         self._transaction = transaction
+        self._alter = alter
 
     def __repr__(self) -> str:
         """Return the name and the columns."""
@@ -354,13 +365,16 @@ class TableHandle:
         """
         return verify_table(self._metastore, self.name, threads=threads, progress=progress)
 
-    def append(self, data: object, *, create_partitions: bool = False) -> int:
+    def append(self, data: object, *, create_partitions: bool = False, schema: SchemaMode = "exact") -> int:
         """Add rows in a transaction of its own; see ``HiveTable.append``.
 
         Args:
             data: the rows.
             create_partitions: True to create missing partitions.
+            schema: ``"add"`` to add the columns that the table lacks before the transaction begins, as
+                ``Hive.alter_table`` does. They are NULL in older rows. ``"exact"`` refuses them.
         """
+        data = self._with_columns(data, schema)
         with self._transaction(self.name, create_partitions=create_partitions) as tx:
             return tx.table(self.name).append(data)
 
@@ -381,8 +395,10 @@ class TableHandle:
         *,
         create_partitions: bool = False,
         dry_run: bool = False,
+        schema: SchemaMode = "exact",
     ) -> MergeReport:
-        """Update rows or insert them in a transaction of its own; see ``HiveTable.upsert``."""
+        """Update or insert rows in a transaction of its own; see ``HiveTable.upsert`` and :meth:`append`."""
+        data = self._with_columns(data, schema, dry_run=dry_run)
         with self._transaction(self.name, create_partitions=create_partitions) as tx:
             return tx.table(self.name).upsert(data, on, dry_run=dry_run)
 
@@ -416,3 +432,18 @@ class TableHandle:
         """Delete all rows in a transaction of its own; see ``HiveTable.truncate``."""
         with self._transaction(self.name) as tx:
             return tx.table(self.name).truncate(dry_run=dry_run)
+
+    def _with_columns(self, data: object, schema: SchemaMode, *, dry_run: bool = False) -> object:
+        """Add columns that the data has and the table lacks. A dry run leaves them out of the data."""
+        if schema not in get_args(SchemaMode):
+            raise ConfigurationError(f"table {self.name}: schema={schema!r}: expected 'exact' or 'add'")
+        if schema == "exact":
+            return data
+        reader = arrow_reader(data, f"table {self.name}: the rows")
+        missing = added_columns(self._table, reader.schema)
+        self._alter(self.name, add=missing, missing_only=True, dry_run=dry_run)
+        if not (dry_run and missing):
+            return reader
+        lost = {column.name.lower() for column in missing}
+        rows = reader.read_all()
+        return rows.select([name for name in rows.column_names if name.lower() not in lost])

@@ -134,7 +134,7 @@ class HistoryRules:
             key: the key columns; a single string is one column.
             sequence: the column that orders the changes of a key, or several, of which the first gives the
                 intervals and the others decide ties.
-            columns: see :class:`HistoryOptionsDict`, also for the rest.
+            columns: the columns of a version; for this and the rest see :class:`HistoryOptionsDict`.
             deletes: the effect of deletes.
             operation_column: the column with the operation of each change.
             valid_from: the column where intervals begin.

@@ -1,6 +1,6 @@
 """Merges described by rules, and changes of a history, in this process.
 
-Of a merge, only what Spark certainly does in the same way is done here: conditions of
+A merge by rules does only what Spark certainly does in the same way: conditions of
 :mod:`mutation_api.merge.sql_conditions`, orders by a column, and keys whose types are compared as in Spark.
 Everything else raises UnsupportedLocallyError before the table is read.
 """

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mutation_api.errors import TransactionStateError
@@ -19,6 +20,7 @@ from mutation_api.transaction.manifest import DeltaManifest, FileKind
 
 __all__ = [
     "Step",
+    "StepSummary",
     "TableSummary",
     "TransactionState",
     "TransactionSummary",
@@ -106,8 +108,28 @@ _HEADINGS = ("table", "partitions", "created", "inserted", "updated", "deleted",
 
 
 @dataclass(frozen=True)
+class StepSummary:
+    """The numbers of rows of one change set of a table."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @classmethod
+    def of(cls, manifests: Iterable[DeltaManifest]) -> StepSummary:
+        """Add up the manifests of one change set."""
+        found = list(manifests)
+        # A layout with split updates counts an update in both files; the delta has it in every layout.
+        updated = sum(m.update_count for m in found if m.kind is FileKind.DELTA)
+        return cls(sum(m.insert_count for m in found), updated, sum(m.delete_count for m in found))
+
+
+@dataclass(frozen=True)
 class TableSummary:
-    """The numbers of what was written to one table. Rows are counted by the operations the user issued."""
+    """The numbers of what was written to one table. Rows are counted by the operations the user issued.
+
+    ``steps`` has the numbers of each change set, in order.
+    """
 
     table: str
     partitions_touched: tuple[str, ...] = ()
@@ -117,6 +139,7 @@ class TableSummary:
     deleted: int = 0
     file_count: int = 0
     byte_count: int = 0
+    steps: tuple[StepSummary, ...] = ()
 
     @classmethod
     def of(
@@ -126,17 +149,20 @@ class TableSummary:
         partitions_created: tuple[str, ...] = (),
     ) -> TableSummary:
         """Add up the manifests of one table."""
-        # A layout with split updates counts an update in both files; the delta has it in every layout.
-        deltas = [m for m in manifests if m.kind is FileKind.DELTA]
+        by_statement = sorted(manifests, key=lambda m: m.statement_id)
+        steps = [
+            StepSummary.of(group) for _, group in itertools.groupby(by_statement, lambda m: m.statement_id)
+        ]
         return cls(
             table=table,
             partitions_touched=tuple(sorted({m.partition_name for m in manifests if m.partition_name})),
             partitions_created=partitions_created,
-            inserted=sum(m.insert_count for m in manifests),
-            updated=sum(m.update_count for m in deltas),
-            deleted=sum(m.delete_count for m in manifests),
+            inserted=sum(step.inserted for step in steps),
+            updated=sum(step.updated for step in steps),
+            deleted=sum(step.deleted for step in steps),
             file_count=len(manifests),
             byte_count=sum(m.byte_count for m in manifests),
+            steps=tuple(steps),
         )
 
 

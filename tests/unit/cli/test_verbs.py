@@ -141,6 +141,24 @@ def test_an_upsert_without_key(uri: str, tmp_path: Path, capsys: pytest.CaptureF
     assert "declares no primary key: name the key columns with --key" in capsys.readouterr().err
 
 
+def test_columns_of_files_are_added(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With --schema add, by upsert and by merge; the message names them."""
+    with connect(uri) as hive:
+        hive.create_table("default.wider", "id int, item string", clustered_by=["id"], num_buckets=1)
+    (tmp_path / "one.csv").write_text("id,item,note\n1,tea,a\n")
+    (tmp_path / "two.csv").write_text("id,item,note,size\n2,milk,b,7\n")
+    upsert = ["upsert", "default.wider", str(tmp_path / "one.csv"), "--key", "id", "--metastore", uri]
+    assert main(upsert) == EXIT_FAILED
+    assert "note" in capsys.readouterr().err
+    assert main([*upsert, "--schema", "add"]) == EXIT_OK
+    assert "note string" in capsys.readouterr().err
+    merge = ["merge", "--table", "default.wider", "--source", str(tmp_path / "two.csv"), "--key", "id"]
+    assert main([*merge, "--schema", "add", "--engine", "local", "--metastore", uri]) == EXIT_OK
+    with connect(uri) as hive, hive.snapshot("default.wider") as view:
+        found = view.table("default.wider").scan().to_arrow().sort_by("id").to_pydict()
+    assert (found["note"], found["size"]) == (["a", "b"], [None, "7"])
+
+
 def test_a_lost_race_is_attempted_again(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The last error says how many attempts were made."""
     waiting = ["--lock-timeout", "0.1", "--metastore", uri]

@@ -267,3 +267,28 @@ def test_an_upsert_by_the_primary_key(make_hive: MakeHive) -> None:
     report = hive.table(NAME).upsert(rows(row(1)), create_partitions=True)
     assert report.total.inserted == 1
     assert hive.table(NAME).upsert(rows(row(1, "milk"))).total.updated == 1
+
+
+@pytest.mark.parametrize("line", ["2.3", "4.1"])
+def test_columns_that_the_table_lacks_are_added(make_hive: MakeHive, line: str) -> None:
+    """With schema="add", before the transaction; older rows have NULL. A dry run changes nothing."""
+    hive = make_hive(line)
+    hive.table(NAME).append(rows(row(1)), create_partitions=True)
+    wider = rows(row(1, "milk"), row(2)).append_column("Note", pa.array(["a", "b"]))
+    with pytest.raises(RecordLayoutError, match="Note"):
+        hive.table(NAME).append(wider)
+    with pytest.raises(ConfigurationError, match="expected 'exact' or 'add'"):
+        hive.table(NAME).append(wider, schema="merge")  # type: ignore[arg-type]
+    tried = hive.table(NAME).upsert(wider, on=["id"], dry_run=True, schema="add")
+    assert counts(tried) == (1, 1, 0, 0) and "note" not in hive.table(NAME).schema.names
+    hive.table(NAME).upsert(wider, on=["id"], schema="add")
+    more = (
+        rows(row(3)).append_column("size", pa.array([7], pa.int32())).append_column("note", pa.array(["c"]))
+    )
+    assert hive.table(NAME).append(more, schema="add") == 1
+    with hive.snapshot(NAME) as view:
+        found = view.table(NAME).scan(["id", "item", "note", "size"]).to_arrow().sort_by("id").to_pydict()
+    assert found["note"] == ["a", "b", "c"] and found["size"] == [None, None, 7]
+    odd = rows(row(4)).append_column("gap", pa.array([1], pa.duration("s")))
+    with pytest.raises(MutationError, match="gap"):
+        hive.table(NAME).append(odd, schema="add")
