@@ -88,7 +88,7 @@ PAGES = (
         },
         {
             "mutation_api.transaction": "builder.MetastoreTarget",
-            "mutation_api": "storage.location.LocationLike",
+            "mutation_api": "storage.location.LocationLike hive.hive_transaction.SchemaMode",
             "metastore_client": "transport.security.SaslLogin valid_ids.CountRows",
         },
     ),
@@ -175,7 +175,7 @@ PAGES = (
             ),
         },
         {
-            "mutation_api.cdc": "batch_actions.Rows",
+            "mutation_api.cdc": "batch_actions.Rows batch_actions.BatchSummary",
         },
     ),
     ApiPage(

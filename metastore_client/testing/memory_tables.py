@@ -159,16 +159,13 @@ class MemoryTables(ServerCalls):
             if constraints and not self.capabilities().has_write_ids:
                 raise UnsupportedByServerError("Hive 2.3 has no NOT NULL, CHECK and DEFAULT constraints")
             named = (replace(each, column=each.column.lower()) for each in constraints)
-            ordered = sorted(named, key=ConstraintInfo.order)
-            self._table(database, table).constraints = tuple(ordered)
-            self._table(database, table).primary_key = tuple(name.lower() for name in primary_key)
+            found = self._table(database, table)
+            found.constraints = tuple(sorted(named, key=ConstraintInfo.order))
+            found.primary_key = tuple(name.lower() for name in primary_key)
 
     @server_call
     def get_partition_names(self, database: str, table: str) -> list[str]:
-        """Return the escaped names (``ds=2024-01-01/hr=3``) of all partitions.
-
-        See :meth:`MetastoreClient.get_partition_names`.
-        """
+        """Return the escaped names of all partitions. See :meth:`MetastoreClient.get_partition_names`."""
         return sorted(self._table(database, table).partitions)
 
     @server_call

@@ -5,18 +5,14 @@ compare the sizes of both by partition (:func:`delta_sizes`).
 
 Hive does the compaction. It queues a request only once, regardless of who makes it. A second run therefore
 waits for the same compaction, and a run that was stopped can be repeated.
-
-The compactor of Hive 2.3 passes the table's properties to its job as strings. An empty value comes back as
-null, and every compaction of the table fails (``java.io.IOException: Major``). Seen on 2.3.10.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from metastore_client.capabilities import Capabilities
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionInfo, CompactionType
 from mutation_api.errors import CompactionError, ConfigurationError
@@ -30,6 +26,7 @@ from mutation_api.storage.tree import Directories, directories_below, side_by_si
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.upkeep.doctor import compactor_trouble
 
 __all__ = [
     "DELTA_ROWS_DEFAULT",
@@ -41,7 +38,6 @@ __all__ = [
     "DeltaSizes",
     "FileSizes",
     "compact_table",
-    "compactor_trouble",
     "delta_sizes",
     "read_sizes",
 ]
@@ -58,18 +54,6 @@ _DONE = ("ready for cleaning", "succeeded")
 _NOT_ENOUGH = "None of the compaction thresholds met"
 """The reason that a Hive 4 worker gives for refusing a compaction that would merge nothing; seen in 4.1.0."""
 _WORKERS = "hive.compactor.worker.threads"
-
-
-def compactor_trouble(parameters: Mapping[str, str], capabilities: Capabilities) -> str | None:
-    """Return why the compactor will fail on a table with these properties, and a fix; None if it will not."""
-    empty = sorted(name for name, value in parameters.items() if not value)
-    if capabilities.has_write_ids or not empty:
-        return None
-    names = ", ".join(f"'{name}'" for name in empty)
-    return (
-        f"the compactor of {capabilities.line} fails on tables with an empty property, and {names} is empty: "
-        f"remove it with ALTER TABLE … UNSET TBLPROPERTIES ({names})"
-    )
 
 
 @dataclass(frozen=True)

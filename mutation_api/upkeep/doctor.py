@@ -5,9 +5,10 @@ Its only change is a hidden empty file that it creates in each table's directory
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from metastore_client.capabilities import Capabilities
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
 from metastore_client.model import ConstraintInfo, ConstraintKind
@@ -30,9 +31,8 @@ from mutation_api.transaction.descriptors import (
 )
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
-from mutation_api.upkeep.compact import compactor_trouble
 
-__all__ = ["DoctorReport", "TableReport", "constraint_text", "doctor"]
+__all__ = ["DoctorReport", "TableReport", "compactor_trouble", "constraint_text", "doctor"]
 
 SETTINGS = (
     "hive.txn.manager",
@@ -48,6 +48,22 @@ SETTINGS = (
 NOT_TOLD = "(not reported)"
 THREADS = 16
 """Number of threads that probe the tables' directories. Each mostly waits for the storage."""
+
+
+def compactor_trouble(parameters: Mapping[str, str], capabilities: Capabilities) -> str | None:
+    """Return why the compactor will fail on a table with these properties, and a fix; None if it will not.
+
+    The compactor of Hive 2.3 passes the table's properties to its job as strings. An empty value comes back
+    as null, and every compaction of the table fails (``java.io.IOException: Major``). Seen on 2.3.10.
+    """
+    empty = sorted(name for name, value in parameters.items() if not value)
+    if capabilities.has_write_ids or not empty:
+        return None
+    names = ", ".join(f"'{name}'" for name in empty)
+    return (
+        f"the compactor of {capabilities.line} fails on tables with an empty property, and {names} is empty: "
+        f"remove it with ALTER TABLE … UNSET TBLPROPERTIES ({names})"
+    )
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ PAGES: Mapping[str, RunBy] = {
     "docs/guides/change-rows.md": GUIDE,
     "docs/guides/from-mutation-api.md": GUIDE,
     "docs/guides/from-warehouse-connector.md": GUIDE,
+    "docs/guides/history.md": GUIDE,
     "docs/guides/ingest.md": RunBy(
         (*GUIDE.tests, f"{FRONT}/test_guides.py::test_the_lines_from_mysql_to_hive"),
     ),

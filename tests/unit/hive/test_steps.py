@@ -85,7 +85,7 @@ def test_each_step_sees_the_steps_before(hive: Hive) -> None:
         assert read(hive) == [row(1), row(2, day=1)]
     assert read(hive) == [row(1), row(2, day=1), row(3, "milk", "9.00", 2), row(5)]
     steps = [(step.inserted, step.updated, step.deleted) for step in tx.summary.tables[0].steps]
-    assert steps == [(2, 0, 0), (0, 1, 0), (0, 1, 1), (1, 1, 0)]
+    assert steps == [(2, 0, 0), (0, 1, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0)]
 
 
 def test_a_block_that_raises_leaves_nothing_of_any_step(hive: Hive, tmp_path: Path) -> None:

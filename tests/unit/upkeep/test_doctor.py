@@ -12,8 +12,7 @@ from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli.doctor import _text
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TableNotFoundError
 from mutation_api.format.layout import AcidVersion
-from mutation_api.upkeep.compact import compactor_trouble
-from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, doctor
+from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, compactor_trouble, doctor
 from tests.support.client_support import table_info
 
 
