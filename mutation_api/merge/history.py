@@ -21,7 +21,7 @@ later. As these are then needed for later arrivals, they are columns of the tabl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
@@ -151,28 +151,50 @@ class HistoryRules:
                 f"{what} ends the intervals of existing rows, but the table is insert-only: create one "
                 "without insert_only"
             )
-        if deletes not in get_args(Deletes):
-            raise ConfigurationError(f"{what}: deletes={deletes!r}: expected 'close', 'ignore' or 'refuse'")
         keys = tuple(checked_names(key, f"{what}: key"))
         point, *ties = checked_names(sequence, f"{what}: sequence") or [""]
-        interval = [valid_from.lower(), valid_to.lower()]
-        marks = [*interval, *([] if current is None else [current.lower()])]
-        types = {column.name: column.type for column in table.all_columns}
-        for name in (*keys, *ties, *marks):
+        marks = [valid_from.lower(), valid_to.lower(), *([] if current is None else [current.lower()])]
+        wanted = [column.name for column in table.all_columns]
+        if columns is not None:
+            wanted = checked_names(columns, f"{what}: columns")
+        own = [name for name in wanted if name not in (*keys, *marks)]
+        rules = cls(
+            keys,
+            point,
+            tuple(ties),
+            (*own, *(name for name in ties if name not in (*own, *keys))),
+            deletes,
+            operation_column.lower(),
+            marks[0],
+            marks[1],
+            None if current is None else marks[2],
+        )
+        rules._check(what, {column.name: column.type for column in table.all_columns})
+        return rules
+
+    def _check(self, what: str, types: Mapping[str, str]) -> None:
+        """Check the options against the types of the table's columns."""
+        if self.deletes not in get_args(Deletes):
+            raise ConfigurationError(
+                f"{what}: deletes={self.deletes!r}: expected 'close', 'ignore' or 'refuse'"
+            )
+        interval = (self.valid_from, self.valid_to)
+        marks = interval if self.current is None else (*interval, self.current)
+        for name in (*self.key, *marks, *self.columns):
             if name not in types:
                 raise ConfigurationError(
                     f"{what}: the table has no column {name!r}. It has {', '.join(types)}. Name its columns "
-                    "with key, valid_from, valid_to and current. Columns that decide ties are in it too"
+                    "with key, columns, valid_from, valid_to, current. Columns that decide ties are in it too"
                 )
-        if unfit := [name for name in keys if parse_hive_type(types[name]).kind in _UNFIT_KEYS]:
+        if unfit := [name for name in self.key if parse_hive_type(types[name]).kind in _UNFIT_KEYS]:
             raise ConfigurationError(
                 f"{what}: key columns must be numbers, dates, timestamps or strings that are equal exactly; "
                 f"{unfit[0]} is {types[unfit[0]]}"
             )
-        if not keys or not point or len({*keys, *marks}) < len(keys) + len(marks):
+        if not self.key or not self.point or len({*self.key, *marks}) < len(self.key) + len(marks):
             raise ConfigurationError(
                 f"{what} needs key columns, a sequence, and separate columns for its interval: got "
-                f"key={keys}, sequence={(point, *ties)}, and {', '.join(marks)}"
+                f"key={self.key}, sequence={(self.point, *self.ties)}, and {', '.join(marks)}"
             )
         first, last = (types[name] for name in interval)
         kind = parse_hive_type(first)
@@ -181,24 +203,8 @@ class HistoryRules:
                 f"{what}: {interval[0]} ({first}) and {interval[1]} ({last}) must have the same type, a "
                 "number, date, timestamp or string"
             )
-        if current is not None and types[marks[-1]] != "boolean":
-            raise ConfigurationError(f"{what}: {marks[-1]} must be boolean, it is {types[marks[-1]]}")
-        wanted = types if columns is None else checked_names(columns, f"{what}: columns")
-        own = [name for name in wanted if name not in (*keys, *marks)]
-        if unknown := [name for name in own if name not in types]:
-            raise ConfigurationError(f"{what}: columns: the table has no column {listed(unknown)}")
-        versioned = (*own, *(name for name in ties if name not in (*own, *keys)))
-        return cls(
-            keys,
-            point,
-            tuple(ties),
-            versioned,
-            deletes,
-            operation_column.lower(),
-            valid_from.lower(),
-            valid_to.lower(),
-            None if current is None else current.lower(),
-        )
+        if self.current is not None and types[self.current] != "boolean":
+            raise ConfigurationError(f"{what}: {self.current} must be boolean, it is {types[self.current]}")
 
     def of_source(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the columns of the changes that are read, given all that there are, in lower case."""

@@ -174,7 +174,7 @@ def test_ties(hive: Hive) -> None:
         ([(1, 1, "a", 0)], {"valid_from": "valid_to"}, ConfigurationError, "separate columns"),
         ([(1, 1, "a", 0)], {"valid_from": "item"}, ConfigurationError, "must have the same type"),
         ([(1, 1, "a", 0)], {"current": "item"}, ConfigurationError, "must be boolean"),
-        ([(1, 1, "a", 0)], {"columns": ["pric"]}, ConfigurationError, "no column pric"),
+        ([(1, 1, "a", 0)], {"columns": ["pric"]}, ConfigurationError, "no column 'pric'"),
         ([(1, 1, "a", 0)], {"sequence": "when"}, RecordLayoutError, "lack when"),
         ([(1, 1, "a", 0)], {"sequence": ["at", "x"]}, ConfigurationError, "no column 'x'"),
         (
