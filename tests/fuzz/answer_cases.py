@@ -17,6 +17,7 @@ from thrift.Thrift import TType
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, UnsupportedByServerError
 from metastore_client.model import (
+    ColumnInfo,
     CompactionType,
     DataOperationType,
     LockComponent,
@@ -56,6 +57,8 @@ CALLS: Mapping[str, Callable[[MetastoreClient], object]] = {
     "drop_table": lambda c: c.drop_table("d", "t", delete_data=False),
     "get_table": lambda c: c.get_table("D", "T"),
     "get_constraints": lambda c: c.get_constraints("d", "t"),
+    "get_primary_key": lambda c: c.get_primary_key("d", "t"),
+    "set_columns": lambda c: c.set_columns("d", "t", [ColumnInfo("id", "int")]),
     "get_partition_names": lambda c: c.get_partition_names("d", "t"),
     "get_partitions_by_names": lambda c: c.get_partitions_by_names("d", "t", ["ds=a", "ds=b"]),
     "add_partitions": lambda c: c.add_partitions("d", "t", [["b"], ["c"]]),

@@ -124,6 +124,7 @@ class SoundServer:
             "get_not_null_constraints": lambda: ttypes.NotNullConstraintsResponse(_constraints()[0]),
             "get_default_constraints": lambda: ttypes.DefaultConstraintsResponse(_constraints()[1]),
             "get_check_constraints": lambda: ttypes.CheckConstraintsResponse(_constraints()[2]),
+            "get_primary_keys": lambda: ttypes.PrimaryKeysResponse([ttypes.SQLPrimaryKey("id", 1)]),
             "open_txns": lambda: ttypes.OpenTxnsResponse([TXN]),
             "get_open_txns_info": _open_txns,
             "allocate_table_write_ids": lambda: ttypes.AllocateTableWriteIdsResponse(
