@@ -62,6 +62,6 @@ def test_repeated_matches_count_if_a_delete_has_a_condition(spark: SparkSession,
         with client.new_transaction() as transaction:
             merge = merge_into(transaction, "default.t", source=rows, on=["id"])
             with pytest.raises(DuplicateKeyError, match=r"\(id=1\) in 2 rows"):
-                merge.whenMatched(sf.col("source.op") == "D").delete().merge()
+                merge.whenMatched(sf.col("source.op") == "D").delete().execute()
             merge.clauses.clear()
-            assert merge.whenMatched().delete().merge().total.deleted == 1
+            assert merge.whenMatched().delete().execute().total.deleted == 1
