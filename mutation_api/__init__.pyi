@@ -46,6 +46,9 @@ from .format.hive_type import arrow_type as arrow_type
 from .format.hive_type import parse_hive_type as parse_hive_type
 from .format.layout import AcidVersion as AcidVersion
 from .format.text_values import BinaryEncoding as BinaryEncoding
+from .hive.change_feed import ChangedTable as ChangedTable
+from .hive.change_feed import ChangedTransaction as ChangedTransaction
+from .hive.change_feed import ChangeFeed as ChangeFeed
 from .hive.connect import connect as connect
 from .hive.connection import Hive as Hive
 from .hive.hive_table import HiveTable as HiveTable

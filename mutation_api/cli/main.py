@@ -31,6 +31,7 @@ SUBCOMMANDS = {
     "alter-table": "add, rename and widen columns of a table",
     "apply": "apply a file of changes to a table in one transaction",
     "bucket": "compute Hive's bucket hash of values",
+    "changes": "print what changed in tables since a position",
     "compact": "make Hive compact the partitions of a table that have enough changes",
     "create-table": "create an ACID table",
     "delete": "delete rows by a condition",

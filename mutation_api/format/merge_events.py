@@ -30,6 +30,7 @@ __all__ = [
     "find_early_delete",
     "in_order",
     "is_remaining",
+    "is_visible",
     "merge_legacy",
     "order_of",
     "visible_deletes",
@@ -155,7 +156,7 @@ def visible_deletes(pieces: Sequence[EventKeys], valid: ValidIdList) -> EventKey
         pieces: delete events; each piece is sorted.
         valid: the ids that the snapshot sees.
     """
-    visible = [(piece, _is_visible(piece.current_txn, valid)) for piece in pieces]
+    visible = [(piece, is_visible(piece.current_txn, valid)) for piece in pieces]
     found = [p if mask.all() else p.filter(pa.array(mask)) for p, mask in visible if mask.any()]
     if not found:
         return None
@@ -177,7 +178,7 @@ def is_remaining(rows: EventKeys, deletes: EventKeys | None, valid: ValidIdList)
     Returns:
         Shape (n,), bool.
     """
-    remains = _is_visible(rows.current_txn, valid)
+    remains = is_visible(rows.current_txn, valid)
     if deletes is None or not len(rows):
         return remains
     starts = _group_starts(deletes)
@@ -222,7 +223,7 @@ def find_early_delete(keys: EventKeys, valid: ValidIdList, statement_id: int | N
         is_early |= is_same & (statement_ids(keys.bucket) >= statement_id)
     if not is_early.any():
         return None
-    is_early &= _is_visible(keys.current_txn, valid)
+    is_early &= is_visible(keys.current_txn, valid)
     return int(is_early.argmax()) if is_early.any() else None
 
 
@@ -314,22 +315,23 @@ def _starts(ordered: NDArray[np.integer]) -> NDArray[np.bool_]:
 
 def _visible_in_order(keys: EventKeys, packed: NDArray[np.int64], valid: ValidIdList) -> NDArray[np.int64]:
     """Return the indices of the events that the snapshot sees, by key."""
-    is_visible = _is_visible(keys.current_txn, valid)
+    seen = is_visible(keys.current_txn, valid)
     if len(packed) < 2 or bool((packed[1:] >= packed[:-1]).all()):
-        return np.flatnonzero(is_visible)
+        return np.flatnonzero(seen)
     # Stable: on sorted runs, numpy's stable sort is a merge, which is nearly linear.
     order = np.argsort(packed, kind="stable")
-    return order if is_visible.all() else order[is_visible[order]]
+    return order if seen.all() else order[seen[order]]
 
 
-def _is_visible(current_txn: NDArray[np.int64], valid: ValidIdList) -> NDArray[np.bool_]:
-    is_visible: NDArray[np.bool_] = current_txn <= valid.high_watermark
+def is_visible(current_txn: NDArray[np.int64], valid: ValidIdList) -> NDArray[np.bool_]:
+    """Return a mask of the ids, in any order, that the snapshot sees."""
+    found: NDArray[np.bool_] = current_txn <= valid.high_watermark
     if valid.exceptions and len(current_txn):
         low, high = int(current_txn.min()), int(current_txn.max())
         exceptions = [e for e in valid.exceptions if low <= e <= high]
         if exceptions:
-            is_visible &= ~np.isin(current_txn, np.asarray(exceptions, dtype=np.int64))
-    return is_visible
+            found &= ~np.isin(current_txn, np.asarray(exceptions, dtype=np.int64))
+    return found
 
 
 def _newest_first(

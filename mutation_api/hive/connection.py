@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,17 +10,17 @@ from typing import Any, TypeVar
 
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import ConfigurationError, TransactionStateError
+from mutation_api.hive.change_feed import ChangeFeed, Since
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.attempts import LOST_RACES, Attempts, check_function
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import (
-    HOW_TO_FIND_DATABASES,
     Catalog,
     TableSpec,
-    has_database,
     normal_full_name,
     split_full_name,
+    table_names,
 )
 from mutation_api.transaction.commit_outcome import close_after_aborts
 from mutation_api.transaction.listener import (
@@ -88,7 +87,7 @@ class Hive(NotPickled):
         self._options = options
         self._owns_metastore = owns_metastore
         self._is_open = True
-        self._users: list[tuple[frozenset[str], HiveTransaction | HiveSnapshot]] = []
+        self._users: list[tuple[frozenset[str], HiveTransaction | HiveSnapshot | ChangeFeed]] = []
 
     @property
     def metastore(self) -> MetastoreClient:
@@ -158,8 +157,7 @@ class Hive(NotPickled):
         transaction with a new snapshot.
 
         Each attempt calls the function, so it must read everything itself: ROW__IDs of an earlier snapshot
-        may be gone. A RecordBatchReader can be read only once, so open it in the function, as above. One from
-        outside would be empty in the second attempt.
+        may be gone, and a RecordBatchReader can be read only once, so open it in the function, as above.
 
         Args:
             function: called with the transaction, which has begun.
@@ -215,6 +213,40 @@ class Hive(NotPickled):
         snapshot = HiveSnapshot(client, tables, self._options.local, as_of)
         self._remember(snapshot, *tables)
         return snapshot
+
+    def changes(
+        self,
+        *tables: str,
+        since: Since,
+        on: Sequence[str] | None = None,
+        net: bool = False,
+        columns: Sequence[str] | None = None,
+    ) -> ChangeFeed:
+        """Return the changes of tables, transaction by transaction, in a ``with`` block::
+
+            with hive.changes("sales.orders", since=position) as feed:
+                for transaction in feed:
+                    print(transaction.txn_id, transaction.tables["sales.orders"].to_arrow())
+
+        Args:
+            tables: ``database.table``, at least one.
+            since: the ``position`` of an earlier feed of these tables; ``"beginning"`` for the tables as they
+                are, as inserts; ``"now"`` for their position alone; or a moment with a time zone.
+            on: key columns. A delete and an insert of one key in a transaction are then ``update_before`` and
+                ``update_after``. If None, an update is a delete and an insert.
+            net: True for all changes at once, without rows that were inserted and deleted since.
+            columns: names of data and partition columns. If None, all.
+
+        Raises:
+            MutationError: See :meth:`transaction` and ``ChangeFeed.open``.
+        """
+        self._check_open()
+        if not tables:
+            raise ConfigurationError("a change feed needs the name of at least one table")
+        client, local = self._options.builder().metastore(self._metastore).build(), self._options.local
+        feed = ChangeFeed(client, tables, since, on=on, net=net, columns=columns, local=local)
+        self._remember(feed, *tables)
+        return feed
 
     def create_table(
         self,
@@ -296,17 +328,7 @@ class Hive(NotPickled):
             TransactionStateError: If the connection is closed.
         """
         self._check_open()
-        if not isinstance(database, str) or not isinstance(like, str) or "." in database:
-            raise ConfigurationError(f"not the name of a database and a pattern: {database!r} and {like!r}")
-        database = split_full_name(f"{database}.any")[0]
-        with metastore_errors_as_ours(f"could not list the tables of database {database}"):
-            names = self._metastore.get_all_tables(database)
-            if not names and not has_database(self._metastore, database):
-                raise ConfigurationError(
-                    f"there is no database {database} at {self._metastore.address}: check the name; "
-                    f"{HOW_TO_FIND_DATABASES}"
-                )
-        return [f"{database}.{name}" for name in names if fnmatch.fnmatchcase(name, like.lower())]
+        return table_names(self._metastore, database, like)
 
     def alter_table(
         self,
@@ -415,7 +437,7 @@ class Hive(NotPickled):
                 "first"
             )
 
-    def _remember(self, user: HiveTransaction | HiveSnapshot, *tables: str) -> None:
+    def _remember(self, user: HiveTransaction | HiveSnapshot | ChangeFeed, *tables: str) -> None:
         names = frozenset(normal_full_name(each) for each in tables)
         self._users = [*(each for each in self._users if not each[1].closed), (names, user)]
 

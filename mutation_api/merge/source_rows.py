@@ -41,6 +41,7 @@ __all__ = [
     "first_of_each",
     "order_of_rows",
     "plain_batch",
+    "row_codes",
     "sort_keys",
     "source_rows",
 ]
@@ -111,6 +112,15 @@ def dense_ranks(values: pa.Array, *, is_descending: bool) -> Indices:
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     ranks[valid] = pc.rank(values.drop_null(), sort_keys="ascending", tiebreaker="dense").to_numpy()
     return -ranks if is_descending else ranks
+
+
+def row_codes(columns: Sequence[pa.Array]) -> Indices:
+    """Return a number for each of n rows, the same for equal rows. NULL equals NULL, NaN equals NaN."""
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        ranks = dense_ranks(column, is_descending=False)
+        codes = np.unique(codes * (ranks.max(initial=0) + 1) + ranks, return_inverse=True)[1]
+    return codes
 
 
 def first_of_each(groups: Indices, order: Indices, judged: Mask) -> Indices:

@@ -20,7 +20,7 @@ from mutation_api.merge.clauses import CHANGE_COLUMN
 from mutation_api.merge.differences import differs
 from mutation_api.merge.history import Events, HistoryReport, HistoryRules, blank
 from mutation_api.merge.key_columns import in_nanoseconds, in_one_unit
-from mutation_api.merge.source_rows import dense_ranks
+from mutation_api.merge.source_rows import dense_ranks, row_codes
 from mutation_api.orc.format.stored_values import hollow
 from mutation_api.read.snapshot_reader import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
@@ -115,7 +115,7 @@ def history_changes(
         RecordValueError: If timestamps have digits below microseconds and years that nanoseconds cannot hold.
     """
     key = list(rules.key)
-    codes = _codes(pa.concat_batches([stored.select(key), events.rows.select(key)]).columns)
+    codes = row_codes(pa.concat_batches([stored.select(key), events.rows.select(key)]).columns)
     wanted = np.isin(codes[: stored.num_rows], codes[stored.num_rows :])
     return _Timeline(table, rules, stored.filter(pa.array(wanted)), events).changes()
 
@@ -146,7 +146,7 @@ class _Timeline:
                 for name, each in ((rules.valid_from, first), (rules.valid_to, last))
             )
         self._points = pa.concat_arrays([first, last])
-        self._codes = _codes([self._rows.column(name) for name in rules.key])
+        self._codes = row_codes([self._rows.column(name) for name in rules.key])
         self._ranks = dense_ranks(self._points, is_descending=False)
         size = stored.num_rows
         self._is_empty = self._ranks[:size] == self._ranks[self._rows.num_rows :]
@@ -299,15 +299,6 @@ class _Timeline:
         if rules.current is not None:
             columns[rules.current] = pa.array(is_current, pa.bool_())
         return pa.record_batch(columns)
-
-
-def _codes(columns: Sequence[pa.Array]) -> Indices:
-    """Return a number for each row that is the same for equal rows."""
-    codes = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        ranks = dense_ranks(column, is_descending=False)
-        codes = np.unique(codes * (ranks.max(initial=0) + 1) + ranks, return_inverse=True)[1]
-    return codes
 
 
 def _borders(*sorted_columns: Indices) -> Mask:

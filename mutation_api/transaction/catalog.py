@@ -6,6 +6,7 @@ After a table was not found, the database is looked up, to report which of the t
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import functools
 import logging
 import math
@@ -44,6 +45,7 @@ __all__ = [
     "primary_key",
     "probed_partitions",
     "split_full_name",
+    "table_names",
     "table_not_found",
 ]
 
@@ -61,6 +63,31 @@ def has_database(metastore: MetastoreClient, database: str) -> bool:
     except NoSuchObjectError:
         return False
     return True
+
+
+def table_names(metastore: MetastoreClient, database: str, like: str) -> list[str]:
+    """Return the names ``database.table`` of a database's tables and views, sorted.
+
+    Args:
+        metastore: the metastore.
+        database: the database, in any case.
+        like: a pattern for names of tables with ``*`` and ``?``, in any case.
+
+    Raises:
+        ConfigurationError: If the database does not exist.
+        ConnectionFailedError, TransactionError: If the metastore failed.
+    """
+    if not isinstance(database, str) or not isinstance(like, str) or "." in database:
+        raise ConfigurationError(f"not the name of a database and a pattern: {database!r} and {like!r}")
+    database = split_full_name(f"{database}.any")[0]
+    with metastore_errors_as_ours(f"could not list the tables of database {database}"):
+        names = metastore.get_all_tables(database)
+        if not names and not has_database(metastore, database):
+            raise ConfigurationError(
+                f"there is no database {database} at {metastore.address}: check the name; "
+                f"{HOW_TO_FIND_DATABASES}"
+            )
+    return [f"{database}.{name}" for name in names if fnmatch.fnmatchcase(name, like.lower())]
 
 
 def primary_key(metastore: MetastoreClient, name: str) -> tuple[str, ...]:

@@ -145,6 +145,13 @@ class PastSnapshot:
         points = check_as_of(as_of, snapshot.table_names)
         self._ids = {name: self._ids_of(name, point) for name, point in points.items()}
 
+    @classmethod
+    def of_ids(cls, snapshot: Snapshot, ids: Mapping[str, ValidIdList]) -> PastSnapshot:
+        """Return the tables of an open snapshot with only some of the ids that it sees, by full name."""
+        past = cls(snapshot, {})
+        past._ids = dict(ids)
+        return past
+
     @property
     def closed(self) -> bool:
         """True if the snapshot was closed."""

@@ -1,0 +1,437 @@
+"""ChangeFeed: the changes of tables since a position, transaction by transaction.
+
+A position is the list of ids that a consumer has seen of each table, never a number: an id below the highest
+one may commit later. New is what is visible now and was not visible then. Ids of several tables belong to one
+transaction if the metastore still knows it. Transactions come in an order that keeps the ids of each table
+ascending: a transaction that changes rows of another one has a greater id in their table.
+
+A position is kept as long as the files tell the ids apart: a base that a compaction or an overwrite wrote
+above it has lost deletes, so the feed refuses to begin there.
+"""
+
+from __future__ import annotations
+
+import datetime
+import heapq
+import itertools
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import pyarrow as pa
+
+from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdList
+from mutation_api.errors import ConfigurationError, DirectoryStateError, TransactionStateError, listed
+from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.merge.row_changes import (
+    CHANGE_COLUMN,
+    WRITE_ID_COLUMN,
+    feed_schema,
+    labelled,
+    net_changes,
+    paired,
+)
+from mutation_api.read.changes import INSERT, RowChanges, SplitChanges, check_has_feed
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import TableView, open_table
+from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.row_type import checked_names, named_columns
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.transaction.mutator_client import MutatorClient
+from mutation_api.transaction.past_snapshot import PastSnapshot
+from mutation_api.transaction.snapshot import NotPickled, Snapshot
+from mutation_api.upkeep.transaction_files import transactions_of_write_ids
+from mutation_api.write.local_plan import LocalOptions
+
+__all__ = ["BEGINNING", "NOW", "ChangeFeed", "ChangedTable", "ChangedTransaction", "Since"]
+
+BEGINNING, NOW = "beginning", "now"
+
+Since = str | datetime.datetime
+"""Where changes begin: after a position, at ``"beginning"``, ``"now"``, or at a moment with a time zone."""
+
+BYTES_PER_EVENT = 1024
+"""The memory that is expected for a row of a window."""
+
+
+@dataclass(frozen=True)
+class ChangedTable:
+    """The changes of one table in a transaction.
+
+    Attributes:
+        name: ``database.table``.
+        schema: the columns of the batches: ``_change``, ``_write_id``, ROW__ID, and the columns of the table.
+    """
+
+    name: str
+    schema: pa.Schema
+    _batches: Sequence[pa.RecordBatch] | TableScan = field(repr=False)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the changes. ``_change`` is insert, delete, update_before or update_after."""
+        if not isinstance(self._batches, TableScan):
+            yield from self._batches
+            return
+        for batch in self._batches.to_arrow_batch_reader():
+            yield labelled(INSERT, None, batch)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the changes as one table."""
+        return pa.Table.from_batches(list(self.to_batches()), self.schema)
+
+
+@dataclass(frozen=True)
+class ChangedTransaction:
+    """The changes of one transaction in all tables of a feed that it changed.
+
+    Attributes:
+        txn_id: the transaction. If None, the metastore no longer knows it, or there are several.
+        tables: the changes by ``database.table``.
+        position: the position after it.
+    """
+
+    txn_id: int | None
+    tables: Mapping[str, ChangedTable]
+    position: str
+
+
+class ChangeFeed(NotPickled):
+    """The changes of tables since a position. Created by ``Hive.changes``; a context manager and iterator::
+
+        with hive.changes("sales.orders", since=position) as feed:
+            for transaction in feed:
+                apply(transaction.tables["sales.orders"].to_arrow())
+                position = feed.position
+
+    Args:
+        client: a client that is not connected yet; it is closed with the feed.
+        tables: ``database.table``.
+        since: see ``Hive.changes``.
+        on: see ``Hive.changes``.
+        net: see ``Hive.changes``.
+        columns: see ``Hive.changes``.
+        local: memory and threads.
+    """
+
+    WHAT = "a change feed"
+
+    def __init__(
+        self,
+        client: MutatorClient,
+        tables: Sequence[str],
+        since: Since,
+        *,
+        on: Sequence[str] | None,
+        net: bool,
+        columns: Sequence[str] | None,
+        local: LocalOptions,
+    ) -> None:
+        self._client = client
+        self._names = tables
+        self._since = since
+        self._on = None if on is None else tuple(checked_names(on, "changes: on"))
+        self._net = net
+        self._columns = columns
+        self._local = local
+        self._snapshot: Snapshot | None = None
+        self._before: dict[str, ValidIdList] = {}
+        self._position: str | None = None
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """True if the feed was closed."""
+        return self._closed
+
+    @property
+    def position(self) -> str:
+        """The position after the last transaction that was returned. Pass it as ``since`` next time."""
+        if self._position is None:
+            raise TransactionStateError("the feed is not open: use it in a with statement, or call open()")
+        return self._position
+
+    def open(self) -> ChangeFeed:
+        """Open the snapshot up to which changes are returned, as the ``with`` statement does.
+
+        Raises:
+            ConfigurationError: If ``since`` is not a position of these tables, or a column does not exist.
+            DirectoryStateError: If a compaction or an overwrite has removed changes since then.
+            TableNotMutableError: If the files of a table do not keep its changes apart.
+            Other errors: See ``Hive.snapshot``.
+        """
+        if self._closed:
+            raise TransactionStateError("the feed is closed: open another one")
+        if self._snapshot is None:
+            try:
+                self._open(self._client.connect().open_snapshot(*self._names))
+            except BaseException:
+                self.close()
+                raise
+        return self
+
+    def _open(self, snapshot: Snapshot) -> None:
+        for name in snapshot.table_names:
+            table = snapshot.table(name)
+            check_has_feed(table)
+            named_columns(table, self._columns)
+            if self._on is not None:
+                named_columns(table, self._on)
+        self._before = _seen(snapshot, self._since)
+        if self._since != BEGINNING:
+            past = PastSnapshot.of_ids(snapshot, self._before)
+            try:
+                past.check_history()
+            except DirectoryStateError as error:
+                raise DirectoryStateError(
+                    f"changes since this position are no longer complete: {error}. To begin again, read the "
+                    'tables as they are (since="beginning") and go on from the position after it'
+                ) from error
+        self._snapshot = snapshot
+        self._position = _position_text(self._before)
+
+    def __iter__(self) -> Iterator[ChangedTransaction]:
+        """Yield the transactions that committed since the position, in order."""
+        if self._snapshot is None:
+            raise TransactionStateError("the feed is not open: use it in a with statement, or call open()")
+        found = self._whole() if self._since == BEGINNING else self._transactions()
+        for transaction in found:
+            self._position = transaction.position
+            yield transaction
+        self._position = _position_text(self._now)
+
+    @property
+    def _now(self) -> dict[str, ValidIdList]:
+        assert self._snapshot is not None
+        return {name: self._snapshot.valid_ids(name) for name in self._snapshot.table_names}
+
+    def _whole(self) -> Iterator[ChangedTransaction]:
+        """Yield the tables as they are, as inserts."""
+        assert self._snapshot is not None
+        tables = {}
+        for name in self._snapshot.table_names:
+            view = open_table(self._snapshot, name)
+            has_row_ids = view.table.version.has_row_ids
+            threads = self._local.thread_count
+            scan = TableScan(view, columns=self._columns, row_ids=has_row_ids, threads=threads)
+            tables[name] = ChangedTable(name, feed_schema(scan.schema), scan)
+        yield ChangedTransaction(None, tables, _position_text(self._now))
+
+    def _transactions(self) -> Iterator[ChangedTransaction]:
+        readers = {name: self._readers(name) for name in self._before}
+        counts = {
+            name: sum((each.counts() for each in found), Counter[int]()) for name, found in readers.items()
+        }
+        after = self._now
+        waiting = {name: {*found} for name, found in counts.items()}
+        for window in self._windows(counts):
+            wanted: dict[str, list[int]] = defaultdict(list)
+            for _, ids in window:
+                for name, id in ids.items():
+                    wanted[name].append(id)
+            changes = {
+                name: self._changes(name, readers[name], ids, after[name].without(waiting[name]))
+                for name, ids in wanted.items()
+            }
+            for txn_id, ids in window:
+                for name, id in ids.items():
+                    waiting[name].discard(id)
+                position = _position_text({name: after[name].without(waiting[name]) for name in after})
+                tables = {}
+                for name, id in ids.items():
+                    of_table = [change for change in changes[name] if self._net or change.id == id]
+                    if of_table:
+                        tables[name] = self._table(name, of_table)
+                if tables:
+                    yield ChangedTransaction(txn_id, tables, position)
+
+    def _windows(
+        self, counts: Mapping[str, Counter[int]]
+    ) -> Iterator[list[tuple[int | None, dict[str, int]]]]:
+        """Yield transactions in order, with their id in each table, as many at a time as fit into memory."""
+        ordered = self._in_order(counts)
+        if self._net:
+            # One change a row: the ids of each table count as its last one.
+            merged = {name: max(found) for name, found in counts.items() if found}
+            if merged:
+                yield [(None, merged)]
+            return
+        limit = max(1, self._local.memory_bytes // BYTES_PER_EVENT)
+        window: list[tuple[int | None, dict[str, int]]] = []
+        size = 0
+        for txn_id, ids in ordered:
+            count = sum(counts[name][id] for name, id in ids.items())
+            if window and size + count > limit:
+                yield window
+                window, size = [], 0
+            window.append((txn_id, ids))
+            size += count
+        if window:
+            yield window
+
+    def _in_order(self, counts: Mapping[str, Counter[int]]) -> list[tuple[int | None, dict[str, int]]]:
+        """Group ids by transaction, and order these so that the ids of each table ascend."""
+        assert self._snapshot is not None
+        groups: dict[tuple[str, int], dict[str, int]] = {}
+        of_id: dict[tuple[str, int], tuple[str, int]] = {}
+        for name, found in counts.items():
+            if not found:
+                continue
+            known = self._known_transactions(name)
+            for id in found:
+                txn = known.get(id)
+                group = ("", txn) if txn is not None else (name, id)
+                groups.setdefault(group, {})[name] = id
+                of_id[name, id] = group
+        ahead: dict[tuple[str, int], set[tuple[str, int]]] = {group: set() for group in groups}
+        behind: dict[tuple[str, int], set[tuple[str, int]]] = {group: set() for group in groups}
+        for name, found in counts.items():
+            ids = sorted(found)
+            for one, other in itertools.pairwise(ids):
+                ahead[of_id[name, other]].add(of_id[name, one])
+                behind[of_id[name, one]].add(of_id[name, other])
+        ready = [_rank(group) for group, first in ahead.items() if not first]
+        heapq.heapify(ready)
+        done: list[tuple[int | None, dict[str, int]]] = []
+        left = set(groups)
+        while left:
+            # Transactions whose ids cross in two tables do not depend on each other: the older one is first.
+            chosen = heapq.heappop(ready)[1] if ready else min(left, key=_rank)
+            if chosen not in left:
+                continue
+            left.discard(chosen)
+            done.append((chosen[1] if not chosen[0] else None, groups[chosen]))
+            for each in behind[chosen]:
+                ahead[each].discard(chosen)
+                if not ahead[each] and each in left:
+                    heapq.heappush(ready, _rank(each))
+        return done
+
+    def _known_transactions(self, name: str) -> Mapping[int, int]:
+        """Return the transactions of the table's ids, as far as the metastore knows them."""
+        assert self._snapshot is not None
+        table = self._snapshot.table(name)
+        if not table.version.uses_write_ids:
+            return _Same()
+        metastore = self._client.metastore
+        with metastore_errors_as_ours(f"could not look up the transactions of table {name}"):
+            return transactions_of_write_ids(metastore, name, metastore.get_open_txns().high_watermark)
+
+    def _view(self, name: str) -> TableView:
+        assert self._snapshot is not None
+        return open_table(self._snapshot, name)
+
+    def _shown(self, name: str) -> tuple[AcidColumn, ...]:
+        return named_columns(self._view(name).table, self._columns)
+
+    def _readers(self, name: str) -> list[SplitChanges]:
+        view = self._view(name)
+        columns = list(self._shown(name))
+        extra = [c for c in named_columns(view.table, self._on) if c not in columns] if self._on else []
+        return [
+            SplitChanges(view.table, split, self._before[name], view.valid_ids, (*columns, *extra))
+            for split in view.plan()
+        ]
+
+    def _changes(
+        self, name: str, readers: Sequence[SplitChanges], ids: Sequence[int], before: ValidIdList
+    ) -> list[RowChanges]:
+        """Return the changes of some ids of a table; ``before`` is what was visible before all of them."""
+        assert self._snapshot is not None
+        found = []
+        if self._net:
+            ids = sorted({id for reader in readers for id in reader.counts()})
+        for reader in readers:
+            self._snapshot.check()
+            of_window = SplitChanges(reader.table, reader.split, before, reader.after, reader.columns)
+            found += net_changes(of_window.read(ids)) if self._net else list(of_window.read(ids))
+        return found
+
+    def _table(self, name: str, changes: Sequence[RowChanges]) -> ChangedTable:
+        batches = [labelled(each.kind, each.id, each.rows) for each in changes]
+        if self._on is not None:
+            batches = paired(batches, self._on)
+        names = [CHANGE_COLUMN, WRITE_ID_COLUMN]
+        if ROW_ID_COLUMN in batches[0].schema.names:
+            names.append(ROW_ID_COLUMN)
+        names += [column.name for column in self._shown(name)]
+        shown = [batch.select(names) for batch in batches]
+        return ChangedTable(name, shown[0].schema, shown)
+
+    def close(self) -> None:
+        """Release the lock. May be called twice."""
+        self._closed = True
+        self._client.close()
+
+    def __enter__(self) -> ChangeFeed:
+        """Open."""
+        return self.open()
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
+class _Same(dict[int, int]):
+    """Ids that are transactions themselves."""
+
+    def get(self, key: int, default: object = None) -> int:
+        """Return the id."""
+        return key
+
+
+def _rank(group: tuple[str, int]) -> tuple[tuple[bool, int, str], tuple[str, int]]:
+    """Return a key by which forgotten transactions, which are older, come first."""
+    return (not group[0], group[1], group[0]), group
+
+
+def _position_text(ids: Mapping[str, ValidIdList]) -> str:
+    texts = {
+        name: each.to_text() if isinstance(each, ValidTxnList | ValidWriteIdList) else ""
+        for name, each in sorted(ids.items())
+    }
+    return json.dumps({"tables": texts}, separators=(",", ":"))
+
+
+def _seen(snapshot: Snapshot, since: Since) -> dict[str, ValidIdList]:
+    """Return the ids that a consumer has seen of each table."""
+    now = {name: snapshot.valid_ids(name) for name in snapshot.table_names}
+    if since == NOW:
+        return now
+    if since == BEGINNING:
+        return {name: each.up_to(0) for name, each in now.items()}
+    if isinstance(since, datetime.datetime):
+        past = PastSnapshot(snapshot, since)
+        return {name: past.valid_ids(name) for name in now}
+    try:
+        texts = dict(json.loads(since)["tables"])
+        given = {
+            name: ValidWriteIdList.parse(text)
+            if isinstance(now[name], ValidWriteIdList)
+            else ValidTxnList.parse(text)
+            for name, text in texts.items()
+            if name in now
+        }
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ConfigurationError(
+            f"not a position of a change feed: {str(since)[:200]!r}. Pass the position of an earlier feed, "
+            '"beginning", "now", or a datetime with a time zone'
+        ) from error
+    if missing := sorted(now.keys() - given.keys()):
+        raise ConfigurationError(
+            f"the position has no table {listed(missing)}: it is one of {listed(sorted(texts))}. Read new "
+            'tables in a feed of their own, which begins with since="beginning"'
+        )
+    for name, each in given.items():
+        if each.high_watermark > now[name].high_watermark:
+            raise ConfigurationError(
+                f"the position is ahead of table {name}: it has seen id {each.high_watermark}, the table has "
+                f"{now[name].high_watermark}. Was the table dropped and created again, or restored?"
+            )
+    return dict(given)

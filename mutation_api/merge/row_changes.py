@@ -1,0 +1,94 @@
+"""Rows of a change feed: their labels, updates made of a delete and an insert, and net changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.merge.source_rows import row_codes
+from mutation_api.read.changes import DELETE, INSERT, RowChanges
+
+__all__ = [
+    "CHANGE_COLUMN",
+    "UPDATE_AFTER",
+    "UPDATE_BEFORE",
+    "WRITE_ID_COLUMN",
+    "feed_schema",
+    "labelled",
+    "net_changes",
+    "paired",
+]
+
+CHANGE_COLUMN, WRITE_ID_COLUMN = "_change", "_write_id"
+UPDATE_BEFORE, UPDATE_AFTER = "update_before", "update_after"
+
+
+def feed_schema(rows: pa.Schema) -> pa.Schema:
+    """Return the schema of a feed's batches, given that of ROW__ID and the columns."""
+    return pa.schema([(CHANGE_COLUMN, pa.string()), (WRITE_ID_COLUMN, pa.int64()), *rows])
+
+
+def labelled(kind: str, id: int | None, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with their change and their id. If ``id`` is None, it is that of ROW__ID."""
+    count = rows.num_rows
+    if id is None and ROW_ID_COLUMN in rows.schema.names:
+        ids = rows.column(ROW_ID_COLUMN).field(0)
+    else:
+        ids = pa.nulls(count, pa.int64()) if id is None else pa.repeat(pa.scalar(id, pa.int64()), count)
+    return pa.RecordBatch.from_arrays(
+        [pa.repeat(kind, count), ids, *rows.columns], schema=feed_schema(rows.schema)
+    )
+
+
+def net_changes(changes: Iterator[RowChanges]) -> list[RowChanges]:
+    """Leave out rows that were both inserted and deleted."""
+    found = list(changes)
+    inserted = [each for each in found if each.kind == INSERT]
+    deleted = [each for each in found if each.kind == DELETE]
+    if not inserted or not deleted or ROW_ID_COLUMN not in inserted[0].rows.schema.names:
+        return found
+    both = [
+        pa.concat_arrays([each.rows.column(ROW_ID_COLUMN) for each in side]) for side in (inserted, deleted)
+    ]
+    codes = row_codes([pa.concat_arrays(both).field(at) for at in range(3)])
+    size = len(both[0])
+    gone = np.intersect1d(codes[:size], codes[size:])
+    kept = ~np.isin(codes, gone)
+    result = []
+    start = 0
+    for each in (*inserted, *deleted):
+        rows = each.rows.filter(pa.array(kept[start : start + each.rows.num_rows]))
+        start += each.rows.num_rows
+        if rows.num_rows:
+            result.append(RowChanges(each.id, each.kind, rows))
+    return result
+
+
+def paired(batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> list[pa.RecordBatch]:
+    """Make a delete and an insert of one key an update, if the key has one of each."""
+    rows = pa.Table.from_batches(batches).combine_chunks()
+    columns = [_one_chunk(rows, name) for name in keys]
+    codes = row_codes(columns)
+    kinds = np.array(rows.column(CHANGE_COLUMN).to_pylist())
+    count = codes.max(initial=-1) + 1
+    deletes = np.bincount(codes[kinds == DELETE], minlength=count)
+    inserts = np.bincount(codes[kinds == INSERT], minlength=count)
+    is_null = np.zeros(len(codes), np.bool_)
+    for column in columns:
+        is_null |= column.is_null().to_numpy(zero_copy_only=False)
+    is_pair = ((deletes == 1) & (inserts == 1))[codes] & ~is_null
+    names = np.where(kinds == DELETE, UPDATE_BEFORE, UPDATE_AFTER)
+    shown = np.where(is_pair, names, kinds)
+    order = np.lexsort((kinds == INSERT, codes))
+    at = rows.schema.get_field_index(CHANGE_COLUMN)
+    with_pairs = rows.set_column(at, CHANGE_COLUMN, pa.array(shown, pa.string()))
+    ordered: list[pa.RecordBatch] = with_pairs.take(pa.array(order)).combine_chunks().to_batches()
+    return ordered
+
+
+def _one_chunk(rows: pa.Table, name: str) -> pa.Array:
+    column = rows.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
