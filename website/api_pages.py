@@ -144,6 +144,16 @@ PAGES = (
         },
     ),
     ApiPage(
+        "Changes",
+        "Get what changed in tables since a position. [Change feed](../../change-feed.md) is the guide.",
+        {
+            "mutation_api": "ChangeFeed- ChangedTransaction- ChangedTable-",
+        },
+        {
+            "mutation_api": "hive.change_feed.Since",
+        },
+    ),
+    ApiPage(
         "Ingest",
         "Apply the log of a database to tables, exactly once. [Ingest a database's "
         "log](../../guides/ingest.md) and [Kafka](../../kafka.md) are the guides.",

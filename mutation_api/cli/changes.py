@@ -154,7 +154,7 @@ def _keep(position: str, file: Path | None) -> None:
 
 
 def _since(arguments: argparse.Namespace) -> Since:
-    file = arguments.position_file
+    file: Path | None = arguments.position_file
     if file is not None and file.exists():
         text = file.read_text(encoding="utf-8").strip()
         if not text:

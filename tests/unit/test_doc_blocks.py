@@ -35,6 +35,7 @@ PAGES: Mapping[str, RunBy] = {
         (f"{FRONT}/test_start_cluster.py::test_the_commands_of_the_page",),
         {"install": "test_wheel.py installs what was built here", "where": OTHER_MACHINE},
     ),
+    "docs/change-feed.md": RunBy((f"{FRONT}/test_pages.py::test_change_feed",)),
     "docs/cookbook.md": RunBy(
         ("tests/unit/test_cookbook.py::test_the_recipes_run_and_print_what_the_page_shows",)
     ),
