@@ -5,8 +5,8 @@ one may commit later. New is what is visible now and was not visible then. Ids o
 transaction if the metastore still knows it. Transactions come in an order that keeps the ids of each table
 ascending: a transaction that changes rows of another one has a greater id in their table.
 
-A position is kept as long as the files tell the ids apart: a base that a compaction or an overwrite wrote
-above it has lost deletes, so the feed refuses to begin there.
+A position is usable as long as the files have all events after it. A base that a compaction or an overwrite
+wrote above it has lost deletes, so the feed refuses to begin there.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class Hive(NotPickled):
         net: bool = False,
         columns: Sequence[str] | None = None,
     ) -> ChangeFeed:
-        """Return the changes of tables, transaction by transaction, in a ``with`` block::
+        """Return the changes of tables in a ``with`` block, transaction by transaction::
 
             with hive.changes("sales.orders", since=position) as feed:
                 for transaction in feed:
@@ -230,15 +230,13 @@ class Hive(NotPickled):
 
         Args:
             tables: ``database.table``, at least one.
-            since: the ``position`` of an earlier feed of these tables; ``"beginning"`` for the tables as they
-                are, as inserts; ``"now"`` for their position alone; or a moment with a time zone.
-            on: key columns. A delete and an insert of one key in a transaction are then ``update_before`` and
-                ``update_after``. If None, an update is a delete and an insert.
+            since: the ``position`` of an earlier feed of these tables, or a moment with a time zone.
+                ``"beginning"`` returns the rows as they are, as inserts. ``"now"`` only gives a position.
+            on: key columns that make a delete and an insert ``update_before`` and ``update_after``.
             net: True for all changes at once, without rows that were inserted and deleted since.
             columns: names of data and partition columns. If None, all.
 
-        Raises:
-            MutationError: See :meth:`transaction` and ``ChangeFeed.open``.
+        Raises MutationError: See :meth:`transaction` and ``ChangeFeed.open``.
         """
         self._check_open()
         if not tables:

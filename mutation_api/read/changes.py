@@ -172,8 +172,7 @@ class SplitChanges:
         is_first[1:] = packed[1:] != packed[:-1]
         return joined.filter(pa.array(is_first))
 
-    @property
-    def _wanted(self) -> Wanted:
+    def _wanted(self, sought: EventKeys | None) -> Wanted:
         keys = self.table.partition_key_names
         data = tuple(column for column in self.columns if column.name not in keys)
         table = self.table
@@ -186,12 +185,17 @@ class SplitChanges:
             table.version.has_row_ids,
             table.full_name,
             table.matches_columns_by_position,
+            sought,
         )
 
-    def _merged(self, files: Sequence[EventFile], valid: ValidIdList) -> Iterator[EventChunk]:
+    def _merged(
+        self, files: Sequence[EventFile], valid: ValidIdList, sought: EventKeys | None = None
+    ) -> Iterator[EventChunk]:
         any_bucket = takes_deletes_of_all_buckets(self.table)
         storage = storage_at(self.split.location)
-        return merge_files(storage, files, valid, self._wanted, self.table.version, any_bucket=any_bucket)
+        return merge_files(
+            storage, files, valid, self._wanted(sought), self.table.version, any_bucket=any_bucket
+        )
 
     def _inserted(self, ids: Ids) -> EventChunk | None:
         """Return the rows that some ids inserted, whether deleted since or not, ordered by ROW__ID."""
@@ -213,7 +217,7 @@ class SplitChanges:
         """Yield the images of rows of the older snapshot, by the id that deleted them."""
         if not len(deletes):
             return
-        for chunk in self._merged(self.split.files, self.before):
+        for chunk in self._merged(self.split.files, self.before, deletes):
             is_sought, by = _deleted(chunk.keys, deletes)
             if len(by):
                 yield from self._by_id(DELETE, chunk.filter(is_sought).complete(), by)
@@ -243,7 +247,7 @@ class SplitChanges:
             if file.last not in ids:
                 continue
             storage = storage_at(file.location)
-            for stripe in read_events(storage, file, self._wanted, version=self.table.version):
+            for stripe in read_events(storage, file, self._wanted(None), version=self.table.version):
                 if len(stripe.chunk.keys):
                     yield RowChanges(file.last, INSERT, self._rows(stripe.chunk.complete()))
 

@@ -21,10 +21,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from metastore_client.valid_ids import ValidTxnList
 from mutation_api.errors import CorruptFileError, DirectoryStateError
 from mutation_api.format.event import EVENT_FIELDS, ROW, Operation, bucket_property, event_schema
 from mutation_api.format.layout import AcidVersion
-from mutation_api.format.merge_events import EventKeys, count_below
+from mutation_api.format.merge_events import EventKeys, count_below, is_remaining
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.event_file import (
@@ -98,7 +99,7 @@ def _events(
     options = _options(options, version.hive_release, is_proleptic=source.is_proleptic)
     wanted = dataclasses.replace(wanted, options=options)
     if file.kind is EventFileKind.DELETE_DELTA:
-        wanted = dataclasses.replace(wanted, columns=(), only=None)
+        wanted = dataclasses.replace(wanted, columns=(), only=None, sought=None)
     if file.kind is EventFileKind.ORIGINAL:
         yield from _read_plain(source, file, wanted, version, first_row)
         return
@@ -193,12 +194,15 @@ class _Stripe:
         """Return the stripe's events, without rows that were not requested if these may be dropped."""
         wanted = self.columns.wanted
         early = self.columns.read(self.columns.early, self.batch)
-        if wanted.only is None:
+        if wanted.sought is not None and drops_rows:
+            positions = np.flatnonzero(~is_remaining(keys, wanted.sought, ValidTxnList.everything()))
+        elif wanted.only is None:
             self.columns.check_texts(early)
             return EventChunk(keys, early)
-        if wanted.placement is not None:
-            wanted.placement.check(early, str(self.columns.file.location))
-        positions = wanted.only.find(list(early.values()))
+        else:
+            if wanted.placement is not None:
+                wanted.placement.check(early, str(self.columns.file.location))
+            positions = wanted.only.find(list(early.values()))
         given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
         late = LateColumns(functools.partial(self.columns.read_late, self.index, positions, len(keys)))
         if drops_rows:

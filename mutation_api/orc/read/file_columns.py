@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import CorruptFileError, RecordValueError, TableNotMutableError
 from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.merge_events import EventKeys
 from mutation_api.format.plain_array import struct_fields
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
@@ -42,7 +43,8 @@ class Wanted:
     ``only`` holds the keys of the requested rows; their columns need not be among ``columns``. ``placement``
     is the bucket check for every row, requested or not, and requires that ``only`` has the bucket columns.
     ``row_ids`` is True if the rows' ROW__IDs are returned. ``table_name`` is for messages. ``by_position`` is
-    True if the columns of a file are matched with the table's by position, False if by name.
+    True if the columns of a file are matched with the table's by position, False if by name. ``sought`` holds
+    the ROW__IDs of the requested rows, sorted; it excludes ``only``, and files of legacy tables ignore it.
     """
 
     table_columns: tuple[AcidColumn, ...]
@@ -53,6 +55,7 @@ class Wanted:
     row_ids: bool
     table_name: str = ""
     by_position: bool = False
+    sought: EventKeys | None = None
 
     @functools.cached_property
     def key_columns(self) -> tuple[AcidColumn, ...]:
@@ -63,7 +66,16 @@ class Wanted:
     @functools.cached_property
     def late_columns(self) -> tuple[AcidColumn, ...]:
         """The columns that are read only from stripes with a requested row."""
+        if self.sought is not None:
+            return self.columns
         return () if self.only is None else tuple(c for c in self.columns if c not in self.key_columns)
+
+
+_ID_VALUES: Mapping[str, Callable[[EventKeys], NDArray[np.int64]]] = {
+    "originaltransaction": lambda keys: keys.original_txn,
+    "rowid": lambda keys: keys.row_id,
+}
+"""The parts of ROW__ID that select stripes, by the lower-case name of their column."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,8 @@ class FileColumns:
     @functools.cached_property
     def early(self) -> tuple[AcidColumn, ...]:
         """The columns that are read from every stripe."""
+        if self.wanted.sought is not None:
+            return ()
         return self.wanted.columns if self.wanted.only is None else self.wanted.key_columns
 
     @property
@@ -119,7 +133,11 @@ class FileColumns:
         The ranges that the file's writer recorded show this.
         """
         only = self.wanted.only
-        if only is None or 0 < self.file.byte_count <= _SMALL_BYTES:
+        if 0 < self.file.byte_count <= _SMALL_BYTES:
+            return frozenset()
+        if self.wanted.sought is not None:
+            return self._stripes_without_ids(self.wanted.sought)
+        if only is None:
             return frozenset()
         columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
         stored = dict(zip(self._names(columns), columns, strict=True))
@@ -129,6 +147,23 @@ class FileColumns:
             for index, ranges in enumerate(self.source.stripe_ranges(types))
             if not all(only.meets(stored[name].name, *ends) for name, ends in ranges.items())
         )
+
+    def _stripes_without_ids(self, sought: EventKeys) -> frozenset[int]:
+        """Return the stripes of events that cannot hold any of some ROW__IDs."""
+        names = [n for n in self.source.schema.names if n.lower() in ("originaltransaction", "rowid")]
+        if self.struct is None or len(names) < len(_ID_VALUES):
+            return frozenset()
+        types = dict.fromkeys(names, parse_hive_type("bigint"))
+        found = set()
+        for index, ranges in enumerate(self.source.stripe_ranges(types)):
+            may_hold = np.ones(len(sought), np.bool_)
+            for name, (low, high) in ranges.items():
+                values = _ID_VALUES[name.lower()](sought)
+                if low is not None and high is not None:
+                    may_hold &= (values >= low) & (values <= high)
+            if not may_hold.any():
+                found.add(index)
+        return frozenset(found)
 
     def _names(self, columns: Sequence[AcidColumn]) -> list[str]:
         prefix = "" if self.struct is None else f"{self.struct}."
