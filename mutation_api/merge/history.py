@@ -324,7 +324,7 @@ def _deletes(what: str, rules: HistoryRules, changes: pa.RecordBatch) -> Mask:
             f"{what}: column {rules.operation_column!r}: {given.type} is not text"
         ) from error
     known = pc.fill_null(pc.is_in(operations, pa.array([INSERT, UPDATE, DELETE])), False)
-    if not pc.all(known).as_py():
+    if pc.any(pc.invert(known)).as_py():
         wrong = operations.filter(pc.invert(known)).unique().to_pylist()
         raise RecordValueError(
             f"{what}: column {rules.operation_column!r}: {listed([repr(each) for each in wrong])}: expected "

@@ -143,6 +143,16 @@ def test_steps_of_one_transaction_see_each_other(hive: Hive) -> None:
     assert [each[:4] for each in read(hive)] == [(1, "a", 10, 20), (1, "b", 20, None)]
 
 
+def test_no_changes(hive: Hive) -> None:
+    """They are fine, with and without the columns' types."""
+    track(hive, (1, 10, "a", 0))
+    assert track(hive).change_count == 0
+    nothing = pa.table({name: pa.nulls(0) for name in ("id", "at", "item", "lsn", "operation")})
+    report = hive.table(NAME).track(nothing, key=["id"], sequence="at", current="is_last")
+    assert (report.change_count, report.inserted, report.updated) == (0, 0, 0)
+    assert read(hive) == [(1, "a", 10, None, True)]
+
+
 def test_a_dry_run_writes_nothing(hive: Hive) -> None:
     """Its report is that of the run."""
     tried = track(hive, (1, 10, "a", 0), dry_run=True)
