@@ -1,8 +1,10 @@
 """``hive-mutate changes``: print what changed in tables since a position, transaction by transaction.
 
-Each line is a JSON object with one change. A line with "position" follows the changes of each transaction:
+Each line is a JSON object with one change (here it is wrapped). A line with "position" follows the changes of
+each transaction:
 
-  {"transaction": 17, "table": "sales.orders", "change": "insert", "write_id": 4, "ROW__ID": {…}, "row": {…}}
+  {"transaction": 17, "table": "sales.orders", "change": "insert",
+   "write_id": 4, "ROW__ID": {…}, "row": {…}}
   {"position": "…"}
 
 --since takes such a position, "beginning" (the rows of the tables, as inserts), "now", or a time. With

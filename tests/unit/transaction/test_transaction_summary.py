@@ -6,7 +6,7 @@ import dataclasses
 import json
 
 from mutation_api.transaction.manifest import DeltaManifest, FileKind
-from mutation_api.transaction.transaction_state import TableSummary, TransactionSummary
+from mutation_api.transaction.transaction_state import StepSummary, TableSummary, TransactionSummary
 
 DELTA = DeltaManifest(
     "db", "t", 7, 7, "ds=b", ("b",), 0, FileKind.DELTA, "w", "0", "s", "f", 1000, 20, 0, 1020, 500, 1, 0
@@ -20,9 +20,11 @@ OTHER = dataclasses.replace(DELTA, partition_name="ds=a", insert_count=1, update
 def test_an_update_of_a_split_table_counts_once() -> None:
     """It is an event in each of two files; a legacy table has it in its only file, the delta."""
     summary = TableSummary.of("db.t", [DELTA, DELETE_DELTA, OTHER], ("ds=a",))
-    assert summary == TableSummary("db.t", ("ds=a", "ds=b"), ("ds=a",), 1001, 20, 3, 3, 1050)
+    steps = (StepSummary(1001, 20, 3),)
+    assert summary == TableSummary("db.t", ("ds=a", "ds=b"), ("ds=a",), 1001, 20, 3, 3, 1050, steps)
     legacy = dataclasses.replace(DELTA, delete_count=4, row_count=1024)
-    assert TableSummary.of("db.t", [legacy]) == TableSummary("db.t", ("ds=b",), (), 1000, 20, 4, 1, 500)
+    found = TableSummary.of("db.t", [legacy])
+    assert found == TableSummary("db.t", ("ds=b",), (), 1000, 20, 4, 1, 500, (StepSummary(1000, 20, 4),))
 
 
 def test_an_untouched_table_has_zeros() -> None:
