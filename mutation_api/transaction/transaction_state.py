@@ -13,6 +13,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from mutation_api.errors import TransactionStateError
 from mutation_api.transaction.manifest import DeltaManifest, FileKind
@@ -124,17 +125,20 @@ class TableSummary:
         table: str,
         manifests: Sequence[DeltaManifest],
         partitions_created: tuple[str, ...] = (),
+        replaced: Mapping[str, int] = MappingProxyType({}),
     ) -> TableSummary:
-        """Add up the manifests of one table."""
+        """Add up the manifests of one table, and the rows of replaced partitions."""
         # A layout with split updates counts an update in both files; the delta has it in every layout.
         deltas = [m for m in manifests if m.kind is FileKind.DELTA]
         return cls(
             table=table,
-            partitions_touched=tuple(sorted({m.partition_name for m in manifests if m.partition_name})),
+            partitions_touched=tuple(
+                sorted(({m.partition_name for m in manifests} | replaced.keys()) - {""})
+            ),
             partitions_created=partitions_created,
             inserted=sum(m.insert_count for m in manifests),
             updated=sum(m.update_count for m in deltas),
-            deleted=sum(m.delete_count for m in manifests),
+            deleted=sum(m.delete_count for m in manifests) + sum(replaced.values()),
             file_count=len(manifests),
             byte_count=sum(m.byte_count for m in manifests),
         )
