@@ -245,6 +245,9 @@ class MadeUpTransaction:
         """It takes any number of change sets."""
         return contextlib.nullcontext()
 
+    def settle(self, full_name: str) -> None:
+        """Nothing was overwritten."""
+
     def add_manifests(self, full_name: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """There is no commit."""
 

@@ -34,6 +34,7 @@ __all__ = [
     "DeltaDirectory",
     "FileCalendar",
     "OriginalFile",
+    "base_directory_name",
     "bucket_file_name",
     "delete_delta_directory_name",
     "delta_directory_name",
@@ -315,6 +316,12 @@ class OriginalFile:
 
     name: str
     bucket_id: int | None
+
+
+def base_directory_name(last: int, txn_id: int = 0) -> str:
+    """Return a name such as ``base_0000005``, or ``base_0000005_v0000012`` for a transaction other than 0."""
+    suffix = f"_v{_pad(txn_id, 7)}" if txn_id else ""
+    return f"{BASE_PREFIX}{_pad(last, 7)}{suffix}"
 
 
 def delta_directory_name(first: int, last: int, statement_id: int | None) -> str:

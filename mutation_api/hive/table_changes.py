@@ -25,7 +25,7 @@ from mutation_api.read.table_view import (
 )
 from mutation_api.table.acid_table import AcidTable, TableRole, WriterOptions
 from mutation_api.transaction.transaction import Transaction
-from mutation_api.write.apply import apply_arrow, write_change_set
+from mutation_api.write.apply import ReplacedRows, apply_arrow, write_change_set
 from mutation_api.write.change_set import ChangeSet, MemoryShare, OverwriteReport, Replaced
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
@@ -96,6 +96,7 @@ class TableChanges:
             Other errors: See :meth:`mutation_api.write.change_set.ChangeSet.add`.
         """
         self.checked_sink()
+        self._settle()
         added = self._changes.add(data, operation, operation_column=operation_column)
         self._verify_row_ids |= verify_row_ids and added > 0
         return added
@@ -156,22 +157,26 @@ class TableChanges:
             inserted = self._changes.add(replaced.checked(table, data), INSERT)
             view = open_table(self._transaction, self._name)
             names = replaced.partitions(table, [*view.locations], self._changes.partitions())
-            old = TableScan(
-                view,
-                columns=[],
-                where=replaced.where,
-                row_ids=True,
-                files=PlannedFiles(tuple(view.plan(names)), view.valid_ids),
-            )
-            deleted = self._changes.add(old, DELETE)
+            whole = None
+            if replaced.where is None:
+                whole = ReplacedRows.of(self._transaction, view, names, self._local)
+            if whole is None:
+                files = PlannedFiles(tuple(view.plan(names)), view.valid_ids)
+                old = TableScan(view, columns=[], where=replaced.where, row_ids=True, files=files)
+                deleted = self._changes.add(old, DELETE) if names else 0
+            else:
+                deleted = whole.row_count
             if self._takes_steps:
                 self.write()
+            if whole is not None:
+                whole.replace()
         except BaseException:
             self._changes.close()
             self._begin_step()
             raise
         touched = tuple(sorted(names)) if table.partition_keys else ()
-        return OverwriteReport(self._name, deleted, inserted, touched)
+        is_base = whole is not None and deleted > 0
+        return OverwriteReport(self._name, deleted, inserted, touched, is_base)
 
     def before_reading(self) -> None:
         """Write what was collected, so that a read sees it.
@@ -182,6 +187,7 @@ class TableChanges:
         """
         self._transaction.check()
         if self._takes_steps:
+            self._settle()
             self.write()
         elif len(self._changes):
             raise TransactionStateError(
@@ -241,6 +247,12 @@ class TableChanges:
         """Discard the changes, and remove temporary files."""
         self._changes.close()
         self._merges = []
+
+    def _settle(self) -> None:
+        """Write the deletes of an overwrite, before which nothing was collected."""
+        self._transaction.settle(self._name)
+        if not len(self._changes):
+            self._begin_step()
 
     def _begin_step(self) -> None:
         self._changes = ChangeSet(self._transaction, self._name, self._share, self._local)

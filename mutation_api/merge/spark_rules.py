@@ -54,6 +54,7 @@ from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidTable, AcidTableSerializer
 from mutation_api.table.partition import partition_names
 from mutation_api.table.row_type import quoted
+from mutation_api.write.apply import ReplacedRows
 from mutation_api.write.change_set import OverwriteReport, Replaced
 from mutation_api.write.staged_writer import LookingTransaction
 
@@ -230,19 +231,27 @@ def overwrite(
         _check_meets(acid_table.full_name, rows, where)
     view = open_table(transaction, table)
     names = replaced.partitions(acid_table, [*view.locations], _partitions_of(acid_table, rows, replaced))
-    old = read_table(
-        transaction,
-        table,
-        columns=[] if where is None else None,
-        partitions=names if acid_table.partition_keys else None,
-        spark=rows.sparkSession,
-    )
-    kept = old if where is None else old.where(where)
-    deletes = kept.select(sf.lit(DELETE).alias(ADDED_OPERATION), ROW_ID_COLUMN)
-    changes = rows.withColumn(ADDED_OPERATION, sf.lit(INSERT)).unionByName(deletes, allowMissingColumns=True)
+    changes = rows.withColumn(ADDED_OPERATION, sf.lit(INSERT))
+    whole = ReplacedRows.of(transaction, view, names) if where is None else None
+    if whole is None and (names or not acid_table.partition_keys):
+        old = read_table(
+            transaction,
+            table,
+            columns=[] if where is None else None,
+            partitions=names if acid_table.partition_keys else None,
+            spark=rows.sparkSession,
+        )
+        kept = old if where is None else old.where(where)
+        deletes = kept.select(sf.lit(DELETE).alias(ADDED_OPERATION), ROW_ID_COLUMN)
+        changes = changes.unionByName(deletes, allowMissingColumns=True)
     written = apply_changes(transaction, table, changes, operation_column=ADDED_OPERATION, read_now=True)
+    deleted = written.deleted
+    if whole is not None:
+        whole.replace()
+        deleted = whole.row_count
     touched = tuple(sorted(names)) if acid_table.partition_keys else ()
-    return OverwriteReport(acid_table.full_name, written.deleted, written.inserted, touched)
+    is_base = whole is not None and deleted > 0
+    return OverwriteReport(acid_table.full_name, deleted, written.inserted, touched, is_base)
 
 
 def _partitions_of(table: AcidTable, rows: DataFrame, replaced: Replaced) -> list[str]:

@@ -21,8 +21,11 @@ from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.read.key_groups import count_events
 from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
+from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
+from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidTable, SnapshotView
 from mutation_api.table.partition import parse_partition_name
 from mutation_api.table.partition_value import partition_value, stored_partition_value
@@ -207,6 +210,27 @@ class PlannedFiles:
         return self.splits == others.splits and all(
             _counts_whole(file, each.valid_ids) for each in (self, others) for file in files
         )
+
+    def row_counts(self) -> dict[str, int] | None:
+        """Count the visible rows of each partition from the tails of its files, with one request per file.
+
+        Partitions without rows are left out. None if a file also holds rows that are not visible. For tables
+        of Hive 4; see :func:`mutation_api.read.key_groups.count_rows`.
+
+        Raises:
+            CorruptFileError: If a file is not an ORC file.
+            OSError: If a file cannot be read.
+        """
+        files = [(split.partition_name, file) for split in self.splits for file in split.files]
+        if not all(_counts_whole(file, self.valid_ids) for _, file in files):
+            return None
+        threads = max((storage_at(split.location).threads for split in self.splits), default=1)
+        counts: dict[str, int] = {}
+        found = side_by_side(lambda each: count_events([each[1]]), files, threads)
+        for (name, file), count in zip(files, found, strict=True):
+            is_delete = file.kind is EventFileKind.DELETE_DELTA
+            counts[name] = counts.get(name, 0) + (-count if is_delete else count)
+        return {name: count for name, count in counts.items() if count}
 
 
 def _counts_whole(file: EventFile, valid_ids: ValidIdList) -> bool:

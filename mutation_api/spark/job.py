@@ -246,6 +246,7 @@ def apply_changes(
         LockLostError, TransactionAbortedError: If the transaction was lost. The Spark job has been cancelled.
         WorkerError: If the Spark job failed for another reason.
     """
+    transaction.settle(table)
     acid_table = transaction.table(table)
     check_sink(acid_table)
     with transaction.changing(acid_table.full_name):

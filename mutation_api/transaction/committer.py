@@ -36,7 +36,7 @@ from mutation_api.errors import (
     TableNotMutableError,
     listed,
 )
-from mutation_api.format.layout import ACID_VERSION_FILE, AcidVersion
+from mutation_api.format.layout import ACID_VERSION_FILE, AcidVersion, plain_file_name
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged, Storage
@@ -49,10 +49,10 @@ from mutation_api.transaction.base_files import (
     take_back_row_counts,
 )
 from mutation_api.transaction.manifest import TableOutput
-from mutation_api.transaction.manifest_checks import check_manifests, check_staged, relative_final_path
+from mutation_api.transaction.manifest_checks import check_manifests, check_staged
 from mutation_api.transaction.staging import list_staged, remove_staging
 
-__all__ = ["DML_EVENTS", "Committer", "PartitionSource", "PublishedTable"]
+__all__ = ["DML_EVENTS", "Committer", "PartitionSource", "PublishedTable", "wants_notifications"]
 
 DML_EVENTS = "hive.metastore.dml.events"
 V1_MARK = bytes(4)
@@ -157,7 +157,7 @@ class Committer:
             MetastoreError: See :class:`MetastoreClient`.
             After any error, call :meth:`remove_published`.
         """
-        written = [o for o in outputs if o.manifests]
+        written = [o for o in outputs if o.is_written]
         with self._in_turn(sorted(o.table.full_name for o in written)):
             ensured = self._recorded(outputs, written, ask_alive)
         self._check_alive()
@@ -274,6 +274,7 @@ class Committer:
             # Write the marks first: each is a file that must be closed, which is slow on some storages.
             steps = [functools.partial(self._mark_version, *mark) for mark in _version_marks(directories)]
             steps += [functools.partial(self._name, file) for d in directories for file in d.files]
+            steps += [functools.partial(_make_visible, d) for d in directories if not d.files]
             side_by_side(lambda step: step(), steps, threads)
             # Files were forced to disk when they were closed; their names survive a power cut only from here.
             side_by_side(lambda d: d.storage.sync_directory(d.location), directories, threads)
@@ -311,15 +312,19 @@ class Committer:
     def _notify(
         self, outputs: Sequence[TableOutput], partitions: Sequence[Mapping[str, PartitionInfo]]
     ) -> None:
-        if outputs and self._wants_notifications():
+        if outputs and wants_notifications(self._metastore):
             pairs = zip(outputs, partitions, strict=True)
             self._metastore.add_write_notifications([n for o, p in pairs for n in _notifications(o, p)])
 
-    def _wants_notifications(self) -> bool:
-        """Return True if a setting of the server asks for notifications."""
-        if not self._metastore.capabilities().has_write_notifications:
-            return False
-        return self._metastore.get_config_value(DML_EVENTS, "false").strip().lower() == "true"
+
+def wants_notifications(metastore: MetastoreClient) -> bool:
+    """Return True if the server asks for the names of written files, which a replication copies.
+
+    Raises MetastoreError if it could not be asked.
+    """
+    if not metastore.capabilities().has_write_notifications:
+        return False
+    return metastore.get_config_value(DML_EVENTS, "false").strip().lower() == "true"
 
 
 _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {
@@ -337,7 +342,7 @@ _UNCHANGEABLE: dict[str, Callable[[TableInfo], object]] = {
 
 def _known_partitions(output: TableOutput) -> set[str]:
     """Return the touched partitions that existed at the start; '' for an unpartitioned table."""
-    touched = {m.partition_name for m in output.manifests}
+    touched = {m.partition_name for m in output.manifests} | output.replaced.keys()
     return touched & (output.partitions_at_begin | {""})
 
 
@@ -362,7 +367,7 @@ def _notifications(
     for manifest in output.manifests:
         name = manifest.partition_name
         location = (partitions[name].location if name else output.description.location).rstrip("/")
-        relative = relative_final_path(manifest, table.version)
+        relative = output.final_path(manifest)
         files[name].append((f"{location}/{relative}", relative.partition("/")[0]))
     for name, written in sorted(files.items()):
         values = partitions[name].values if name else ()
@@ -385,14 +390,21 @@ def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionIn
         OSError: If a file was uploaded to another location.
     """
     directories: dict[Location, _Directory] = {}
-    version = output.table.version
+
+    def directory_of(target: Location) -> _Directory:
+        directory = _Directory(storage_at(target), target, output.table.version, [])
+        return directories.setdefault(target, directory)
+
+    def root_of(name: str) -> Location:
+        return Location.parse(partitions[name].location) if name else output.table.location
+
     for manifest in output.manifests:
-        name = manifest.partition_name
-        root = Location.parse(partitions[name].location) if name else output.table.location
-        storage = storage_at(root)
-        target = root / relative_final_path(manifest, version)
-        directory = directories.setdefault(target.parent, _Directory(storage, target.parent, version, []))
-        directory.files.append(_File(storage, manifest.staged, target))
+        target = root_of(manifest.partition_name) / output.final_path(manifest)
+        directory = directory_of(target.parent)
+        directory.files.append(_File(directory.storage, manifest.staged, target))
+    if output.replacement is not None:
+        for name in output.replaced:  # a base without files hides the old rows
+            directory_of(root_of(name) / output.replacement.directory)
     return list(directories.values())
 
 
@@ -405,6 +417,15 @@ def _version_marks(directories: Sequence[_Directory]) -> list[tuple[Storage, Loc
             location = directory.location if version.uses_write_ids else directory.location.parent
             marks[location / ACID_VERSION_FILE] = (directory.storage, version)
     return [(storage, mark, version) for mark, (storage, version) in marks.items()]
+
+
+def _make_visible(base: _Directory) -> None:
+    """Create the empty file that Hive writes into an empty base of an insert-only table.
+
+    Hive 4.1 overlooks a directory without any file. In other tables the format mark is one (measured).
+    """
+    if not base.version.has_row_ids:
+        base.storage.create(base.location / plain_file_name(0)).close()
 
 
 @contextmanager

@@ -44,7 +44,13 @@ from types import MappingProxyType
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
 from metastore_client.model import DataOperationType, LockComponent, LockType, OpenTxns
-from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList, ValidWriteIdList
+from metastore_client.valid_ids import (
+    RangeValidity,
+    ValidIdList,
+    ValidTxnList,
+    ValidWriteIdList,
+    listed_ids,
+)
 from mutation_api.errors import ClientError, LockNotAcquiredError
 from mutation_api.transaction.clock import Clock
 from mutation_api.transaction.commit_outcome import abort_later
@@ -122,6 +128,7 @@ class Lease:
         self._heartbeats: list[Heartbeat] = []
         self._open_txns = OpenTxns(0, ())
         self._write_ids: dict[str, int] = {}
+        self._guard_write_ids: dict[str, int] = {}
         self._valid_write_ids: dict[str, ValidWriteIdList] = {}
 
     @property
@@ -167,6 +174,25 @@ class Lease:
         """Return the transaction's write id for a sink; None on a server without write ids."""
         return self._write_ids.get(table_name)
 
+    @property
+    def has_guard(self) -> bool:
+        """True if a guard, whose write ids are smaller, stays open until the transaction has ended."""
+        return len(self._opened) > 1
+
+    def is_complete_below(self, table_name: str) -> bool:
+        """Return True if no row can appear in a sink below its write id that the snapshot does not see.
+
+        Once true, this remains true. Raises MetastoreError if the server could not be asked.
+        """
+        write_id, seen = self._write_ids[table_name], self._valid_write_ids[table_name]
+        unseen = {id for id in seen.exceptions if id < write_id}
+        unseen.update(listed_ids(seen.high_watermark + 1, write_id - 1))
+        unseen -= seen.aborted | {self._guard_write_ids.get(table_name, 0)}
+        if not unseen:
+            return True
+        txns = ValidTxnList.from_open_txns(self._metastore.get_open_txns(), None, has_write_ids=True)
+        return unseen <= self._metastore.get_valid_write_ids([table_name], txns)[table_name].aborted
+
     def acquire(self) -> None:
         """Open a transaction and hold its lock.
 
@@ -190,7 +216,8 @@ class Lease:
 
         :attr:`lost` holds the result. An unreachable server alone does not make the transaction lost.
         """
-        for heartbeat in self._heartbeats:
+        # If the client dies, its transaction must not outlive the guard; see ``WrittenTables.output``.
+        for heartbeat in reversed(self._heartbeats):
             heartbeat.confirm()
 
     def stop(self) -> None:
@@ -352,7 +379,7 @@ class Lease:
 
         Returns False if another request is queued between the two.
         """
-        guard = self.txn_id
+        guard, self._guard_write_ids = self.txn_id, self._write_ids
         for _ in range(ROLL_OVERS):
             self._components = self._find_components()
             lock = self._open_and_request(_shared(self._components))

@@ -9,10 +9,12 @@ from __future__ import annotations
 import enum
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from metastore_client.model import DataOperationType, TableInfo
+from metastore_client.partition_name import parse_partition_name
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import ManifestError
 from mutation_api.format.layout import (
@@ -30,6 +32,7 @@ __all__ = [
     "STAGING_PREFIX",
     "DeltaManifest",
     "FileKind",
+    "Replacement",
     "TableOutput",
     "attempt_mark",
     "delta_names",
@@ -194,6 +197,19 @@ def _check_type(value: object, kind: type) -> None:
 
 
 @dataclass(frozen=True)
+class Replacement:
+    """The partitions whose rows a transaction replaces, and the base that takes the new ones.
+
+    Attributes:
+        directory: the name of the base.
+        rows: the number of old rows by (escaped) partition; '' if the table is not partitioned.
+    """
+
+    directory: str
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class TableOutput:
     """The output of a transaction for one table.
 
@@ -202,7 +218,7 @@ class TableOutput:
     ``valid_write_ids`` and ``valid_txns`` are the transaction's view of the table, if it uses write ids.
     ``depends_on_reads`` is True if others may change the table meanwhile and the inserted rows may depend on
     rows that were read; ``depends_on_all_partitions`` is True if they may also depend on rows of partitions
-    that were not touched.
+    that were not touched. With ``replacement``, no other statement has written to the table.
     """
 
     table: AcidTable
@@ -215,11 +231,35 @@ class TableOutput:
     valid_txns: ValidTxnList | None = None
     depends_on_reads: bool = False
     depends_on_all_partitions: bool = False
+    replacement: Replacement | None = None
+
+    @property
+    def replaced(self) -> Mapping[str, int]:
+        """The numbers of replaced rows, by partition."""
+        return {} if self.replacement is None else self.replacement.rows
+
+    @property
+    def is_written(self) -> bool:
+        """True if there is anything to publish."""
+        return bool(self.manifests or self.replaced)
 
     @property
     def partition_values(self) -> dict[str, tuple[str, ...]]:
         """The unescaped values of every touched partition, by name; empty for an unpartitioned table."""
-        return {m.partition_name: m.partition_values for m in self.manifests if m.partition_name}
+        replaced = {
+            name: tuple(value for _, value in parse_partition_name(name)) for name in self.replaced if name
+        }
+        return replaced | {m.partition_name: m.partition_values for m in self.manifests if m.partition_name}
+
+    def final_path(self, manifest: DeltaManifest) -> str:
+        """Return the path below its partition under which a file is published."""
+        version = self.table.version
+        path = relative_path(
+            manifest.kind, manifest.write_id, manifest.bucket_id, version, manifest.statement_id
+        )
+        if self.replacement is None or manifest.partition_name not in self.replaced:
+            return path
+        return f"{self.replacement.directory}/{path.partition('/')[2]}"
 
     @property
     def partitions_without_rows(self) -> frozenset[str]:
@@ -247,8 +287,9 @@ class TableOutput:
     @property
     def operation(self) -> DataOperationType:
         """The operation to register partitions with; the server's conflict check ignores inserts."""
-        changes = self.depends_on_reads or any(m.update_count or m.delete_count for m in self.manifests)
-        return DataOperationType.UPDATE if changes else DataOperationType.INSERT
+        changes = any(m.update_count or m.delete_count for m in self.manifests)
+        is_update = changes or self.depends_on_reads or self.replaced
+        return DataOperationType.UPDATE if is_update else DataOperationType.INSERT
 
     @property
     def row_count_changes(self) -> Counter[str]:
@@ -256,4 +297,5 @@ class TableOutput:
         changes: Counter[str] = Counter()
         for manifest in self.manifests:
             changes[manifest.partition_name] += manifest.insert_count - manifest.delete_count
+        changes.subtract(self.replaced)
         return changes

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 
@@ -86,7 +86,7 @@ class Transaction(OfOneProcess):
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """The transactions that its snapshot sees. Raises TransactionStateError before :meth:`begin`."""
+        """The transactions that its snapshot sees; raises as :attr:`txn_id`."""
         return self._begun_lease().valid_txn_list
 
     @property
@@ -99,7 +99,7 @@ class Transaction(OfOneProcess):
         """The numbers of what the transaction has done so far."""
         lease = self._lease
         return TransactionSummary(
-            txn_id=None if lease is None else lease.txn_id,
+            txn_id=self._known_txn_id(),
             state=self._state.value,
             tables=tuple(self._table_summary(name) for name in self._sinks()),
             phase_seconds=dict(self._phases.seconds),
@@ -128,17 +128,14 @@ class Transaction(OfOneProcess):
         return self._with_partitions(table).partitions or ()
 
     def other_locks(self, table: str) -> tuple[LockInfo, ...]:
-        """Return write locks that others hold or wait for on a table; see :func:`.lock.locks_of_others`.
-
-        Raises ConnectionFailedError, TransactionError if the metastore failed; see also :meth:`table`.
-        """
-        acid_table = self._opened(table).table
-        return locks_of_others(self._session.metastore, acid_table, self._begun_lease().txn_ids)
+        """Return write locks of others on a table; see :func:`.lock.locks_of_others` and :meth:`table`."""
+        ours = self._begun_lease().txn_ids
+        return locks_of_others(self._session.metastore, self._opened(table).table, ours)
 
     def begin(self, *, just_connected: bool = False) -> None:
         """Open the transaction, lock its tables, take the snapshot and read the tables again.
 
-        ``just_connected``: True to reuse answers that the client has just received while it connected.
+        If ``just_connected``, answers are reused that the client has just received while it connected.
 
         Raises:
             LockNotAcquiredError: If others held the lock for longer than ``lock_timeout_seconds``.
@@ -163,6 +160,19 @@ class Transaction(OfOneProcess):
         """Return the block in which a table receives a change set; see :meth:`WrittenTables.changing`."""
         return self._written.changing(self._opened(table).table)
 
+    def may_replace(self, table: str) -> bool:
+        """Return True if partitions may be replaced as a whole; see :meth:`WrittenTables.may_replace`."""
+        lease, metastore = self._begun_lease(), self._session.metastore
+        return self._written.may_replace(self._with_partitions(table), lease, metastore)
+
+    def replace(self, table: str, rows: Mapping[str, int], as_deletes: Callable[[], None]) -> None:
+        """Record that the last change set replaces partitions; see :meth:`WrittenTables.replace`."""
+        self._written.replace(self._opened(table).table.full_name, rows, as_deletes)
+
+    def settle(self, table: str) -> None:
+        """Prepare an overwritten table for a next step; see :meth:`WrittenTables.settle`."""
+        self._written.settle(self._opened(table).table.full_name)
+
     def own_files(self, table: str) -> dict[str, list[EventFile]]:
         """Return what was written to a table so far; see :meth:`WrittenTables.files`."""
         return self._written.files(self._opened(table).table.full_name)
@@ -173,16 +183,9 @@ class Transaction(OfOneProcess):
         Raises:
             TransactionStateError: If the transaction is not open.
             ConfigurationError: If the table is not a sink of this transaction.
-            ManifestError: If manifests of this writer were added before. :meth:`commit` makes all other
-                checks.
+            ManifestError: If manifests of this writer were added before. :meth:`commit` checks the rest.
         """
-        opened = self._opened(table)
-        name = opened.table.full_name
-        if opened.table.role is not TableRole.SINK:
-            raise ConfigurationError(
-                f"table {name} is a source of this transaction; add it with add_sink_table()"
-            )
-        self._written.add(name, self.txn_id, writer_id, manifests)
+        self._written.add(self._opened(table).table, self.txn_id, writer_id, manifests)
 
     def merging(self, table: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Announce a merge by these columns (if None, by a condition), before the table is read.
@@ -192,9 +195,9 @@ class Transaction(OfOneProcess):
         self._written.merge(self._opened(table), keys, inserts=inserts)
 
     def commit(self) -> None:
-        """Publish everything that was written, and commit. If this raises, nothing is visible.
+        """Publish everything that was written, and commit.
 
-        The one exception is CommitOutcomeUnknownError: the outcome is unknown, and nothing was removed.
+        If this raises, nothing is visible, except for CommitOutcomeUnknownError: nothing was removed then.
 
         Raises:
             TransactionStateError: If the transaction is not open.
@@ -355,10 +358,9 @@ class Transaction(OfOneProcess):
         lease, outputs, is_optimistic = self._begun_lease(), [], self._session.catalog.is_optimistic
         for name in self._sinks():
             # Locations of partitions are needed only if there is something to publish.
-            opened = self._with_partitions(name) if self._written.manifests(name) else self._tables[name]
-            views = (lease.valid_write_ids.get(name), lease.valid_txn_list)
-            output = self._written.output(opened, self._bound(opened), *views, is_optimistic=is_optimistic)
-            outputs.append(output)
+            opened = self._with_partitions(name) if self._written.is_written(name) else self._tables[name]
+            table = self._bound(opened)
+            outputs.append(self._written.output(opened, table, lease, is_optimistic=is_optimistic))
         return outputs
 
     def _finish(self, committer: Committer) -> None:
@@ -370,7 +372,7 @@ class Transaction(OfOneProcess):
                 self._session.metastore,
                 self._session.clock,
                 self.txn_id,
-                has_records=self._written.has_manifests,
+                has_records=self._written.has_output,
                 retry_seconds=min(COMMIT_RETRY_SECONDS, self._session.settings.txn_timeout_seconds / 2),
             )
         except BaseException:
@@ -391,15 +393,12 @@ class Transaction(OfOneProcess):
     def _roll_back(self, committer: Committer, step: Step) -> None:
         """Abort first, so that no commit can follow, then remove the files."""
         self._step(step)
-        self._abort_quietly()
-        committer.remove_published()
-        self._remove_staging()
-
-    def _abort_quietly(self) -> None:
         try:
             self._begun_lease().abort()
         except MetastoreError as error:
             _log.warning("could not abort transaction %s: %s", self._known_txn_id(), error)
+        committer.remove_published()
+        self._remove_staging()
 
     def _remove_staging(self) -> None:
         for name in self._sinks():
@@ -438,7 +437,7 @@ class Transaction(OfOneProcess):
 
     def _table_summary(self, name: str) -> TableSummary:
         created = self._published[name].partitions_created if name in self._published else ()
-        return TableSummary.of(name, self._written.manifests(name), created)
+        return TableSummary.of(name, self._written.manifests(name), created, self._written.replaced(name))
 
     def _begun_lease(self) -> Lease:
         if self._lease is None:

@@ -14,6 +14,7 @@ import enum
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from mutation_api.errors import TransactionStateError
 from mutation_api.transaction.manifest import DeltaManifest, FileKind
@@ -147,15 +148,21 @@ class TableSummary:
         table: str,
         manifests: Sequence[DeltaManifest],
         partitions_created: tuple[str, ...] = (),
+        replaced: Mapping[str, int] = MappingProxyType({}),
     ) -> TableSummary:
-        """Add up the manifests of one table."""
+        """Add up the manifests of one table. Its only step has the rows of replaced partitions."""
         by_statement = sorted(manifests, key=lambda m: m.statement_id)
         steps = [
             StepSummary.of(group) for _, group in itertools.groupby(by_statement, lambda m: m.statement_id)
         ]
+        if replaced:
+            last = steps.pop() if steps else StepSummary()
+            steps.append(dataclasses.replace(last, deleted=last.deleted + sum(replaced.values())))
         return cls(
             table=table,
-            partitions_touched=tuple(sorted({m.partition_name for m in manifests if m.partition_name})),
+            partitions_touched=tuple(
+                sorted(({m.partition_name for m in manifests} | replaced.keys()) - {""})
+            ),
             partitions_created=partitions_created,
             inserted=sum(step.inserted for step in steps),
             updated=sum(step.updated for step in steps),

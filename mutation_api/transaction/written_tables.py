@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, NoSuchObjectError
 from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import (
     ConfigurationError,
     ManifestError,
@@ -22,16 +22,27 @@ from mutation_api.errors import (
     listed,
 )
 from mutation_api.format.event import MAX_STATEMENT_ID
-from mutation_api.format.layout import BUCKET_PREFIX
+from mutation_api.format.layout import BUCKET_PREFIX, base_directory_name
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.tree import side_by_side
-from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.table.partition import canonical_partition_name, check_may_create
 from mutation_api.transaction.catalog import OpenTable
-from mutation_api.transaction.manifest import DeltaManifest, TableOutput
+from mutation_api.transaction.committer import wants_notifications
+from mutation_api.transaction.lease import Lease
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.transaction.manifest import DeltaManifest, Replacement, TableOutput
 
 __all__ = ["PartitionCreator", "WrittenTables"]
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """Rows of partitions that are replaced: their numbers, and how to delete them one by one."""
+
+    rows: Mapping[str, int]
+    as_deletes: Callable[[], None]
 
 
 class WrittenTables:
@@ -44,6 +55,7 @@ class WrittenTables:
         self._writers: dict[str, set[str]] = {}
         self._manifests: dict[str, list[DeltaManifest]] = {}
         self._inserted_by_key: set[str] = set()
+        self._replaced: dict[str, _Replaced] = {}
 
     def statement_id(self, name: str) -> int:
         """Return the number of a table's next change set, from 0."""
@@ -64,6 +76,8 @@ class WrittenTables:
                     f"table {name} is receiving another change set in this transaction; wait for its end"
                 )
             self._check_one_more(table)
+            if name in self._replaced:
+                raise TransactionStateError(f"table {name} was overwritten: call settle() before a next step")
             self._being_changed.add(name)
         try:
             yield
@@ -83,6 +97,57 @@ class WrittenTables:
                 f"table {table.full_name} has {count} change sets in this transaction; a ROW__ID cannot "
                 "number more: combine changes, or use several transactions"
             )
+
+    def may_replace(self, opened: OpenTable, lease: Lease, metastore: MetastoreClient) -> bool:
+        """Return True if the next change set of a table may replace partitions by a base.
+
+        It must be the first, since a base hides all deltas of its write id. Only Hive 4 lets a directory name
+        the transaction that decides whether readers see it. An upload cannot be published under another name.
+        No row may appear below the write id, since the base would hide it. Nobody may copy the files to
+        another metastore, where transactions have other ids.
+
+        Raises ConnectionFailedError, TransactionError if the metastore failed.
+        """
+        table, name = opened.table, opened.table.full_name
+        roots = (table.location, *table.partition_locations.values())
+        if (
+            not table.version.is_hive_4
+            or opened.spec.insert_only
+            or self._manifests.get(name)
+            or not all(storage_at(root).publishes_by_rename for root in roots)
+        ):
+            return False
+        with metastore_errors_as_ours(f"could not ask for the write ids of table {name}"):
+            return lease.is_complete_below(name) and not wants_notifications(metastore)
+
+    def replace(self, name: str, rows: Mapping[str, int], as_deletes: Callable[[], None]) -> None:
+        """Record that the change set just written replaces partitions of a table.
+
+        Args:
+            name: the table.
+            rows: the numbers of old rows by (escaped) partition; '' if the table is not partitioned.
+            as_deletes: writes the deletes of these rows, as a change set.
+        """
+        self._replaced[name] = _Replaced(rows, as_deletes)
+
+    def replaced(self, name: str) -> Mapping[str, int]:
+        """Return the numbers of replaced rows of a table, by partition."""
+        return self._replaced[name].rows if name in self._replaced else {}
+
+    def settle(self, name: str) -> None:
+        """Delete the rows that an overwrite replaced one by one, since another step of the table follows.
+
+        Raises:
+            MutationError: If that failed. The rows are then still to be replaced.
+        """
+        replaced = self._replaced.pop(name, None)
+        if replaced is None:
+            return
+        try:
+            replaced.as_deletes()
+        except BaseException:
+            self._replaced[name] = replaced
+            raise
 
     def merge(self, opened: OpenTable, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Record that rows are merged into a table by key.
@@ -104,12 +169,18 @@ class WrittenTables:
         if inserts and not set(opened.table.partition_key_names) <= set(keys or ()):
             self._inserted_by_key.add(name)
 
-    def add(self, name: str, txn_id: int, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
+    def add(self, table: AcidTable, txn_id: int, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Add what one writer has written to a table.
 
         Raises:
+            ConfigurationError: If the table is not a sink.
             ManifestError: If manifests of this writer were added before.
         """
+        name = table.full_name
+        if table.role is not TableRole.SINK:
+            raise ConfigurationError(
+                f"table {name} is a source of this transaction; add it with add_sink_table()"
+            )
         writers = self._writers.setdefault(name, set())
         if writer_id in writers:
             raise ManifestError(
@@ -117,6 +188,10 @@ class WrittenTables:
             )
         writers.add(writer_id)
         self._manifests.setdefault(name, []).extend(manifests)
+        if name in self._replaced:  # written by a coordinator, which announces no change set
+            used = [m.statement_id + 1 for m in manifests]
+            self._statements[name] = max(self._statements[name], *used)
+            self.settle(name)
 
     def writers(self, name: str) -> frozenset[str]:
         """Return the ids of the writers that handed in manifests for a table."""
@@ -130,8 +205,7 @@ class WrittenTables:
         self,
         opened: OpenTable,
         table: AcidTable,
-        valid_write_ids: ValidWriteIdList | None,
-        valid_txns: ValidTxnList,
+        lease: Lease,
         *,
         is_optimistic: bool,
     ) -> TableOutput:
@@ -140,9 +214,12 @@ class WrittenTables:
         Args:
             opened: the table as it was when the transaction began.
             table: its descriptor, bound.
-            valid_write_ids: the transaction's view of the table.
-            valid_txns: the transactions that it sees.
+            lease: the transaction.
             is_optimistic: True if others may change it at the same time and the first to commit wins.
+
+        Hive 4 reads the base of the smallest open write id before its transaction commits. Under a guard that
+        write id is the guard's. Otherwise the base names its transaction, as those of compactions do, which
+        hides it until that has committed. It then counts if no smaller write id is open; none can be.
         """
         name = table.full_name
         is_checked = is_optimistic and not opened.spec.insert_only
@@ -153,21 +230,28 @@ class WrittenTables:
             manifests=self.manifests(name),
             partitions_at_begin=frozenset(opened.partition_names),
             insert_only=opened.insert_only,
-            valid_write_ids=valid_write_ids,
-            valid_txns=valid_txns,
+            valid_write_ids=lease.valid_write_ids.get(name),
+            valid_txns=lease.valid_txn_list,
             depends_on_reads=is_checked,
             depends_on_all_partitions=is_checked and name in self._inserted_by_key,
+            replacement=self._replacement(table, lease.has_guard),
         )
+
+    def _replacement(self, table: AcidTable, has_guard: bool) -> Replacement | None:
+        rows = self.replaced(table.full_name)
+        txn_id = 0 if has_guard else table.required_txn_id()
+        return Replacement(base_directory_name(table.required_write_id(), txn_id), rows) if rows else None
 
     def files(self, name: str) -> dict[str, list[EventFile]]:
         """Return the staged files of a table as a reader of the same transaction needs them.
 
         Returns:
-            The files by (escaped) partition.
+            The files by (escaped) partition. An overwrite is settled first.
 
         Raises:
             TransactionStateError: If a file is an upload that nobody can read before it is completed.
         """
+        self.settle(name)
         found: dict[str, list[EventFile]] = {}
         for manifest in self._manifests.get(name, ()):
             if manifest.staged.upload_id:
@@ -179,10 +263,14 @@ class WrittenTables:
             found.setdefault(manifest.partition_name, []).append(_as_event_file(manifest))
         return found
 
+    def is_written(self, name: str) -> bool:
+        """Return True if there is anything to publish for a table."""
+        return bool(self._manifests.get(name)) or name in self._replaced
+
     @property
-    def has_manifests(self) -> bool:
-        """True if anything was written to any table."""
-        return any(self._manifests.values())
+    def has_output(self) -> bool:
+        """True if there is anything to publish for any table."""
+        return bool(self._replaced) or any(self._manifests.values())
 
 
 def _as_event_file(manifest: DeltaManifest) -> EventFile:

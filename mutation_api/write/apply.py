@@ -12,24 +12,33 @@ import itertools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from mutation_api.errors import MutationError
+from mutation_api.errors import (
+    DeltaWriteError,
+    MutationError,
+    TableNotMutableError,
+    TransactionStateError,
+)
+from mutation_api.format.event import DELETE
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import PlannedFiles, TableView
 from mutation_api.table.acid_table import SORT_MEMORY_BYTES_MAX, AcidTable, WriterOptions
 from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.address import with_names_once
 from mutation_api.write.arrow_input import BATCH_PART, changes_reader, looked_ahead, sized
 from mutation_api.write.batch_sorter import BatchSorter, give_back
-from mutation_api.write.change_set import SMALL_ROWS, ChangeSet
+from mutation_api.write.change_set import SMALL_ROWS, ChangeSet, MemoryShare
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.write.local_plan import InsertFiles, LocalOptions, plan_changes
 from mutation_api.write.row_id_check import WantedRows
 from mutation_api.write.staged_writer import (
+    LookingTransaction,
     OpenTransaction,
     check_partitions_exist,
     check_sink,
@@ -46,7 +55,7 @@ from mutation_api.write.writing_order import (
     writing,
 )
 
-__all__ = ["SortedChanges", "apply_arrow", "write_change_set"]
+__all__ = ["ReplacedRows", "SortedChanges", "apply_arrow", "write_change_set"]
 
 
 class SortedChanges:
@@ -162,6 +171,7 @@ def apply_arrow(
         DeltaWriteError: If files could not be written.
         LockLostError, TransactionAbortedError: If the transaction was lost; writing has stopped.
     """
+    transaction.settle(table)
     acid_table = transaction.table(table)
     check_sink(acid_table)
     with transaction.changing(acid_table.full_name):
@@ -184,6 +194,7 @@ def write_change_set(
     *,
     insert_files: int | None = None,
     verify_row_ids: bool = False,
+    read_now: bool = False,
     options: WriterOptions | None = None,
     local: LocalOptions,
 ) -> ApplySummary:
@@ -193,8 +204,83 @@ def write_change_set(
         transaction.check()
         threads = 1 if len(changes) < SMALL_ROWS else local.thread_count
         job = _Job(transaction, table, insert_files, options, local, threads)
-        verify = verify_row_ids or table.statement_id > 0
+        verify = verify_row_ids or (table.statement_id > 0 and not read_now)
         return job.run(changes.addressed(), lambda batch: batch, verify_row_ids=verify)
+
+
+@dataclass(frozen=True)
+class ReplacedRows:
+    """The rows that an overwrite of whole partitions replaces, before anything is written; see :meth:`of`.
+
+    Attributes:
+        counts: the numbers of rows by (escaped) partition; partitions without rows are left out.
+    """
+
+    counts: Mapping[str, int]
+    _transaction: LookingTransaction
+    _view: TableView
+    _files: PlannedFiles
+    _local: LocalOptions
+
+    @classmethod
+    def of(
+        cls,
+        transaction: LookingTransaction,
+        view: TableView,
+        names: Sequence[str],
+        local: LocalOptions | None = None,
+    ) -> ReplacedRows | None:
+        """Return the rows of partitions. None if an overwrite must delete them one by one.
+
+        Raises:
+            TableNotMutableError: If an insert-only table has such rows.
+            CorruptFileError, DirectoryStateError: If files cannot be read.
+        """
+        table = view.table
+        files = PlannedFiles(tuple(view.plan(names)), view.valid_ids)
+        may = transaction.may_replace(table.full_name)
+        counts = None
+        if may:
+            try:
+                counts = files.row_counts()
+            except OSError as error:
+                raise DeltaWriteError(f"table {table.full_name}: rows cannot be counted: {error}") from error
+        if counts is not None:
+            return cls(counts, transaction, view, files, local or LocalOptions())
+        if files.splits and not table.version.has_row_ids:
+            raise TableNotMutableError(
+                f"table {table.full_name} is insert-only, so its rows cannot be deleted one by one, and they "
+                "cannot be replaced as a whole here. That needs Hive 4 without events for replication, a "
+                "storage that renames files, and an overwrite before all other steps of the transaction: use "
+                "INSERT OVERWRITE of Hive"
+            )
+        return None
+
+    @property
+    def row_count(self) -> int:
+        """The number of all rows."""
+        return sum(self.counts.values())
+
+    def replace(self) -> None:
+        """Record that the change set just written replaces the rows."""
+        if self.counts:
+            self._transaction.replace(self._view.table.full_name, self.counts, self._delete)
+
+    def _delete(self) -> None:
+        table = self._view.table
+        if not table.version.has_row_ids:
+            raise TransactionStateError(
+                f"table {table.full_name} was overwritten in this transaction and is insert-only: an "
+                "overwrite of such a table must be its only step. Use another transaction"
+            )
+        share = MemoryShare(self._local.memory_bytes // VERIFYING_PART)
+        changes = ChangeSet(self._transaction, table.full_name, share, self._local)
+        old = TableScan(self._view, columns=[], row_ids=True, files=self._files)
+        try:
+            changes.add(old, DELETE)
+            write_change_set(self._transaction, changes, read_now=True, local=self._local)
+        finally:
+            changes.close()
 
 
 @dataclass(frozen=True)

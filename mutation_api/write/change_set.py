@@ -275,12 +275,15 @@ class OverwriteReport:
         deleted: number of rows that were replaced.
         inserted: number of new rows.
         partitions: the (escaped) names of the partitions that were replaced, including empty ones.
+        is_base: True if the new rows become a base, so that the old ones are not deleted one by one. If
+            another step of the table follows in the transaction, it deletes them first.
     """
 
     table: str
     deleted: int
     inserted: int
     partitions: tuple[str, ...]
+    is_base: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as plain values, ready for JSON."""

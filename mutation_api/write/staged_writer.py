@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -65,12 +65,30 @@ class OpenTransaction(SnapshotView, Protocol):
         """Add the manifests of a writer's staged files; the commit publishes the files."""
         ...
 
+    def settle(self, table: str) -> None:
+        """Write the deletes of an overwrite, if any. Call it before a next step of the table."""
+        ...
+
 
 class LookingTransaction(OpenTransaction, Protocol):
-    """The part of a transaction that a merge and its preview need."""
+    """The part of a transaction that a merge, its preview and an overwrite need."""
 
     def merging(self, table: str, keys: Sequence[str] | None, *, inserts: bool) -> None:
         """Announce that rows will be merged by these columns, before the table is read."""
+        ...
+
+    def may_replace(self, table: str) -> bool:
+        """Return True if the next change set may replace partitions without deleting their rows."""
+        ...
+
+    def replace(self, table: str, rows: Mapping[str, int], as_deletes: Callable[[], None]) -> None:
+        """Record that the last change set replaces partitions.
+
+        Args:
+            table: ``database.table``.
+            rows: the numbers of old rows by (escaped) partition.
+            as_deletes: writes the deletes of these rows, if another step of the table follows.
+        """
         ...
 
     def other_locks(self, table: str) -> Sequence[LockInfo]:

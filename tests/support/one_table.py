@@ -72,6 +72,9 @@ class OneTable:
         assert table == self._table.full_name
         yield
 
+    def settle(self, table: str) -> None:
+        """Nothing was overwritten."""
+
     def add_manifests(self, table: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
         """Keep them."""
         assert {m.writer_id for m in manifests} <= {writer_id}

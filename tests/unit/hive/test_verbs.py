@@ -5,23 +5,29 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from metastore_client.testing import HIVE_4_1
 from mutation_api.errors import (
     ConfigurationError,
+    DeltaWriteError,
     DuplicateKeyError,
     MutationError,
     RecordLayoutError,
     RecordValueError,
+    TransactionAbortedError,
     TransactionStateError,
     UnsupportedLocallyError,
 )
 from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_table import HiveTable
+from mutation_api.write import apply
 from tests.unit.hive.conftest import NAME, MakeHive
 from tests.unit.hive.test_steps import read, row, rows
 
@@ -126,6 +132,94 @@ def test_overwrite(hive: Hive, how: dict[str, Any], left: tuple[Any, ...]) -> No
     report = hive.table(NAME).overwrite(rows(*NEW), **how)
     assert (report.deleted, report.inserted) == (4 - len(left), 2)
     assert read(hive) == sorted((*left, *NEW))
+    is_base = hive.metastore.capabilities() == HIVE_4_1 and "where" not in how
+    assert report.is_base is is_base
+    assert bool(bases(hive)) is is_base
+
+
+def bases(hive: Hive) -> list[str]:
+    """The bases of all partitions."""
+    location = hive.metastore.get_table(*NAME.split(".")).location
+    found = [*Path(location.removeprefix("file:")).glob("day=*/base_*")]
+    assert all((each / "_orc_acid_version").exists() for each in found)
+    return sorted(f"{each.parent.name}/{each.name}" for each in found)
+
+
+STEPS: dict[str, Callable[[HiveTable], object]] = {
+    "append": lambda t: t.append(rows(row(20))),
+    "delete by ROW__ID": lambda t: t.delete(t.scan([], row_ids=True, where=pc.field("id") == 10)),
+    "delete by a condition": lambda t: t.delete(where="id = 10"),
+    "update": lambda t: t.update(set={"item": "'x'"}, where="id = 11"),
+    "merge": lambda t: t.upsert(rows(row(11, "merged", day=1), row(12)), on=["id"]),
+    "truncate": lambda t: t.truncate(),
+    "overwrite": lambda t: t.overwrite(rows(row(30, day=1)), partitions="dynamic"),
+    "overwrite a condition": lambda t: t.overwrite(rows(row(10, "b")), where="id = 10"),
+    "scan": lambda t: t.scan().to_arrow(),
+    "dry run": lambda t: t.delete(where="id = 10", dry_run=True),
+}
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"partitions": "dynamic"}, {"partitions": [{"day": "2024-06-01"}]}], ids=range(3)
+)
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("new", [NEW, ()], ids=["rows", "no rows"])
+def test_a_step_after_an_overwrite_deletes_the_old_rows(
+    make_hive: MakeHive, how: dict[str, Any], step: str, new: Any
+) -> None:
+    """A base would hide the deltas of its write id. The rows are those on Hive 3.1, which writes no bases."""
+    found = []
+    for release in ("3.1", "4.1"):
+        hive = make_hive(release)
+        hive.table(NAME).append(rows(*FIRST), create_partitions=True)
+        with hive.transaction(NAME, create_partitions=True) as tx:
+            report = tx.table(NAME).overwrite(rows(*new), **how)
+            STEPS[step](tx.table(NAME))
+        found.append((read(hive), report.deleted, report.inserted))
+        replaced_nothing = not new and "dynamic" in how.values() and step == "overwrite"
+        assert bases(hive) == [] or replaced_nothing
+        hive.drop_table(NAME)
+    assert found[0] == found[1]
+
+
+def test_a_failed_step_does_not_turn_an_overwrite_into_an_append(
+    make_hive: MakeHive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are still to be replaced if their deletes could not be written."""
+    hive = make_hive("4.1")
+    hive.table(NAME).append(rows(*FIRST), create_partitions=True)
+    with hive.transaction(NAME) as tx:
+        tx.table(NAME).overwrite(rows(*NEW))
+        with monkeypatch.context() as patched:
+            patched.setattr(apply, "write_change_set", Mock(side_effect=DeltaWriteError("full")))
+            with pytest.raises(DeltaWriteError, match="full"):
+                tx.table(NAME).append(rows(row(20)))
+        assert tx.summary.tables[0].deleted == 4
+    assert read(hive) == [*NEW]
+    assert len(bases(hive)) == 3
+
+
+def test_an_aborted_overwrite_leaves_nothing(make_hive: MakeHive) -> None:
+    """Neither before nor after its files were published."""
+    hive = make_hive("4.1")
+    hive.table(NAME).append(rows(*FIRST), create_partitions=True)
+    with pytest.raises(ZeroDivisionError), hive.transaction(NAME) as tx:
+        tx.table(NAME).overwrite(rows(*NEW))
+        raise ZeroDivisionError
+    with pytest.raises(TransactionAbortedError), hive.transaction(NAME) as tx:
+        tx.table(NAME).overwrite(rows(*NEW))
+        commit = hive.metastore.commit_txn
+
+        def refused(txn_id: int, **given: Any) -> None:
+            assert len(bases(hive)) == 3
+            hive.metastore.abort_txn(txn_id)
+            commit(txn_id, **given)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(hive.metastore, "commit_txn", refused)
+            tx.commit()
+    assert bases(hive) == []
+    assert read(hive) == [*FIRST]
 
 
 def test_overwrite_with_no_rows(hive: Hive) -> None:

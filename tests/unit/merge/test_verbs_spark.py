@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark.sql.functions as sf
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api import delete_where, overwrite, read_table, update_where
+from mutation_api import apply_changes, delete_where, overwrite, read_table, update_where
 from mutation_api.errors import ConfigurationError, RecordValueError
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
@@ -91,3 +92,28 @@ def test_steps_by_spark_see_each_other(hive: Hive, spark: SparkSession, few_byte
         (5, Decimal(6)),
         (20, Decimal(9)),
     ]
+
+
+@pytest.mark.parametrize("few_bytes", [FEW_BYTES_DEFAULT, 0])
+@pytest.mark.parametrize("step", ["none", "delete", "apply", "read"])
+def test_an_overwrite_by_spark_becomes_a_base_if_it_is_the_only_step(
+    hive: Hive, spark: SparkSession, tmp_path: Path, few_bytes: int, step: str
+) -> None:
+    """Any other step deletes the old rows first."""
+    builder = MutatorClientBuilder().metastore(hive.metastore)
+    client = builder.add_sink_table(*NAME.split("."), create_partitions=True).build()
+    with few_rows_to_the_driver(spark, few_bytes), client, client.new_transaction() as transaction:
+        report = overwrite(transaction, NAME, new_rows(spark, 10, 11), partitions="dynamic")
+        assert (report.deleted, report.inserted, report.is_base) == (2, 2, True)
+        if step == "delete":
+            assert delete_where(transaction, NAME, "id = 10").total.deleted == 1
+        elif step == "apply":
+            changes = new_rows(spark, 12).withColumn("operation", sf.lit("insert"))
+            assert apply_changes(transaction, NAME, changes).inserted == 1
+        elif step == "read":
+            assert ids(transaction) == [0, 2, 3, 5, 10, 11]
+    with hive.snapshot(NAME) as view:
+        found = sorted(view.table(NAME).scan(["id"]).to_arrow().column("id").to_pylist())
+    expected = {"delete": [0, 2, 3, 5, 11], "apply": [0, 2, 3, 5, 10, 11, 12]}
+    assert found == expected.get(step, [0, 2, 3, 5, 10, 11])
+    assert len([*tmp_path.rglob("base_*")]) == (step == "none")
