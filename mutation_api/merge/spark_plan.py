@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import StringType, StructType
@@ -49,7 +48,7 @@ from mutation_api.merge.spark_outcome import (
     partition_of,
     with_new_row,
 )
-from mutation_api.read.key_groups import key_type
+from mutation_api.read.key_groups import in_key_types
 from mutation_api.read.table_view import partition_names
 from mutation_api.spark.job import is_read_alone
 from mutation_api.spark.plan import default_num_partitions
@@ -352,7 +351,7 @@ class _Reader:
                 self.table.full_name,
                 columns=columns,
                 partitions=partitions,
-                keys=None if keys is None else self._in_types_of_table(keys.table),
+                keys=None if keys is None else in_key_types(self.table, keys.table),
                 null_safe_keys=keys is not None and keys.null_safe,
                 without_keys=without_keys,
                 prune_buckets=self.prune_buckets,
@@ -369,10 +368,6 @@ class _Reader:
             wanted += resolved.by_source_where
         names = partition_names(self.transaction, self.table.full_name)
         return partitions_where(self.sides.source.sparkSession, self.table, names, wanted)
-
-    def _in_types_of_table(self, keys: pa.Table) -> pa.Table:
-        types = {c.name: key_type(c) for c in self.table.all_columns}
-        return keys.cast(pa.schema([(name, types[name]) for name in keys.column_names]))
 
 
 def _first_of_each(rows: DataFrame, row_id: Column, options: MergeOptions) -> DataFrame:

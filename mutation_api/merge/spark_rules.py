@@ -41,7 +41,7 @@ from mutation_api.merge.spark_expressions import Expression, Sides, names_side, 
 from mutation_api.merge.spark_matching import ScatteredKeys, source_keys
 from mutation_api.merge.spark_merge import MergeInto, merge_into
 from mutation_api.merge.timeline import HistoryChanges, history_changes
-from mutation_api.read.key_groups import key_type
+from mutation_api.read.key_groups import in_key_types, key_type
 from mutation_api.read.snapshot_reader import full_row_id_type
 from mutation_api.read.table_view import open_table
 from mutation_api.spark.job import apply_changes
@@ -355,13 +355,10 @@ def _stored_versions(
     )
     if isinstance(keys, ScatteredKeys):
         return read_table_by_bucket(transaction, table.full_name, keys.rows)
-    types = {column.name: key_type(column) for column in table.all_columns}
     return read_table(
         transaction,
         table.full_name,
-        keys=None
-        if keys is None
-        else keys.table.cast(pa.schema([(name, types[name]) for name in keys.table.column_names])),
+        keys=None if keys is None else in_key_types(table, keys.table),
         spark=sides.source.sparkSession,
     )
 

@@ -30,7 +30,7 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.bucket_resolver import BucketIdResolver, tells_bucket
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["KeyGroups", "count_events", "count_rows", "group_keys", "key_type"]
+__all__ = ["KeyGroups", "count_events", "count_rows", "group_keys", "in_key_types", "key_type"]
 
 
 _FILTERS_KEPT = 4
@@ -216,6 +216,12 @@ def _checked(table: AcidTable, keys: pa.Table) -> pa.Table:
 def key_type(column: AcidColumn) -> pa.DataType:
     """Return the Arrow type that the keys of a column must have."""
     return arrow_type(parse_hive_type(column.type), timestamp_unit="us")
+
+
+def in_key_types(table: AcidTable, keys: pa.Table) -> pa.Table:
+    """Return keys, under the table's lower-case names, in the types of :func:`key_type`."""
+    types = {column.name: key_type(column) for column in table.all_columns}
+    return keys.cast(pa.schema([(name, types[name]) for name in keys.column_names]))
 
 
 def _chunk(keys: pa.Table, name: str) -> pa.Array:

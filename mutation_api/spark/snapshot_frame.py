@@ -25,7 +25,7 @@ from mutation_api.errors import ConfigurationError, RecordLayoutError, listed
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.plain_array import struct_fields
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.read.key_groups import group_keys, key_type
+from mutation_api.read.key_groups import group_keys, in_key_types
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.table_view import TableView, open_table
 from mutation_api.spark.credentials import worker_settings
@@ -115,10 +115,9 @@ class _BucketSearch:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         table = AcidTableSerializer.decode(self.table_text)
-        types = {c.name: key_type(c) for c in table.all_columns}
         bucket_columns = [name.lower() for name in table.bucket_columns]
         for bucket_id, found in key_passes(batches, bucket_columns, self.keys_per_pass):
-            keys = found.cast(pa.schema([(name, types[name]) for name in found.column_names]))
+            keys = in_key_types(table, found)
             here = [SnapshotSplit.from_json(text) for text in self.splits.get(bucket_id, ())]
             names = list(dict.fromkeys(split.partition_name for split in here))
             groups = group_keys(table, keys, names, null_safe=self.null_safe, prunes_buckets=False)
