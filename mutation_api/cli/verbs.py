@@ -157,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
     split_full_name(arguments.table)
     change = _CHANGES[arguments.subcommand]
 
-    if arguments.subcommand == "upsert":
+    if arguments.subcommand == "upsert" and arguments.schema == "add":
         with in_option_names(_OPTIONS), metastore_from(arguments) as metastore:
             add_columns_of(metastore, arguments, [existing_file(file) for file in arguments.files])
 
