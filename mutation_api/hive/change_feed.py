@@ -11,6 +11,7 @@ wrote above it has lost deletes, so the feed refuses to begin there.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import heapq
 import itertools
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.errors import ConfigurationError, DirectoryStateError, TransactionStateError, listed
-from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.event import INSERT, ROW_ID_COLUMN
 from mutation_api.merge.row_changes import (
     CHANGE_COLUMN,
     WRITE_ID_COLUMN,
@@ -33,9 +34,9 @@ from mutation_api.merge.row_changes import (
     net_changes,
     paired,
 )
-from mutation_api.read.changes import INSERT, RowChanges, SplitChanges, check_has_feed
+from mutation_api.read.changes import RowChanges, SplitChanges, check_has_feed
 from mutation_api.read.table_scan import TableScan
-from mutation_api.read.table_view import TableView, open_table
+from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.row_type import checked_names, named_columns
 from mutation_api.transaction.listener import metastore_errors_as_ours
@@ -223,6 +224,9 @@ class ChangeFeed(NotPickled):
         counts = {
             name: sum((each.counts() for each in found), Counter[int]()) for name, found in readers.items()
         }
+        if self._net:
+            yield from self._together(readers, counts)
+            return
         after = self._now
         waiting = {name: {*found} for name, found in counts.items()}
         for window in self._windows(counts):
@@ -230,37 +234,44 @@ class ChangeFeed(NotPickled):
             for _, ids in window:
                 for name, id in ids.items():
                     wanted[name].append(id)
-            changes = {
-                name: self._changes(name, readers[name], ids, after[name].without(waiting[name]))
-                for name, ids in wanted.items()
-            }
+            changes: dict[tuple[str, int], list[RowChanges]] = defaultdict(list)
+            for name, of_table in wanted.items():
+                before = after[name].without(waiting[name])
+                for found in self._read(readers[name], of_table, before):
+                    for change in found:
+                        changes[name, change.id].append(change)
             for txn_id, ids in window:
                 for name, id in ids.items():
                     waiting[name].discard(id)
-                position = _position_text({name: after[name].without(waiting[name]) for name in after})
-                tables = {}
-                for name, id in ids.items():
-                    of_table = [change for change in changes[name] if self._net or change.id == id]
-                    if of_table:
-                        tables[name] = self._table(name, of_table)
+                tables = {
+                    name: self._table(name, changes.pop((name, id)))
+                    for name, id in ids.items()
+                    if (name, id) in changes
+                }
                 if tables:
+                    position = _position_text({name: after[name].without(waiting[name]) for name in after})
                     yield ChangedTransaction(txn_id, tables, position)
+
+    def _together(
+        self, readers: Mapping[str, Sequence[SplitChanges]], counts: Mapping[str, Counter[int]]
+    ) -> Iterator[ChangedTransaction]:
+        """Yield all changes at once, without rows that came and went."""
+        tables = {}
+        for name, of_table in readers.items():
+            parts = self._read(of_table, list(counts[name]), self._before[name])
+            if found := [change for part in parts for change in net_changes(part)]:
+                tables[name] = self._table(name, found)
+        if tables:
+            yield ChangedTransaction(None, tables, _position_text(self._now))
 
     def _windows(
         self, counts: Mapping[str, Counter[int]]
     ) -> Iterator[list[tuple[int | None, dict[str, int]]]]:
         """Yield transactions in order, with their id in each table, as many at a time as fit into memory."""
-        ordered = self._in_order(counts)
-        if self._net:
-            # One change a row: the ids of each table count as its last one.
-            merged = {name: max(found) for name, found in counts.items() if found}
-            if merged:
-                yield [(None, merged)]
-            return
         limit = max(1, self._local.memory_bytes // BYTES_PER_EVENT)
         window: list[tuple[int | None, dict[str, int]]] = []
         size = 0
-        for txn_id, ids in ordered:
+        for txn_id, ids in self._in_order(counts):
             count = sum(counts[name][id] for name, id in ids.items())
             if window and size + count > limit:
                 yield window
@@ -318,15 +329,13 @@ class ChangeFeed(NotPickled):
         with metastore_errors_as_ours(f"could not look up the transactions of table {name}"):
             return transactions_of_write_ids(metastore, name, metastore.get_open_txns().high_watermark)
 
-    def _view(self, name: str) -> TableView:
-        assert self._snapshot is not None
-        return open_table(self._snapshot, name)
-
     def _shown(self, name: str) -> tuple[AcidColumn, ...]:
-        return named_columns(self._view(name).table, self._columns)
+        assert self._snapshot is not None
+        return named_columns(self._snapshot.table(name), self._columns)
 
     def _readers(self, name: str) -> list[SplitChanges]:
-        view = self._view(name)
+        assert self._snapshot is not None
+        view = open_table(self._snapshot, name)
         columns = list(self._shown(name))
         extra = [c for c in named_columns(view.table, self._on) if c not in columns] if self._on else []
         return [
@@ -334,19 +343,14 @@ class ChangeFeed(NotPickled):
             for split in view.plan()
         ]
 
-    def _changes(
-        self, name: str, readers: Sequence[SplitChanges], ids: Sequence[int], before: ValidIdList
-    ) -> list[RowChanges]:
-        """Return the changes of some ids of a table; ``before`` is what was visible before all of them."""
+    def _read(
+        self, readers: Sequence[SplitChanges], ids: Sequence[int], before: ValidIdList
+    ) -> Iterator[Iterator[RowChanges]]:
+        """Yield the changes of some ids by split; ``before`` is what was visible before all of them."""
         assert self._snapshot is not None
-        found = []
-        if self._net:
-            ids = sorted({id for reader in readers for id in reader.counts()})
         for reader in readers:
             self._snapshot.check()
-            of_window = SplitChanges(reader.table, reader.split, before, reader.after, reader.columns)
-            found += net_changes(of_window.read(ids)) if self._net else list(of_window.read(ids))
-        return found
+            yield dataclasses.replace(reader, before=before).read(ids)
 
     def _table(self, name: str, changes: Sequence[RowChanges]) -> ChangedTable:
         batches = [labelled(each.kind, each.id, each.rows) for each in changes]

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.event import DELETE, INSERT, ROW_ID_COLUMN
 from mutation_api.merge.source_rows import row_codes
-from mutation_api.read.changes import DELETE, INSERT, RowChanges
+from mutation_api.read.changes import RowChanges
 
 __all__ = [
     "CHANGE_COLUMN",
@@ -72,19 +73,19 @@ def paired(batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> list[pa.Re
     rows = pa.Table.from_batches(batches).combine_chunks()
     columns = [_one_chunk(rows, name) for name in keys]
     codes = row_codes(columns)
-    kinds = np.array(rows.column(CHANGE_COLUMN).to_pylist())
+    is_delete = pc.equal(_one_chunk(rows, CHANGE_COLUMN), DELETE).to_numpy(zero_copy_only=False)
     count = codes.max(initial=-1) + 1
-    deletes = np.bincount(codes[kinds == DELETE], minlength=count)
-    inserts = np.bincount(codes[kinds == INSERT], minlength=count)
+    deletes = np.bincount(codes[is_delete], minlength=count)
+    inserts = np.bincount(codes[~is_delete], minlength=count)
     is_null = np.zeros(len(codes), np.bool_)
     for column in columns:
         is_null |= column.is_null().to_numpy(zero_copy_only=False)
     is_pair = ((deletes == 1) & (inserts == 1))[codes] & ~is_null
-    names = np.where(kinds == DELETE, UPDATE_BEFORE, UPDATE_AFTER)
-    shown = np.where(is_pair, names, kinds)
-    order = np.lexsort((kinds == INSERT, codes))
+    names = pa.array([INSERT, DELETE, UPDATE_AFTER, UPDATE_BEFORE])
+    shown = names.take(pa.array(2 * is_pair + is_delete))
+    order = np.lexsort((~is_delete, codes))
     at = rows.schema.get_field_index(CHANGE_COLUMN)
-    with_pairs = rows.set_column(at, CHANGE_COLUMN, pa.array(shown, pa.string()))
+    with_pairs = rows.set_column(at, CHANGE_COLUMN, shown)
     ordered: list[pa.RecordBatch] = with_pairs.take(pa.array(order)).combine_chunks().to_batches()
     return ordered
 

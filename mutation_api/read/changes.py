@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
 from mutation_api.errors import TableNotMutableError
-from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN, bucket_ids
+from mutation_api.format.event import DELETE, INSERT, PARTITION_FIELD, ROW_ID_COLUMN, bucket_ids
 from mutation_api.format.merge_events import EventKeys, concatenate_keys, is_remaining, is_visible
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.event_file import EventChunk, EventFile, EventFileKind
@@ -32,9 +32,7 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["DELETE", "INSERT", "RowChanges", "SplitChanges", "check_has_feed"]
-
-INSERT, DELETE = "insert", "delete"
+__all__ = ["RowChanges", "SplitChanges", "check_has_feed"]
 
 Ids = NDArray[np.int64]
 
@@ -112,7 +110,6 @@ class SplitChanges:
             return
         inserted = self._inserted(wanted)
         deletes = self._deletes(wanted)
-        own = np.zeros(0, np.bool_)
         if deletes is not None:
             own = np.isin(deletes.original_txn, wanted)
             yield from self._old_rows(deletes.filter(pa.array(~own)))

@@ -123,6 +123,8 @@ def test_the_beginning_and_net_changes(hive: Hive) -> None:
         (net,) = feed
         shown = [(row["_change"], row["item"]) for row in net.tables[ORDERS].to_arrow().to_pylist()]
     assert shown == [("update_before", "tea"), ("update_after", "black tea")]
+    with hive.changes(ORDERS, since=net.position) as feed:
+        assert list(feed) == []
 
 
 def test_open_and_aborted_transactions(hive: Hive) -> None:
