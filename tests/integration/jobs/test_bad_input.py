@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -111,9 +112,9 @@ def swept(table: LiveTable) -> bool:
 
     Spark kills the other tasks of a failed job, but one of them may stage files for a moment after the abort.
     """
-    spark = SparkSession.getActiveSession()
-    assert spark is not None
-    executors = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    context = SparkContext._active_spark_context  # a session counts as active only in threads that used it
+    assert context is not None
+    executors = context._jsc.sc().statusTracker().getExecutorInfos()
     if any(each.numRunningTasks() for each in executors):
         return False
     list(sweep(table.metastore, table.info.database, table.info.name))
