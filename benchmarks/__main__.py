@@ -36,6 +36,7 @@ BENCHMARKS = {
     "small_work": "benchmarks.small_work",
     "wide_tables": "benchmarks.wide_tables",
     "many_deltas": "benchmarks.many_deltas",
+    "verbs": "benchmarks.verbs",
     "load": "benchmarks.load",
     "ingest": "benchmarks.ingest",
     "json_logs": "benchmarks.json_logs",
@@ -59,6 +60,7 @@ JOINT = "+"
 LONG = (
     "flights",
     "merge",
+    "verbs",
     "small_work",
     "ingest",
     "json_logs",

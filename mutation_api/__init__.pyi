@@ -63,11 +63,11 @@ from .merge.local_merge import LocalMerge as LocalMerge
 from .merge.merge_report import MergeCounts as MergeCounts
 from .merge.merge_report import MergeReport as MergeReport
 from .merge.spark_diff import diff as diff
+from .merge.spark_history import track as track
 from .merge.spark_merge import MergeInto as MergeInto
 from .merge.spark_merge import merge_into as merge_into
 from .merge.spark_rules import delete_where as delete_where
 from .merge.spark_rules import overwrite as overwrite
-from .merge.spark_rules import track as track
 from .merge.spark_rules import update_where as update_where
 from .orc.read.column_reader import TimestampForm as TimestampForm
 from .read.directory_scan import open_directory as open_directory

@@ -88,7 +88,7 @@ PAGES = (
         },
         {
             "mutation_api.transaction": "builder.MetastoreTarget",
-            "mutation_api": "storage.location.LocationLike hive.hive_transaction.SchemaMode",
+            "mutation_api": "storage.location.LocationLike upkeep.alter_acid_table.SchemaMode",
             "metastore_client": "transport.security.SaslLogin valid_ids.CountRows",
         },
     ),

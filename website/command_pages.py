@@ -21,16 +21,20 @@ _WORDS = """\
 [cluster](../../clusters.md). `doctor` answers with 1 also where a table cannot be
 changed. What to ask on a bad day, in which order: [Watch and repair](../../operations.md).
 """
-_CHANGE_ROWS = "[Change rows](../../guides/change-rows.md)"
 _GUIDES = {
     "alter-table": "[Alter a table](../../guides/alter-table.md)",
-    **dict.fromkeys(("apply", "delete", "overwrite", "truncate", "update-rows", "upsert"), _CHANGE_ROWS),
+    "apply": "[Change rows](../../guides/change-rows.md)",
+    "delete": "[Delete rows](../../guides/delete.md)",
     "explain": "[Watch and repair](../../operations.md)",
     "ingest": "[Ingest a database's log](../../guides/ingest.md), [Kafka](../../kafka.md)",
     "merge": "[Merge by key](../../guides/merge.md)",
+    "overwrite": "[Overwrite rows](../../guides/overwrite.md)",
     "pack": "[Clusters](../../clusters.md)",
     "read": "[Read tables](../../guides/read.md)",
     "track": "[Keep a history](../../guides/history.md)",
+    "truncate": "[Truncate a table](../../guides/truncate.md)",
+    "update-rows": "[Update rows](../../guides/update.md)",
+    "upsert": "[Upsert rows](../../guides/upsert.md)",
     "update": "[Incremental update](../../incremental-update.md)",
 }
 

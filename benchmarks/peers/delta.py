@@ -5,7 +5,7 @@ from __future__ import annotations
 import deltalake
 import pyarrow.dataset as ds
 
-__all__ = ["files", "load", "merge", "version"]
+__all__ = ["count", "delete", "files", "load", "merge", "version"]
 
 
 def version() -> str:
@@ -38,3 +38,13 @@ def merge(folder: str, changes: str) -> None:
 def files(folder: str) -> list[str]:
     """Parquet files of the newest version."""
     return list(deltalake.DeltaTable(folder).file_uris())
+
+
+def delete(folder: str, condition: str) -> None:
+    """Delete rows by a condition."""
+    deltalake.DeltaTable(folder).delete(condition)
+
+
+def count(folder: str) -> int:
+    """Rows of the newest version."""
+    return int(deltalake.DeltaTable(folder).count())

@@ -31,8 +31,9 @@ from mutation_api.format.event import ADDED_OPERATION, DELETE
 from mutation_api.merge.clauses import MergeOptionsDict
 from mutation_api.merge.history import HistoryOptionsDict, HistoryReport
 from mutation_api.merge.merge_report import MergeReport
+from mutation_api.merge.spark_history import track
 from mutation_api.merge.spark_merge import MergeInto, merge_into
-from mutation_api.merge.spark_rules import overwrite, track
+from mutation_api.merge.spark_rules import overwrite
 from mutation_api.spark.job import apply_changes
 from mutation_api.table.row_type import quoted
 from mutation_api.transaction.transaction import Transaction

@@ -32,7 +32,7 @@ from mutation_api.cdc.ingest_report import (
     contradictions_with_table,
     log_contradicts_table,
 )
-from mutation_api.cdc.source import OPERATION, POSITION, Position, SourceTable
+from mutation_api.cdc.source import OPERATION, POSITION, DescribedSource, Position, SourceTable
 from mutation_api.cdc.watermark import (
     Watermark,
     Watermarks,
@@ -44,12 +44,13 @@ from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.format.plain_array import repeated
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_view import open_table, table_bytes
-from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
-from mutation_api.transaction.catalog import normal_full_name, split_full_name
+from mutation_api.transaction.catalog import Catalog, TableSpec, normal_full_name, split_full_name
 from mutation_api.transaction.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
+from mutation_api.upkeep.alter_acid_table import SchemaMode, alter_acid_table, check_mode
 from mutation_api.write.local_plan import LocalOptions
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class IngestOptions:
     dry_run: bool = False
     strict: bool = False
     create_partitions: bool = False
+    schema: SchemaMode = "exact"
     user: str | None = None
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
     lock_failure_listener: LockFailureListener | None = None
@@ -104,6 +106,7 @@ def ingest(
     dry_run: bool = False,
     strict: bool = False,
     create_partitions: bool = False,
+    schema: SchemaMode = "exact",
     user: str | None = None,
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     lock_failure_listener: LockFailureListener | None = None,
@@ -133,6 +136,9 @@ def ingest(
         strict: refuse operations that cannot follow one another, or that contradict the rows of the table.
             If False, they are counted. Use it only if the log goes back to the creation of the table.
         create_partitions: create missing partitions. If False, they are refused.
+        schema: ``"add"`` to add columns that the source has and a table lacks before the transaction begins,
+            as ``alter_acid_table`` does; they are NULL in older rows. Only a MySqlSource knows its columns
+            in advance. ``"exact"`` refuses such columns.
         user: the user name for the metastore. If None, the default user.
         lock_timeout_seconds: how long to wait for another run, or for another writer of the tables.
         lock_failure_listener: called if the transaction is lost while it runs.
@@ -156,6 +162,7 @@ def ingest(
         dry_run=dry_run,
         strict=strict,
         create_partitions=create_partitions,
+        schema=schema,
         user=user,
         lock_timeout_seconds=lock_timeout_seconds,
         lock_failure_listener=lock_failure_listener,
@@ -173,6 +180,9 @@ def ingest_by(
 ) -> IngestReport:
     """Run :func:`ingest` with an engine that has been checked to read the source. See there for errors."""
     followed = _checked(mappings)
+    check_mode(options.schema, f"source {source.source_id}")
+    if options.schema == "add":
+        source = _with_columns_added(metastore, followed, source, options)
     run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
     has_watermarks = not options.dry_run or watermark_table_exists(metastore, run.watermark_table)
     if not options.dry_run:
@@ -189,6 +199,41 @@ def ingest_by(
         report = _in_transaction(run, client, has_watermarks=has_watermarks)
     report.check_stop()
     return report
+
+
+def _with_columns_added(
+    metastore: MetastoreClient, mappings: Sequence[TableMapping], source: AnySource, options: IngestOptions
+) -> AnySource:
+    """Add the source's new columns to the tables. In a dry run, return the source without these columns."""
+    if not isinstance(source, DescribedSource):
+        raise ConfigurationError(
+            f"source {source.source_id}: schema='add' needs a source that knows its columns before it is "
+            "read, such as a MySqlSource. Add columns with hive-mutate alter-table"
+        )
+    catalog = Catalog(metastore)
+    tables = [
+        SourceTable(
+            each.source_table,
+            catalog.read(TableSpec(*split_full_name(each.target), TableRole.SINK)).table,
+            each.key,
+        )
+        for each in mappings
+    ]
+    found = source.new_columns(tables)
+    for table in tables:
+        altered = alter_acid_table(
+            metastore,
+            table.target.full_name,
+            add=dict(found.get(table.name, {})),
+            missing_only=True,
+            dry_run=options.dry_run,
+            user=options.user,
+            lock_timeout_seconds=options.lock_timeout_seconds,
+        )
+        if altered.is_changed:
+            options.progress(str(altered))
+    new = [f"{name}.{column}" for name, columns in found.items() for column in columns]
+    return source.leaving_out(new) if options.dry_run and new else source
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ import tempfile
 import uuid
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
 
@@ -47,6 +47,7 @@ __all__ = [
     "TIME_UNKNOWN",
     "Batch",
     "ChangeSource",
+    "DescribedSource",
     "LocalBatch",
     "LocalChangeSource",
     "LocalOperations",
@@ -227,6 +228,26 @@ class LocalChangeSource(Protocol):
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
         """Read all operations after the positions. See :meth:`ChangeSource.read`."""
+
+
+@runtime_checkable
+class DescribedSource(Protocol):
+    """A source that knows the columns of its tables before it is read."""
+
+    @property
+    def source_id(self) -> str:
+        """The name of this source in the watermarks. See :class:`ChangeSource`."""
+
+    def new_columns(self, tables: Sequence[SourceTable]) -> Mapping[str, Mapping[str, str]]:
+        """Return the columns that targets lack, by table and name, with Hive's types.
+
+        Columns that the user leaves out are not among them, nor are columns that may be renamed ones.
+
+        Raises RecordLayoutError if Hive has no type for a column.
+        """
+
+    def leaving_out(self, columns: Collection[str]) -> Self:
+        """Return this source without some columns, each as ``table.column``."""
 
 
 _OWN_NAME = "hive-mutate-"

@@ -12,19 +12,22 @@ import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 import pyarrow as pa
 
 from mutation_api.errors import ConfigurationError, UnsupportedLocallyError
 from mutation_api.merge.clauses import MergeOptionsDict, MergeRules
-from mutation_api.merge.file_rules import files_at
+from mutation_api.merge.file_rules import RowColumns, files_at
+from mutation_api.merge.history import HistoryOptionsDict
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.source_rows import READ_BYTES_MAX
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, SnapshotView
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import PastSnapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.forecast import ApplySummary
@@ -42,7 +45,11 @@ __all__ = [
     "FileState",
     "MergeFiles",
     "MergeTask",
+    "OpenVerbs",
+    "Report",
     "TableState",
+    "TableVerbs",
+    "VerbTable",
     "add_engine_argument",
     "add_memory_argument",
     "by_engine",
@@ -80,6 +87,76 @@ class ApplyFile(Protocol):
         operation_column: str,
         verify_row_ids: bool,
     ) -> ApplySummary: ...
+
+
+class Report(Protocol):
+    """The report of a verb."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as plain values."""
+
+
+class TableVerbs(Protocol):
+    """The verbs of one engine for a table of an open transaction; see ``HiveTable``."""
+
+    @property
+    def descriptor(self) -> AcidTable:
+        """The table's descriptor."""
+
+    def delete(self, *, where: str, dry_run: bool) -> Report:
+        """Delete rows by a condition."""
+
+    def update(self, *, set: Mapping[str, str], where: str | None, dry_run: bool) -> Report:
+        """Update rows by a condition."""
+
+    def upsert(self, data: Any, on: Sequence[str] | None, *, dry_run: bool) -> Report:
+        """Update or insert rows by key."""
+
+    def overwrite(
+        self,
+        data: Any,
+        *,
+        partitions: str | Sequence[Mapping[str, object]] | None,
+        where: str | None,
+        dry_run: bool,
+    ) -> Report:
+        """Replace rows."""
+
+    def track(
+        self,
+        changes: Any,
+        key: Sequence[str],
+        sequence: Sequence[str],
+        *,
+        dry_run: bool,
+        **options: Unpack[HistoryOptionsDict],
+    ) -> Report:
+        """Add changes to a history."""
+
+    def truncate(self, *, dry_run: bool) -> Report:
+        """Delete all rows."""
+
+
+@dataclass(frozen=True)
+class VerbTable:
+    """A table in a transaction, with the verbs of one engine.
+
+    ``read`` returns the rows of files in the form that the verbs take.
+    """
+
+    verbs: TableVerbs
+    read: Callable[[RowColumns, Sequence[Location], str | None], object]
+
+
+class OpenVerbs(Protocol):
+    """A function of one engine that opens a transaction. The end of its block commits it.
+
+    A dry run is aborted.
+    """
+
+    def __call__(
+        self, client: MutatorClient, table_name: str, *, is_dry_run: bool
+    ) -> AbstractContextManager[VerbTable]: ...
 
 
 def add_engine_argument(

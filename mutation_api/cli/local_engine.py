@@ -1,10 +1,10 @@
-"""The work of ``hive-mutate apply``, ``diff``, ``ingest`` and ``merge`` in this process, without Spark."""
+"""The work of ``hive-mutate apply``, ``diff``, ``ingest``, ``merge`` and the verbs in this process."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import pyarrow as pa
@@ -17,8 +17,11 @@ from mutation_api.cli.engine_arguments import (
     FileState,
     MergeFiles,
     MergeTask,
+    OpenVerbs,
     TableState,
+    VerbTable,
 )
+from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.merge.arrow_change_files import ArrowFiles, save_arrow_changes
 from mutation_api.merge.file_rules import RowColumns
 from mutation_api.merge.local_diff import count_operations, local_diff
@@ -27,12 +30,13 @@ from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.storage.location import Location
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.apply import apply_arrow
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["ENGINE", "open_apply", "open_diff", "open_merge"]
+__all__ = ["ENGINE", "open_apply", "open_diff", "open_merge", "open_verbs"]
 
 
 @contextmanager
@@ -126,3 +130,26 @@ def _merge(task: MergeTask, transaction: Transaction) -> MergeReport:
         **task.options,
     )
     return merge.dry_run() if task.is_dry_run else merge.execute()
+
+
+@contextmanager
+def open_verbs(app_name: str, local: LocalOptions) -> Iterator[OpenVerbs]:
+    """Yield the function that opens a transaction. The local engine needs no session."""
+    del app_name
+    yield functools.partial(_verbs, local)
+
+
+@contextmanager
+def _verbs(
+    local: LocalOptions, client: MutatorClient, table_name: str, *, is_dry_run: bool
+) -> Iterator[VerbTable]:
+    with HiveTransaction(client, local, None) as transaction:
+        yield VerbTable(transaction.table(table_name), functools.partial(_rows, local))
+        if is_dry_run:
+            transaction.abort()
+
+
+def _rows(
+    local: LocalOptions, columns: RowColumns, files: Sequence[Location], format_name: str | None
+) -> pa.RecordBatchReader:
+    return ArrowFiles(columns, local.memory_bytes).read_all(files, format_name)

@@ -1,10 +1,12 @@
-"""The work of ``hive-mutate apply``, ``diff``, ``ingest`` and ``merge`` by Spark, and its session."""
+"""The work of ``hive-mutate apply``, ``diff``, ``ingest``, ``merge`` and the verbs by Spark; its session."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,21 +19,33 @@ from mutation_api.cli.engine_arguments import (
     FileState,
     MergeFiles,
     MergeTask,
+    OpenVerbs,
     TableState,
+    VerbTable,
 )
+from mutation_api.merge.file_rules import RowColumns
+from mutation_api.merge.history import HistoryOptionsDict, HistoryReport
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.row_files import RowFiles, read_changes, save_changes
 from mutation_api.merge.spark_diff import count_operations, diff
-from mutation_api.merge.spark_rules import merge_by_rules
+from mutation_api.merge.spark_history import track
+from mutation_api.merge.spark_merge import merge_into
+from mutation_api.merge.spark_rules import delete_where, merge_by_rules, overwrite, update_where
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.local_spark_session import local_spark_session
 from mutation_api.spark.snapshot_frame import read_table
+from mutation_api.spark.tasks import snapshot_ddl
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.catalog import primary_key
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
+from mutation_api.write.change_set import OverwriteReport
 from mutation_api.write.forecast import ApplySummary
+from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["open_apply", "open_diff", "open_ingest", "open_merge", "spark_session"]
+__all__ = ["open_apply", "open_diff", "open_ingest", "open_merge", "open_verbs", "spark_session"]
 
 
 def spark_session(app_name: str) -> SparkSession:
@@ -128,3 +142,85 @@ def _merge(spark: SparkSession, task: MergeTask, transaction: Transaction) -> Me
             **task.options,
         )
         return merge.dry_run() if task.is_dry_run else merge.execute()
+
+
+@contextmanager
+def open_verbs(app_name: str, local: LocalOptions) -> Iterator[OpenVerbs]:
+    """Yield the function that opens a transaction. A Spark session is open meanwhile."""
+    del local
+    with spark_session(app_name) as spark:
+        yield functools.partial(_verbs, spark)
+
+
+@contextmanager
+def _verbs(
+    spark: SparkSession, client: MutatorClient, table_name: str, *, is_dry_run: bool
+) -> Iterator[VerbTable]:
+    with client.new_transaction() as transaction:
+        table = _SparkTable(spark, client, transaction, table_name)
+        with translated_worker_errors(f"changing table {table_name}"):
+            yield VerbTable(table, functools.partial(_rows, spark))
+        if is_dry_run:
+            transaction.abort()
+
+
+def _rows(
+    spark: SparkSession, columns: RowColumns, files: Sequence[Location], format_name: str | None
+) -> DataFrame:
+    found = RowFiles(spark, columns.table, columns.others, keeps_unknown=columns.keeps_unknown)
+    return found.read_all(files, format_name)
+
+
+@dataclass(frozen=True)
+class _SparkTable:
+    """The verbs by Spark; see :class:`~mutation_api.cli.engine_arguments.TableVerbs`."""
+
+    spark: SparkSession
+    client: MutatorClient
+    transaction: Transaction
+    name: str
+
+    @property
+    def descriptor(self) -> AcidTable:
+        return self.transaction.table(self.name)
+
+    def delete(self, *, where: str, dry_run: bool) -> MergeReport:
+        return delete_where(self.transaction, self.name, where, dry_run=dry_run, spark=self.spark)
+
+    def update(self, *, set: Mapping[str, str], where: str | None, dry_run: bool) -> MergeReport:
+        return update_where(self.transaction, self.name, set, where, dry_run=dry_run, spark=self.spark)
+
+    def upsert(self, data: DataFrame, on: Sequence[str] | None, *, dry_run: bool) -> MergeReport:
+        on = primary_key(self.client.metastore, self.name) if on is None else on
+        merge = merge_into(self.transaction, self.name, source=data, on=on)
+        merge = merge.whenMatched().updateAll().whenNotMatched().insertAll()
+        return merge.dry_run() if dry_run else merge.execute()
+
+    def overwrite(
+        self,
+        data: DataFrame,
+        *,
+        partitions: str | Sequence[Mapping[str, object]] | None,
+        where: str | None,
+        dry_run: bool,
+    ) -> OverwriteReport:
+        return overwrite(
+            self.transaction, self.name, data, partitions=partitions, where=where, dry_run=dry_run
+        )
+
+    def track(
+        self,
+        changes: DataFrame,
+        key: Sequence[str],
+        sequence: Sequence[str],
+        *,
+        dry_run: bool,
+        **options: Unpack[HistoryOptionsDict],
+    ) -> HistoryReport:
+        return track(self.transaction, self.name, changes, key, sequence, dry_run=dry_run, **options)
+
+    def truncate(self, *, dry_run: bool) -> MergeReport:
+        columns = snapshot_ddl(self.descriptor, self.descriptor.all_columns)
+        nothing = self.spark.createDataFrame([], columns)
+        found = overwrite(self.transaction, self.name, nothing, dry_run=dry_run)
+        return MergeReport.of(found.table, [("", "deleted", found.deleted)], is_dry_run=dry_run)

@@ -15,20 +15,29 @@ order and case, as for "hive-mutate merge". With --dry-run, nothing is written.
 
 "track" keeps the history of keys, one row per version, with its interval in valid_from and valid_to. Its
 files have the columns of a version, the column of --sequence, and possibly an operation for deletes.
+
+With --engine auto, Spark does what the local engine refuses: conditions with other SQL, and rows that need
+more memory than --local-memory.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Protocol
 
-import pyarrow as pa
-
-from mutation_api.cli.engine_arguments import add_memory_argument, local_options
+from mutation_api.cli.cluster_arguments import add_cluster_arguments
+from mutation_api.cli.engine_arguments import (
+    ENGINE_OPTIONS,
+    Report,
+    VerbTable,
+    add_engine_argument,
+    add_memory_argument,
+    by_engine,
+    engine_module,
+    local_options,
+)
 from mutation_api.cli.parsers import in_option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
@@ -51,24 +60,15 @@ from mutation_api.cli.write_arguments import (
 )
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.hive_type import parse_hive_type, spark_type
-from mutation_api.hive.hive_table import HiveTable
-from mutation_api.hive.hive_transaction import HiveTransaction
-from mutation_api.merge.arrow_change_files import ArrowFiles
 from mutation_api.merge.file_rules import RowColumns, existing_file
 from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.catalog import split_full_name
 
 __all__ = ["add_arguments", "run"]
 
-_OPTIONS = {"on": "--key", "partitions": "--partitions", "where": "--where"}
+_OPTIONS = {"on": "--key", "partitions": "--partitions", "where": "--where", **ENGINE_OPTIONS}
 _FROM_FILES = ("upsert", "overwrite", "track")
 _BY_CONDITION = ("delete", "update-rows", "overwrite")
-
-
-class _Report(Protocol):
-    def to_dict(self) -> dict[str, object]:
-        """Return the report as plain values."""
-        ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,9 +119,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="COLUMN=VALUE[,COLUMN=VALUE]",
             help="replace the partitions with these values (repeatable)",
         )
-    else:
-        parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
     add_write_arguments(parser)
+    add_engine_argument(parser)
+    add_cluster_arguments(parser)
     add_memory_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
     add_metastore_arguments(parser)
@@ -155,39 +156,45 @@ def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Change the rows and print the report. Return 0 if the transaction is committed, or was only tried."""
     split_full_name(arguments.table)
-    change = _CHANGES[arguments.subcommand]
-
+    files = [existing_file(file) for file in getattr(arguments, "files", ())]
+    for file in files:
+        input_format(file, arguments.format)
     if arguments.subcommand == "upsert" and arguments.schema == "add":
         with in_option_names(_OPTIONS), metastore_from(arguments) as metastore:
-            add_columns_of(metastore, arguments, [existing_file(file) for file in arguments.files])
-
-    def attempt(_: int) -> _Report:
-        with _table(arguments) as table:
-            return change(table, arguments)
-
+            add_columns_of(metastore, arguments, files)
     with in_option_names(_OPTIONS):
-        report = Attempts(arguments.attempts).run(f"hive-mutate {arguments.subcommand}", attempt)
-    say(json.dumps(report.to_dict()) if arguments.json else str(report))
+        engine, report = by_engine(arguments.engine, files, lambda engine: _changed(engine, arguments))
+    if arguments.json:
+        say(json.dumps({**report.to_dict(), "engine": engine}))
+    else:
+        first, *others = str(report).splitlines()
+        say(f"{first} ({engine})", *others, sep="\n")
     return 0
 
 
-@contextmanager
-def _table(arguments: argparse.Namespace) -> Iterator[HiveTable]:
-    """Yield the table in a transaction, which the end of the block commits."""
-    with (
-        metastore_from(arguments) as metastore,
-        HiveTransaction(writing_client(metastore, arguments), local_options(arguments), None) as transaction,
-    ):
-        yield transaction.table(arguments.table)
-        if getattr(arguments, "dry_run", False):
-            transaction.abort()
+def _changed(engine: str, arguments: argparse.Namespace) -> Report:
+    """Change the rows with an engine, in one transaction."""
+    app_name = f"hive-mutate {arguments.subcommand}"
+    change = _CHANGES[arguments.subcommand]
+    with engine_module(engine).open_verbs(app_name, local_options(arguments)) as open_table:
+
+        def attempt(_: int) -> Report:
+            with (
+                metastore_from(arguments) as metastore,
+                writing_client(metastore, arguments) as client,
+                open_table(client, arguments.table, is_dry_run=arguments.dry_run) as table,
+            ):
+                report: Report = change(table, arguments)
+            return report
+
+        return Attempts(arguments.attempts).run(app_name, attempt)
 
 
-def _delete(table: HiveTable, arguments: argparse.Namespace) -> _Report:
-    return table.delete(where=arguments.where, dry_run=arguments.dry_run)
+def _delete(table: VerbTable, arguments: argparse.Namespace) -> Report:
+    return table.verbs.delete(where=arguments.where, dry_run=arguments.dry_run)
 
 
-def _update(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+def _update(table: VerbTable, arguments: argparse.Namespace) -> Report:
     values = {}
     for each in arguments.set:
         column, sign, value = each.partition("=")
@@ -196,17 +203,17 @@ def _update(table: HiveTable, arguments: argparse.Namespace) -> _Report:
         if column.strip().lower() in values:
             arguments.refuse_usage(f"argument --set: column {column.strip()} is set twice")
         values[column.strip().lower()] = value.strip()
-    return table.update(set=values, where=arguments.where, dry_run=arguments.dry_run)
+    return table.verbs.update(set=values, where=arguments.where, dry_run=arguments.dry_run)
 
 
-def _upsert(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+def _upsert(table: VerbTable, arguments: argparse.Namespace) -> Report:
     key = None if arguments.key is None else key_columns(arguments.key)
-    return table.upsert(_rows(table, arguments), key, dry_run=arguments.dry_run)
+    return table.verbs.upsert(_rows(table, arguments), key, dry_run=arguments.dry_run)
 
 
-def _track(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+def _track(table: VerbTable, arguments: argparse.Namespace) -> Report:
     sequence = listed_names(arguments.sequence)
-    types = {column.name: column.type for column in table.descriptor.all_columns}
+    types = {column.name: column.type for column in table.verbs.descriptor.all_columns}
     point = types.get(arguments.valid_from.lower(), "string")  # a missing column is refused later
     others = {
         arguments.operation_column: "string",
@@ -218,7 +225,7 @@ def _track(table: HiveTable, arguments: argparse.Namespace) -> _Report:
         {name: kind for name, kind in others.items() if name.lower() not in types},
         keeps_unknown=arguments.columns is not None,
     )
-    return table.track(
+    return table.verbs.track(
         rows,
         key_columns(arguments.key),
         sequence,
@@ -232,19 +239,21 @@ def _track(table: HiveTable, arguments: argparse.Namespace) -> _Report:
     )
 
 
-def _overwrite(table: HiveTable, arguments: argparse.Namespace) -> _Report:
+def _overwrite(table: VerbTable, arguments: argparse.Namespace) -> Report:
     named = [dict(key_values("--partition", each.split(","))) for each in arguments.partition]
     if arguments.partitions and named:
         raise ConfigurationError("pass either --partitions or --partition, not both")
     partitions = arguments.partitions or named or None
-    return table.overwrite(_rows(table, arguments), partitions=partitions, where=arguments.where)
+    return table.verbs.overwrite(
+        _rows(table, arguments), partitions=partitions, where=arguments.where, dry_run=arguments.dry_run
+    )
 
 
-def _truncate(table: HiveTable, arguments: argparse.Namespace) -> _Report:
-    return table.truncate(dry_run=arguments.dry_run)
+def _truncate(table: VerbTable, arguments: argparse.Namespace) -> Report:
+    return table.verbs.truncate(dry_run=arguments.dry_run)
 
 
-_CHANGES: dict[str, Callable[[HiveTable, argparse.Namespace], _Report]] = {
+_CHANGES: dict[str, Callable[[VerbTable, argparse.Namespace], Report]] = {
     "delete": _delete,
     "update-rows": _update,
     "upsert": _upsert,
@@ -255,15 +264,12 @@ _CHANGES: dict[str, Callable[[HiveTable, argparse.Namespace], _Report]] = {
 
 
 def _rows(
-    table: HiveTable,
+    table: VerbTable,
     arguments: argparse.Namespace,
     others: Mapping[str, str] = MappingProxyType({}),
     *,
     keeps_unknown: bool = False,
-) -> pa.RecordBatchReader:
+) -> object:
     """Return the rows of the files. ``others`` are further columns and their Spark types."""
-    files = [existing_file(file) for file in arguments.files]
-    for file in files:
-        input_format(file, arguments.format)
-    columns = RowColumns(table.descriptor, others, keeps_unknown=keeps_unknown)
-    return ArrowFiles(columns, local_options(arguments).memory_bytes).read_all(files, arguments.format)
+    columns = RowColumns(table.verbs.descriptor, others, keeps_unknown=keeps_unknown)
+    return table.read(columns, [existing_file(file) for file in arguments.files], arguments.format)

@@ -34,7 +34,7 @@ from mutation_api.merge.row_changes import (
     net_changes,
     paired,
 )
-from mutation_api.read.changes import RowChanges, SplitChanges, check_has_feed
+from mutation_api.read.changes import RowChanges, SplitChanges
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidColumn
@@ -159,7 +159,6 @@ class ChangeFeed(NotPickled):
         Raises:
             ConfigurationError: If ``since`` is not a position of these tables, or a column does not exist.
             DirectoryStateError: If a compaction or an overwrite has removed changes since then.
-            TableNotMutableError: If the files of a table do not keep its changes apart.
             Other errors: See ``Hive.snapshot``.
         """
         if self._closed:
@@ -175,7 +174,6 @@ class ChangeFeed(NotPickled):
     def _open(self, snapshot: Snapshot) -> None:
         for name in snapshot.table_names:
             table = snapshot.table(name)
-            check_has_feed(table)
             named_columns(table, self._columns)
             if self._on is not None:
                 named_columns(table, self._on)

@@ -256,13 +256,19 @@ class HiveTable(SnapshotTable):
     def truncate(self, *, dry_run: bool = False) -> MergeReport:
         """Delete all rows; partitions stay.
 
+        Where :meth:`overwrite` would write a base, an empty base replaces the rows.
+
         Args:
             dry_run: True to report what would be done, without writing.
 
         Raises:
             MutationError: See :meth:`append` and ``LocalMerge.execute``.
         """
-        return _done(self._by_condition().when_not_matched_by_source_delete(), dry_run)
+        counts = self._changes.truncate(dry_run=dry_run)
+        if counts is None:
+            return _done(self._by_condition().when_not_matched_by_source_delete(), dry_run)
+        deleted = [(partition, "deleted", count) for partition, count in counts.items()]
+        return MergeReport.of(self.name, deleted, is_dry_run=dry_run)
 
     def upsert(self, data: object, on: Sequence[str] | None = None, *, dry_run: bool = False) -> MergeReport:
         """Update the rows whose key exists, and insert the others::
@@ -290,6 +296,7 @@ class HiveTable(SnapshotTable):
         *,
         partitions: str | Sequence[Mapping[str, object]] | None = None,
         where: Condition = None,
+        dry_run: bool = False,
     ) -> OverwriteReport:
         """Replace rows by new ones::
 
@@ -301,6 +308,7 @@ class HiveTable(SnapshotTable):
                 to replace by the values of some partition columns, such as ``[{"day": date(2024, 5, 1)}]``.
                 If None, the whole table is replaced.
             where: the rows to replace: SQL, or an Arrow expression. New rows must meet it as well.
+            dry_run: True to report what would be done, without writing.
 
         Returns:
             The numbers of old and new rows.
@@ -313,7 +321,7 @@ class HiveTable(SnapshotTable):
         """
         table = self._changes.checked_sink()
         condition = where if where is None else as_filter(where, table)
-        return self._changes.overwrite(data, Replaced.of(table, partitions, condition))
+        return self._changes.overwrite(data, Replaced.of(table, partitions, condition), dry_run=dry_run)
 
     def track(
         self,

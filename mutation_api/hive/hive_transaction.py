@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Literal, Unpack, get_args
+from typing import Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from metastore_client.client import MetastoreClient
-from mutation_api.errors import ConfigurationError, TransactionStateError
+from mutation_api.errors import TransactionStateError
 from mutation_api.hive.hive_table import HiveTable, SnapshotTable
 from mutation_api.hive.table_changes import TableChanges
 from mutation_api.merge.history import HistoryOptionsDict, HistoryReport
@@ -30,17 +30,14 @@ from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
 from mutation_api.transaction.snapshot import NotPickled, OfOneProcess, Snapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
-from mutation_api.upkeep.alter_acid_table import AlteredTable, added_columns
+from mutation_api.upkeep.alter_acid_table import AlteredTable, SchemaMode, added_columns, check_mode
 from mutation_api.upkeep.history import TableHistory, table_history
 from mutation_api.upkeep.verify.verify import Progress, VerifyReport, verify_table
 from mutation_api.write.arrow_input import arrow_reader
 from mutation_api.write.change_set import MemoryShare, OverwriteReport
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HiveSnapshot", "HiveTransaction", "SchemaMode", "TableHandle"]
-
-SchemaMode = Literal["exact", "add"]
-"""The treatment of columns that the data has and the table lacks: refuse them, or add them to the table."""
+__all__ = ["HiveSnapshot", "HiveTransaction", "TableHandle"]
 
 _COLLECTING_PART = 4
 """One part in _COLLECTING_PART of the memory is for changes that wait for the commit."""
@@ -409,10 +406,11 @@ class TableHandle:
         partitions: str | Sequence[Mapping[str, object]] | None = None,
         where: Condition = None,
         create_partitions: bool = False,
+        dry_run: bool = False,
     ) -> OverwriteReport:
         """Replace rows in a transaction of its own; see ``HiveTable.overwrite``."""
         with self._transaction(self.name, create_partitions=create_partitions) as tx:
-            return tx.table(self.name).overwrite(data, partitions=partitions, where=where)
+            return tx.table(self.name).overwrite(data, partitions=partitions, where=where, dry_run=dry_run)
 
     def track(
         self,
@@ -435,8 +433,7 @@ class TableHandle:
 
     def _with_columns(self, data: object, schema: SchemaMode, *, dry_run: bool = False) -> object:
         """Add columns that the data has and the table lacks. A dry run leaves them out of the data."""
-        if schema not in get_args(SchemaMode):
-            raise ConfigurationError(f"table {self.name}: schema={schema!r}: expected 'exact' or 'add'")
+        check_mode(schema, f"table {self.name}")
         if schema == "exact":
             return data
         reader = arrow_reader(data, f"table {self.name}: the rows")
@@ -445,5 +442,4 @@ class TableHandle:
         if not (dry_run and missing):
             return reader
         lost = {column.name.lower() for column in missing}
-        rows = reader.read_all()
-        return rows.select([name for name in rows.column_names if name.lower() not in lost])
+        return reader.read_all().select([each for each in reader.schema.names if each.lower() not in lost])

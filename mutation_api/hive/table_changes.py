@@ -8,6 +8,8 @@ read after a change is refused, and everything is written as one change set at t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -149,7 +151,22 @@ class TableChanges:
                 read_now=True,
             )
 
-    def overwrite(self, data: object, replaced: Replaced) -> OverwriteReport:
+    def truncate(self, *, dry_run: bool) -> Mapping[str, int] | None:
+        """Replace all rows by nothing, and return their numbers by partition.
+
+        Nothing is done, and None is returned, if the rows must be deleted one by one.
+        """
+        self.before_reading()
+        self.checked_sink()
+        view = open_table(self._transaction, self._name)
+        whole = ReplacedRows.of(self._transaction, view, [*view.locations], self._local)
+        if whole is None:
+            return None
+        if not dry_run:
+            whole.replace()
+        return whole.counts
+
+    def overwrite(self, data: object, replaced: Replaced, *, dry_run: bool) -> OverwriteReport:
         """Write new rows, and delete the rows that they replace; see ``HiveTable.overwrite``."""
         self.before_reading()
         table = self.checked_sink()
@@ -166,9 +183,12 @@ class TableChanges:
                 deleted = self._changes.add(old, DELETE) if names else 0
             else:
                 deleted = whole.row_count
-            if self._takes_steps:
+            if dry_run:  # before it nothing was collected
+                self._changes.close()
+                self._begin_step()
+            elif self._takes_steps:
                 self.write()
-            if whole is not None:
+            if whole is not None and not dry_run:
                 whole.replace()
         except BaseException:
             self._changes.close()
@@ -176,7 +196,7 @@ class TableChanges:
             raise
         touched = tuple(sorted(names)) if table.partition_keys else ()
         is_base = whole is not None and deleted > 0
-        return OverwriteReport(self._name, deleted, inserted, touched, is_base)
+        return OverwriteReport(self._name, deleted, inserted, touched, is_base, dry_run)
 
     def before_reading(self) -> None:
         """Write what was collected, so that a read sees it.

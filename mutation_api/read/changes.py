@@ -4,7 +4,10 @@ A delta holds the rows that an id inserted, a delete delta the ROW__IDs that it 
 rows are read from the files of the older snapshot. An update is a delete and an insert: the files do not link
 them. Rows that an id inserted and deleted itself are left out.
 
-Files all of whose ids are old are not opened, unless rows in them were deleted.
+In the legacy layout of Hive 2, an update keeps the ROW__ID and lies in the delta with its whole new row. So
+each update has its image before it, and its image after it.
+
+Files all of whose ids are old are not opened, unless rows in them were deleted or updated.
 """
 
 from __future__ import annotations
@@ -18,8 +21,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
-from mutation_api.errors import TableNotMutableError
-from mutation_api.format.event import DELETE, INSERT, PARTITION_FIELD, ROW_ID_COLUMN, bucket_ids
+from mutation_api.errors import DirectoryStateError
+from mutation_api.format.event import (
+    DELETE,
+    INSERT,
+    PARTITION_FIELD,
+    ROW_ID_COLUMN,
+    Operation,
+    bucket_ids,
+)
 from mutation_api.format.merge_events import EventKeys, concatenate_keys, is_remaining, is_visible
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.event_file import EventChunk, EventFile, EventFileKind
@@ -32,30 +42,22 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["RowChanges", "SplitChanges", "check_has_feed"]
+__all__ = ["UPDATE_AFTER", "UPDATE_BEFORE", "RowChanges", "SplitChanges"]
+
+UPDATE_BEFORE, UPDATE_AFTER = "update_before", "update_after"
 
 Ids = NDArray[np.int64]
 
 _ID_FIELDS = np.dtype([("id", np.int64), ("bucket", np.int64), ("row", np.int64)])
 
 
-def check_has_feed(table: AcidTable) -> None:
-    """Raise TableNotMutableError if the files of a table do not keep its changes apart."""
-    if table.version.has_row_ids and not table.version.splits_updates:
-        raise TableNotMutableError(
-            f"table {table.full_name}: its layout (Hive 2 without transactional_properties=default) has "
-            "updates in the place of the rows that they replace, so there is no feed of its changes. Compare "
-            "snapshots instead: hive-mutate diff"
-        )
-
-
 @dataclass(frozen=True)
 class RowChanges:
-    """Rows that one id inserted or deleted in a split.
+    """Rows that one id inserted, deleted or updated in a split.
 
     Attributes:
         id: the write id (on Hive 2 the transaction id).
-        kind: INSERT or DELETE.
+        kind: INSERT or DELETE; in the legacy layout also UPDATE_BEFORE or UPDATE_AFTER.
         rows: ROW__ID, if the table has one, and the requested columns.
     """
 
@@ -107,6 +109,9 @@ class SplitChanges:
         wanted = np.array(sorted(ids), np.int64)
         if not self.table.version.has_row_ids:
             yield from self._plain_inserts(wanted)
+            return
+        if not self.table.version.splits_updates:
+            yield from self._changed_in_place(wanted)
             return
         inserted = self._inserted(wanted)
         deletes = self._deletes(wanted)
@@ -202,11 +207,7 @@ class SplitChanges:
             mask = np.isin(chunk.keys.original_txn, ids)
             if mask.any():
                 chunks.append(chunk.filter(mask).complete())
-        if not chunks:
-            return None
-        names = chunks[0].rows
-        rows = {name: pa.concat_arrays([chunk.rows[name] for chunk in chunks]) for name in names}
-        return EventChunk(concatenate_keys([chunk.keys for chunk in chunks]), rows)
+        return _joined(chunks) if chunks else None
 
     # ---- changes
 
@@ -231,6 +232,64 @@ class SplitChanges:
         if (gone := by >= 0).any():
             yield from self._by_id(DELETE, inserted.filter(gone), by[gone])
         yield from self._by_id(INSERT, inserted, inserted.keys.original_txn)
+
+    def _changed_in_place(self, ids: Ids) -> Iterator[RowChanges]:
+        """Yield the changes in the legacy layout: each event has its row, and follows on an older one."""
+        events = self._legacy_events(ids)
+        if events is None:
+            return
+        keys, packed = events.keys, _packed(events.keys)
+        is_first = np.ones(len(packed), np.bool_)
+        is_first[1:] = packed[1:] != packed[:-1]
+        follows = keys.operation != Operation.INSERT
+        old = self._images(events.filter(is_first & follows).keys)
+        images = [*([old] if old is not None else []), events]
+        at = np.arange(len(packed)) - 1 + (0 if old is None else len(old.keys))
+        at[is_first & follows] = np.arange(np.count_nonzero(is_first & follows))
+        before = _joined(images).take(at[follows]) if follows.any() else None
+        is_update = keys.operation == Operation.UPDATE
+        yield from self._by_id(INSERT, events.filter(~follows), keys.current_txn[~follows])
+        if before is not None:
+            gone = keys.operation[follows] == Operation.DELETE
+            by = keys.current_txn[follows]
+            yield from self._by_id(DELETE, before.filter(gone), by[gone])
+            yield from self._by_id(UPDATE_BEFORE, before.filter(~gone), by[~gone])
+            yield from self._by_id(UPDATE_AFTER, events.filter(is_update), keys.current_txn[is_update])
+
+    def _legacy_events(self, ids: Ids) -> EventChunk | None:
+        """Return the events of some ids with their rows, ordered by ROW__ID and id."""
+        chunks = []
+        for file in self._new_files():
+            storage = storage_at(file.location)
+            for stripe in read_events(storage, file, self._wanted(None), version=self.table.version):
+                mask = np.isin(stripe.chunk.keys.current_txn, ids)
+                if mask.any():
+                    chunks.append(stripe.chunk.filter(mask).complete())
+        if not chunks:
+            return None
+        joined = _joined(chunks)
+        keys = joined.keys
+        return joined.take(np.lexsort((keys.current_txn, keys.row_id, keys.bucket, keys.original_txn)))
+
+    def _images(self, sought: EventKeys) -> EventChunk | None:
+        """Return rows of the older snapshot by their ROW__IDs, in this order. None if none is sought."""
+        if not len(sought):
+            return None
+        wanted = _packed(sought)
+        found = []
+        for chunk in self._merged(self.split.files, self.before):
+            mask = np.isin(_packed(chunk.keys), wanted)
+            if mask.any():
+                found.append(chunk.filter(mask).complete())
+        images = _joined(found) if found else None
+        if images is None or not np.array_equal(_packed(images.keys), wanted):
+            raise DirectoryStateError(
+                f"table {self.table.full_name}, partition {self.split.partition_name or '(none)'}, bucket "
+                f"{self.split.bucket_id}: {len(wanted)} rows were updated or deleted, but the older snapshot "
+                f"has only {0 if images is None else len(images.keys)} of them. Let hive-mutate verify "
+                "examine the table"
+            )
+        return images
 
     def _by_id(self, kind: str, chunk: EventChunk, ids: Ids) -> Iterator[RowChanges]:
         for id in np.unique(ids).tolist():
@@ -264,6 +323,12 @@ class SplitChanges:
                 parts.append(pa.repeat(pa.scalar(self.split.partition_name, pa.string()), count))
             arrays = {ROW_ID_COLUMN: pa.StructArray.from_arrays(parts, fields=list(kind)), **arrays}
         return pa.record_batch(arrays)
+
+
+def _joined(chunks: Sequence[EventChunk]) -> EventChunk:
+    """Return complete chunks one after the other."""
+    rows = {name: pa.concat_arrays([chunk.rows[name] for chunk in chunks]) for name in chunks[0].rows}
+    return EventChunk(concatenate_keys([chunk.keys for chunk in chunks]), rows)
 
 
 def _deleted(rows: EventKeys, deletes: EventKeys) -> tuple[NDArray[np.bool_], Ids]:

@@ -24,6 +24,7 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -50,7 +51,10 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 from mutation_api.upkeep.create_acid_table import columns_of, columns_to_store, under_exclusive_lock
 
-__all__ = ["AlteredTable", "added_columns", "alter_acid_table", "is_wider"]
+__all__ = ["AlteredTable", "SchemaMode", "added_columns", "alter_acid_table", "check_mode", "is_wider"]
+
+SchemaMode = Literal["exact", "add"]
+"""The treatment of columns that the data has and the table lacks: refuse them, or add them to the table."""
 
 _BITS_OF_FLOATS = {"float": 24, "double": 53}
 """The size of the integers that a floating-point type holds exactly, without the sign."""
@@ -108,6 +112,12 @@ class AlteredTable:
         lines += [f"widened {name} from {old} to {new}" for name, (old, new) in self.widened.items()]
         lines += [f"added {name} {kind}" for name, kind in self.added.items()]
         return "\n".join((first, *lines))
+
+
+def check_mode(schema: SchemaMode, what: str) -> None:
+    """Raise ConfigurationError if ``schema`` is not a SchemaMode. ``what`` begins the message."""
+    if schema not in get_args(SchemaMode):
+        raise ConfigurationError(f"{what}: schema={schema!r}: expected 'exact' or 'add'")
 
 
 def alter_acid_table(

@@ -277,6 +277,7 @@ class OverwriteReport:
         partitions: the (escaped) names of the partitions that were replaced, including empty ones.
         is_base: True if the new rows become a base, so that the old ones are not deleted one by one. If
             another step of the table follows in the transaction, it deletes them first.
+        is_dry_run: True if nothing was written.
     """
 
     table: str
@@ -284,6 +285,7 @@ class OverwriteReport:
     inserted: int
     partitions: tuple[str, ...]
     is_base: bool = False
+    is_dry_run: bool = False
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as plain values, ready for JSON."""
@@ -292,7 +294,8 @@ class OverwriteReport:
     def __str__(self) -> str:
         """Return one line for people."""
         of = f" of {len(self.partitions)} partitions" if self.partitions else ""
-        return f"{self.table}: replaced {self.deleted} rows{of} by {self.inserted}"
+        done = "would replace" if self.is_dry_run else "replaced"
+        return f"{self.table}: {done} {self.deleted} rows{of} by {self.inserted}"
 
 
 @dataclass(frozen=True)

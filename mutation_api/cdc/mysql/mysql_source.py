@@ -16,6 +16,7 @@ import functools
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,6 +34,7 @@ from mutation_api.cdc.mysql.column_types import (
 from mutation_api.cdc.mysql.log_position import INGEST, START_OVER, Advice, LogPosition
 from mutation_api.cdc.mysql.log_reading import RowImages, Undone
 from mutation_api.cdc.mysql.logged_statements import Barrier, LoggedStatements
+from mutation_api.cdc.mysql.new_columns import new_columns
 from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer
 from mutation_api.cdc.mysql.spill import Spill
 from mutation_api.cdc.mysql.statements import Followed
@@ -176,6 +178,19 @@ class MySqlSource:
             if not refuted:
                 return batch
             must_stop |= refuted
+
+    def new_columns(self, tables: Sequence[SourceTable]) -> Mapping[str, Mapping[str, str]]:
+        """Return the columns that Hive lacks; see :class:`~mutation_api.cdc.source.DescribedSource`."""
+        catalog = self._server.tables(self._database, [table.name for table in tables])
+        plans = [TablePlan(each, self._database, self._ignored_columns, self.advice) for each in tables]
+        found = [(plan, catalog.tables.get(plan.table.name)) for plan in plans]
+        return {plan.table.name: new_columns(table, plan) for plan, table in found if table is not None}
+
+    def leaving_out(self, columns: Collection[str]) -> Self:
+        """Return this source without some columns; see :class:`~mutation_api.cdc.source.DescribedSource`."""
+        changed = copy(self)
+        changed._ignored_columns = self._ignored_columns | {name.lower() for name in columns}
+        return changed
 
     def _check_recopied(self, tables: Sequence[SourceTable]) -> None:
         unknown = sorted(self._recopied - {table.name for table in tables})

@@ -223,14 +223,14 @@ class TablePlan:
         self._catalog: CatalogTable | None = None
         targets = (*table.target.columns, *table.target.partition_keys)
         self._targets = [(target.name, parse_hive_type(target.type)) for target in targets]
-        self._wanted = [target.name.lower() for target in targets]
+        self.wanted = [target.name.lower() for target in targets]
         prefix = f"{table.name.lower()}."
-        self._ignored = {name.removeprefix(prefix) for name in ignored if name.startswith(prefix)}
+        self.ignored = {name.removeprefix(prefix) for name in ignored if name.startswith(prefix)}
 
     @property
     def left_out(self) -> set[str]:
         """The columns that are ignored and do not exist in Hive."""
-        return self._ignored - set(self._wanted)
+        return self.ignored - set(self.wanted)
 
     def note(self, catalog: CatalogTable | None) -> None:
         """Note the table's entry in the current catalog, or None if the catalog does not have the table."""
@@ -251,7 +251,7 @@ class TablePlan:
                 "cannot be identified. Give it a key (ALTER TABLE … ADD PRIMARY KEY)"
             )
         sources = {column.name.lower(): column for column in catalog.columns}
-        lacking = [name for name in self._wanted if name not in sources and name not in self._ignored]
+        lacking = [name for name in self.wanted if name not in sources and name not in self.ignored]
         self._check_columns(sources, lacking, "")
         found = self._matched(sources, self.name)
         self._choose_key(catalog.keys, "has now")
@@ -271,7 +271,7 @@ class TablePlan:
     @property
     def key_indices(self) -> tuple[int, ...]:
         """The indices of the key's columns among Hive's."""
-        return tuple(self._wanted.index(column) for column in self.key)
+        return tuple(self.wanted.index(column) for column in self.key)
 
     def shape(self, logged: LoggedTable, position: str) -> Shape:
         """Match columns of the log with Hive's.
@@ -292,17 +292,17 @@ class TablePlan:
         for column in logged.columns:
             name = column.name.lower()
             found = column.described(now.get(name))
-            if found is None and name in self._wanted:
+            if found is None and name in self.wanted:
                 raise InputFormatError(
                     f"source table {where}, column {column.name!r}: the log's type {column.meta.type} or "
                     f"its character set ({column.charset or 'not given'}) is unknown. {START_OVER}"
                 )
             sources[name] = found or SourceColumn(column.name, "", "an unknown type")
         self._check_columns(sources, [], f" at {position}")
-        decoder = RowDecoder(self.name, logged.columns, self._wanted)
+        decoder = RowDecoder(self.name, logged.columns, self.wanted)
         columns = self._matched(sources, where)
         self._choose_key(self._keys_of(logged, where), f"had at {position}")
-        lacking = frozenset(set(self._wanted) - set(sources) - (self._ignored - set(now)))
+        lacking = frozenset(set(self.wanted) - set(sources) - (self.ignored - set(now)))
         return Shape(decoder, columns, self.key_indices, lacking)
 
     def _keys_of(self, logged: LoggedTable, where: str) -> Sequence[Sequence[str]]:
@@ -316,7 +316,7 @@ class TablePlan:
 
     def _check_columns(self, sources: Mapping[str, SourceColumn], missing: Sequence[str], where: str) -> None:
         """Raise RecordLayoutError if one side lacks columns that are not ignored."""
-        extra = [name for name in sources if name not in self._wanted and name not in self._ignored]
+        extra = [name for name in sources if name not in self.wanted and name not in self.ignored]
         if not (missing or extra):
             return
         target, own = self.table.target.full_name, self.table.name
@@ -339,7 +339,7 @@ class TablePlan:
 
     def _matched(self, sources: Mapping[str, SourceColumn], where: str) -> tuple[TargetColumn, ...]:
         found = []
-        for (name, kind), lower in zip(self._targets, self._wanted, strict=True):
+        for (name, kind), lower in zip(self._targets, self.wanted, strict=True):
             source = sources.get(lower)
             if source is not None:
                 check_target(source, kind, where)
@@ -362,7 +362,7 @@ class TablePlan:
                 )
             self.key = given
             return
-        usable = [key for key in unique if set(key) <= set(self._wanted)]
+        usable = [key for key in unique if set(key) <= set(self.wanted)]
         if not usable:
             target = self.table.target.full_name
             raise RecordLayoutError(

@@ -186,6 +186,7 @@ def _options(arguments: argparse.Namespace) -> IngestOptions:
         dry_run=arguments.dry_run,
         strict=arguments.strict,
         create_partitions=arguments.create_partitions,
+        schema=getattr(arguments, "schema", "exact"),
         user=arguments.user,
         lock_timeout_seconds=arguments.lock_timeout,
         lock_failure_listener=ReportLoss(),

@@ -15,7 +15,7 @@ mutation_api.cdc.mysql.column_types describes the conversion of each type.
 
 If a column was added at the source (ALTER TABLE … ADD COLUMN) and is NULL in the existing rows, add it to the
 Hive table, or name it with --ignore-column. Until then each run is refused; the next run continues without
---seen-to.
+--seen-to. With --schema add, the run itself adds it to the Hive table.
 
 Any other statement that changes rows or columns without row events stops the run at the statement. These are
 TRUNCATE, DROP TABLE, RENAME, an ALTER TABLE that changes or drops a column or adds one with a value in the
@@ -78,6 +78,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME.COLUMN",
         help="column that only one side has: a column of the source is left out, and one of Hive becomes "
         "NULL in rows that change (repeatable)",
+    )
+    tables.add_argument(
+        "--schema",
+        choices=["exact", "add"],
+        default="exact",
+        help="add: columns that the source has and a Hive table lacks are added to it first, as by "
+        "hive-mutate alter-table, unless the table also has a column that the source lacks; exact: refuse "
+        "such columns (default: exact)",
     )
     parser.add_argument(
         "--option-file", type=Path, metavar="FILE", help="option file with the password, under [client]"

@@ -37,6 +37,10 @@ __all__ = [
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """The number of bits of a value in runs of version 2, by their code."""
 _MOST_BITS = 32
+_ONE_BYTE = 0x08
+"""Runs of version 2 with a lower head are one value of one byte, repeated."""
+_ONE_VALUE, _FEW_BITS = 0x40, 0x40 | 24 << 1
+"""Between these heads are values of equal width, of 1 to 24 bits: the code of the width, and 1."""
 _LIMIT = 1 << 40
 """A bound above every length, and so low that no sum of lengths of a stripe has more than 63 bits."""
 _LARGEST_SCALE = 255
@@ -59,10 +63,25 @@ def check_lengths(data: bytes, *, is_version_2: bool) -> int:
     Raises:
         ValueError, IndexError: If there are invalid lengths.
     """
-    total = 0
-    for _, stop, most, least, count in _runs(data, is_version_2, is_signed=False):
+    total = position = 0
+    size = len(data)
+    read = _run_2 if is_version_2 else _run_1
+    while position < size:
+        head = data[position]
+        # Nearly all runs of strings are of these two kinds. Through _run_2 a stripe takes ten times as long.
+        if is_version_2 and head < _ONE_BYTE:
+            total += (head + 3) * data[position + 1]
+            position += 2
+            continue
+        if is_version_2 and _ONE_VALUE <= head < _FEW_BITS:
+            bits = (head >> 1 & 31) + 1
+            count = ((head & 1) << 8 | data[position + 1]) + 1
+            total += (count << bits) - count
+            position += 2 + (count * bits + 7) // 8
+            continue
+        most, least, count, position = read(data, position, False)
         if least < 0 or most >= _LIMIT:
-            raise ValueError(f"invalid lengths from {least} to {most} in the run that ends at {stop}")
+            raise ValueError(f"invalid lengths from {least} to {most} in the run that ends at {position}")
         total += most * count
     return total
 

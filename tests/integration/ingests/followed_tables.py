@@ -167,6 +167,10 @@ class FollowedTables:
         """Give a table in Hive other columns, and change each row."""
         self._recreate(table, columns, [change(dict(row)) for row in self._rows(table)])
 
+    def added(self, table: str, columns: Mapping[str, str]) -> None:
+        """Note that the next run gives a table in Hive more columns."""
+        self._columns[table] |= columns
+
     def _rows(self, table: str) -> list[Row]:
         with connect(self.metastore) as hive, hive.snapshot(f"default.{table}") as view:
             found: list[Row] = view.table(f"default.{table}").scan().to_arrow().to_pylist()

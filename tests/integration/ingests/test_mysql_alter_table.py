@@ -71,6 +71,15 @@ def columns(change: dict[str, str], fill: Callable[[dict[str, object]], dict[str
     return way
 
 
+def added(shop: FollowedTables, _answer: Answer) -> list[str]:
+    """The run adds the new column; a dry run before it only says so."""
+    tried = shop.ingest("--schema", "add", "--dry-run")
+    assert tried.code == 0, tried.err
+    assert "added s int" in tried.err, tried.err
+    shop.added("t", {"s": "int"})
+    return ["--schema", "add"]
+
+
 def left_out(_shop: FollowedTables, _answer: Answer) -> list[str]:
     """Leave the new column out."""
     return ["--ignore-column", "t.s"]
@@ -100,7 +109,7 @@ NEW = ["CREATE TABLE n LIKE t", "INSERT INTO n SELECT * FROM t"]
 
 CASES = {
     "`ADD COLUMN`, NULL in all rows": Case(
-        ["ALTER TABLE t ADD s INT", "INSERT INTO t VALUES (3, 33, 5)"], [columns(THREE), left_out]
+        ["ALTER TABLE t ADD s INT", "INSERT INTO t VALUES (3, 33, 5)"], [added, columns(THREE), left_out]
     ),
     "`ADD COLUMN` with a default or `NOT NULL`": Case(
         ["ALTER TABLE t ADD s INT NOT NULL DEFAULT 5", "INSERT INTO t VALUES (3, 33, 6)"],
@@ -254,6 +263,62 @@ def test_a_row_of_the_guide(shop: FollowedTables, name: str, way: Way | None) ->
     shop.follow(*way(shop, answer))
     shop.run("DELETE FROM t WHERE id = 1")
     shop.follow(*KEPT.get(way, ()))
+
+
+EXTREMES = {
+    "ti": ("TINYINT UNSIGNED", "smallint", "255"),
+    "flag": ("TINYINT(1)", "tinyint", "-128"),
+    "si": ("SMALLINT UNSIGNED", "int", "65535"),
+    "mi": ("MEDIUMINT UNSIGNED", "int", "16777215"),
+    "i": ("INT UNSIGNED", "bigint", "4294967295"),
+    "bi": ("BIGINT UNSIGNED", "decimal(20,0)", "18446744073709551615"),
+    "big": ("BIGINT", "bigint", "-9223372036854775808"),
+    "y": ("YEAR", "smallint", "2155"),
+    "n": ("DECIMAL(38,10)", "decimal(38,10)", "-9999999999999999999999999999.9999999999"),
+    "f": ("FLOAT", "float", "1.5"),
+    "d": ("DOUBLE", "double", "0.1"),
+    "c": ("CHAR(3)", "string", "'äöü'"),
+    "w": ("VARCHAR(300)", "string", "REPEAT('x', 300)"),
+    "e": ("ENUM('a', 'b')", "string", "'b'"),
+    "b": ("VARBINARY(4)", "binary", "X'00FF00FF'"),
+    "day": ("DATE", "date", "'9999-12-31'"),
+    "ts": ("DATETIME(6)", "timestamp", "'1000-01-01 00:00:00.000001'"),
+}
+"""New columns at the source: the type there, the type in Hive, and a value that needs it."""
+
+
+def test_new_columns_get_types_that_hold_all_values(shop: FollowedTables) -> None:
+    """With --schema add, by SELECT and from the log."""
+    shop.follow()
+    clauses = ", ".join(f"ADD `{name}` {kind}" for name, (kind, *_) in EXTREMES.items())
+    names, values = ", ".join(f"`{name}`" for name in EXTREMES), ", ".join(v for *_, v in EXTREMES.values())
+    shop.run(f"ALTER TABLE t {clauses}", f"INSERT INTO t (id, v, {names}) VALUES (2, 22, {values})")
+    shop.added("t", {name: kind for name, (_, kind, _) in EXTREMES.items()})
+    shop.follow("--schema", "add")
+    found = {each.name: each.type for each in shop.metastore.get_table("default", "t").columns}
+    assert found == shop.columns("t")
+    shop.follow("--schema", "add", "--recopy", "t")
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("ALTER TABLE t ADD n DECIMAL(39, 0)", "a decimal of Hive has at most 38 digits"),
+        ("ALTER TABLE t ADD u UUID", "type uuid is not supported"),
+        ("ALTER TABLE t CHANGE v w INT", "'ALTER TABLE t CHANGE v w INT'"),
+    ],
+)
+def test_columns_that_are_not_added(shop: FollowedTables, statement: str, message: str) -> None:
+    """Hive has no such type, or the column may be another one's new name."""
+    if "UUID" in statement and not shop.server.is_mariadb:
+        statement = statement.replace("UUID", "JSON")
+        message = message.replace("uuid", "json")
+    shop.follow()
+    shop.run(statement)
+    answer = shop.ingest("--schema", "add")
+    assert answer.code == 1
+    assert message in answer.err
+    assert [each.name for each in shop.metastore.get_table("default", "t").columns] == ["id", "v"]
 
 
 def purge(shop: FollowedTables) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import random
@@ -21,7 +22,7 @@ from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_table import HiveTable
 from mutation_api.write.local_plan import LocalOptions
 
-LINES = {"2.3": HIVE_2_3, "3.1": HIVE_3_1, "4.1": HIVE_4_1}
+LINES = {"2.3": HIVE_2_3, "2.3 legacy": HIVE_2_3, "3.1": HIVE_3_1, "4.1": HIVE_4_1}
 ORDERS, ITEMS = TABLES = ("default.orders", "default.items")
 
 State = dict[str, Counter[tuple[Any, ...]]]
@@ -36,8 +37,19 @@ def hive(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         buckets: dict[str, Any] = {"clustered_by": ["id"], "num_buckets": 2}
         columns = "id bigint, item string, day date"
         connected.create_table(ORDERS, columns, partitioned_by=["day"], **layout, **buckets)
-        connected.create_table(ITEMS, columns, **layout, **(buckets if request.param == "2.3" else {}))
+        connected.create_table(ITEMS, columns, **layout, **(buckets if "2.3" in request.param else {}))
+        if "legacy" in request.param:
+            make_legacy(metastore)
         yield connected
+
+
+def make_legacy(metastore: InMemoryMetastore) -> None:
+    """Give the empty tables the layout in which an update takes the place of its row."""
+    for name in TABLES:
+        table = metastore.get_table(*name.split("."))
+        metastore.drop_table(table.database, table.name, delete_data=False)
+        kept = {key: value for key, value in table.parameters.items() if key != "transactional_properties"}
+        metastore.create_table(dataclasses.replace(table, parameters=kept))
 
 
 def rows(*given: tuple[int, str, int]) -> pa.Table:

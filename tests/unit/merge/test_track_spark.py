@@ -15,7 +15,7 @@ from mutation_api import track
 from mutation_api.errors import DuplicateKeyError, RecordValueError
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
-from mutation_api.merge import spark_rules
+from mutation_api.merge import spark_history
 from mutation_api.merge.history import HistoryReport
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -70,10 +70,10 @@ def test_what_is_refused(hive: Hive, spark: SparkSession) -> None:
 
 def test_batches_end_at_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a key stay together, also if they fill several batches."""
-    monkeypatch.setattr(spark_rules, "HISTORY_ROWS", 4)
+    monkeypatch.setattr(spark_history, "HISTORY_ROWS", 4)
     keys = [1, 1, 2, 2, 2, 2, 2, 2, 3, None, None, 4, 5, 6, 7]
     batches = [pa.record_batch({"k": keys[at : at + 3]}) for at in range(0, len(keys), 3)]
-    found = [batch.column(0).to_pylist() for batch in spark_rules._whole_keys(iter(batches), 1)]
+    found = [batch.column(0).to_pylist() for batch in spark_history._whole_keys(iter(batches), 1)]
     assert [*itertools.chain(*found)] == keys
     for one, other in itertools.pairwise(found):
         assert one[-1] != other[0] and len(one) < 10
