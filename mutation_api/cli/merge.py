@@ -17,9 +17,9 @@ field ("") is the empty string.
 Files are local paths, or locations such as hdfs://namenode/changes.csv or s3a://bucket/changes.
 
 The local engine supports conditions of AND, OR, NOT, =, <>, <, <=, >, >=, <=>, IN, BETWEEN, LIKE,
-IS [NOT] NULL, +, -, *, %, CASE, COALESCE and CAST over columns of either side and literals ('text', 12, 1.5,
-TRUE, NULL, DATE '2024-02-29'), if their result is certainly the same as Spark's: for example not with
-floating-point numbers, or with strings beside numbers. An order is a single column.
+IS [NOT] NULL, +, -, *, /, %, CASE, COALESCE and CAST over columns of either side and literals ('text', 12,
+1.5, TRUE, NULL, DATE '2024-02-29'), if their result is certainly the same as Spark's: for example not with
+strings beside numbers, or decimals beside doubles. An order is a single column.
 
 All other SQL needs Spark: with --engine auto, Spark does these merges, and those that read more than 256 MiB
 of the table's files. With --engine local, an error names the part of the condition that needs Spark.

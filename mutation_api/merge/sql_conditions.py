@@ -7,10 +7,12 @@ by its ANSI rules, is translated; everything else raises UnsupportedLocallyError
 ====================  ====================================================================================
 part                  accepted for
 ====================  ====================================================================================
-=, <>, <, <=>, IN,    two strings; two integers or decimals with a common type of at most 38 digits; two
-BETWEEN               dates, or a date and ``'2024-02-29'``; two timestamps; for equality two booleans
+=, <>, <, <=>, IN,    two strings; two integers or decimals with a common type of at most 38 digits; a
+BETWEEN               double and a number; two dates, or a date and ``'2024-02-29'``; two timestamps; for
+                      equality two booleans
 LIKE, ESCAPE          a string and a literal
-+, -, *, %, abs       integers and decimals whose result has at most 38 digits; an overflow is an error
++, -, *, %, abs       integers and decimals whose result has at most 38 digits, doubles (except %); an
+                      overflow of an integer or decimal is an error
 CASE, IF, COALESCE    values of one type, or integers and decimals
 CAST                  conversions that keep every value, and integers, booleans and dates to STRING
 length, trim          strings
@@ -18,14 +20,13 @@ year, month, day      dates
 IS [NOT] NULL         values of every type
 ====================  ====================================================================================
 
-Left to Spark: floating-point numbers (NaN, rounding), strings beside numbers, ``TIMESTAMP '…'`` (Spark
-compares it in the time zone of its session; ``TIMESTAMP_NTZ '…'`` has none), fields of structs, other
+Left to Spark: floats beside other numbers, decimals beside doubles, strings beside numbers, ``TIMESTAMP '…'``
+(Spark compares it in the time zone of its session; ``TIMESTAMP_NTZ '…'`` has none), fields of structs, other
 functions, comments, and strings with quotes or backslashes, whose meaning depends on Spark's settings.
 
 A column that no side has is an error with either engine. Only names that may not be columns are left to
-Spark: see ``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. They cannot be SQL
-variables: only commands hand work over to Spark, in a session of their own, in which no variables were
-declared.
+Spark: see ``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. They are no SQL
+variables: commands hand work over to a session in which none were declared.
 """
 
 from __future__ import annotations
@@ -45,12 +46,15 @@ from mutation_api.table.sql_values import (
     COMPARISONS,
     NotTranslatedError,
     Value,
+    as_double,
     as_type,
     boolean,
     common_decimal,
     comparison,
     constant,
     digits_of,
+    double_comparison,
+    exact_comparison,
     fits,
     is_exact,
     is_kept,
@@ -323,7 +327,7 @@ class _Conditions(Translation):
                 )
             if kind == "TIMESTAMPNTZ" and inner.is_string:
                 return constant(written_timestamp(inner.this, tree), _TIMES[0])
-            if kind == "DATE" or (kind == "DECIMAL" and inner.is_string):
+            if kind == "DATE" or (kind == ("DECIMAL" if inner.is_string else "DOUBLE")):
                 return super().cast(tree)
         value, wanted = self.value(inner), _wanted_type(kind, digits)
         if wanted is None:
@@ -334,6 +338,8 @@ class _Conditions(Translation):
             return value
         if value.is_integer and fits(value.constant, wanted):
             return constant(value.constant, wanted)
+        if value.is_integer and wanted == pa.float64():
+            return Value(as_double(value), wanted)
         if not is_kept(value, wanted):
             raise refused(tree, f"the conversion from {value.type} may fail or change the value")
         return Value(as_type(value, wanted), wanted)
@@ -397,7 +403,9 @@ class _Conditions(Translation):
         kinds = (first.type, second.type)
         try:
             if all(map(is_exact, kinds)):
-                return self._exact_comparison(name, first, second, tree)
+                return exact_comparison(name, first, second, tree)
+            if first.is_number and second.is_number and pa.float64() in kinds:
+                return double_comparison(name, first, second)
             if (
                 (first.is_text and second.is_text)
                 or all(kind in _TIMES for kind in kinds)
@@ -414,19 +422,6 @@ class _Conditions(Translation):
             f"{self._what}: only Spark can compare {_sql(tree.this)!r}, of type {first.type}, "
             f"with {other} by {_OPERATORS[name]}{why}"
         )
-
-    def _exact_comparison(self, name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
-        if first.is_integer and second.is_integer:
-            wide = max(first.type, second.type, key=lambda each: each.bit_width)
-        else:
-            # In a comparison, Spark takes a literal for a decimal with just its digits.
-            given = [
-                (len(str(abs(c))), 0) if isinstance(c := each.constant, int) else digits_of(each)
-                for each in (first, second)
-            ]
-            if (wide := common_decimal(given)) is None:
-                raise refused(tree, f"it needs more than {_DIGITS} digits")
-        return COMPARISONS[name](as_type(first, wide), as_type(second, wide))
 
     def _decimal_arithmetic(self, tree: Tree, first: Value, second: Value) -> Value:
         found = super()._decimal_arithmetic(tree, first, second)

@@ -32,6 +32,8 @@ __all__ = [
     "comparison",
     "constant",
     "digits_of",
+    "double_comparison",
+    "exact_comparison",
     "fits",
     "is_exact",
     "is_kept",
@@ -164,6 +166,36 @@ def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Express
     if other and not fine:
         return _fine_comparison(_SWAPPED[name], two, one)
     return COMPARISONS[name](one, two)
+
+
+def double_comparison(name: str, first: Value, second: Value) -> pc.Expression:
+    """Compare numbers as doubles by Spark's rule: NaN equals NaN, and is greater than every other number.
+
+    Raises NotTranslatedError for a column of decimals.
+    """
+    if name in ("NEQ", "LTE", "GTE"):
+        return ~double_comparison({"NEQ": "EQ", "LTE": "GT", "GTE": "LT"}[name], first, second)
+    one, two = as_double(first), as_double(second)
+    if name == "EQ":
+        return pc.equal(one, two) | (pc.is_nan(one) & pc.is_nan(two))
+    if name == "GT":
+        return pc.greater(one, two) | (pc.is_nan(one) & ~pc.is_nan(two))
+    return pc.less(one, two) | (pc.is_nan(two) & ~pc.is_nan(one))
+
+
+def exact_comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
+    """Compare integers and decimals in a type that holds all their values. Raises NotTranslatedError."""
+    if first.is_integer and second.is_integer:
+        wide = max(first.type, second.type, key=lambda each: each.bit_width)
+    else:
+        # In a comparison, Spark takes a literal for a decimal with just its digits.
+        given = [
+            (len(str(abs(c))), 0) if isinstance(c := each.constant, int) else digits_of(each)
+            for each in (first, second)
+        ]
+        if (wide := common_decimal(given)) is None:
+            raise refused(tree, f"it needs more than {_MOST_DIGITS} digits")
+    return COMPARISONS[name](as_type(first, wide), as_type(second, wide))
 
 
 def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc.Expression:

@@ -36,6 +36,7 @@ TYPES = {
     "boolean": pa.bool_(),
     "date": pa.date32(),
     "string": pa.string(),
+    "double": pa.float64(),
 }
 NAMES = {
     # names that are words of SQL, too
@@ -48,10 +49,12 @@ NAMES = {
     "boolean": "select",
     "date": "date",
     "string": "left",
+    "double": "ratio",
 }
 TEXTS = ["", "D", "d", "Z", "é", "\U0001f600", "￿", " D", "a b", "--", "/*", "%", "null", "AND"]
 NUMBERS = [0, 1, -1, 5, 100, 127, -128, 300, 32767, 2**31 - 1, -(2**31), 10**12]
 FRACTIONS = ["0.0", "1.5", "-1.50", "0.01", "9999.99", "100.00", "12.3", "-0.5"]
+DOUBLES = [0.0, -0.0, 1.5, -1.5, 0.1, 1e300, -1e-300, float("nan"), float("inf"), float("-inf"), 2.0**53]
 DAYS = ["0001-01-01", "1582-10-10", "1970-01-01", "2024-02-29", "9999-12-31"]
 
 
@@ -66,6 +69,8 @@ def value(dice: random.Random, kind: str) -> Any:
             return datetime.date.fromisoformat(dice.choice(DAYS))
         case "string":
             return dice.choice(TEXTS)
+        case "double":
+            return dice.choice(DOUBLES)
         case "decimal(6,2)" | "decimal(38,18)":
             return Decimal(dice.choice(FRACTIONS))
         case _:
@@ -90,6 +95,10 @@ def comparison(dice: random.Random) -> str:
             literal = f"'{dice.choice(DAYS)}'"
         case "string":
             literal = f"'{dice.choice(TEXTS)}'"
+        case "double":
+            literal = dice.choice(
+                [*FRACTIONS, *map(str, NUMBERS), "0.1D", "1.5D", "1e300", "-1.5D", "1e-300"]
+            )
         case "decimal(6,2)" | "decimal(38,18)":
             literal = dice.choice([*FRACTIONS, *map(str, NUMBERS)])
         case _:
@@ -205,6 +214,22 @@ FORMS = [
     "source.at > target.at",
     "at = TIMESTAMP_NTZ '2024-02-29 12:00:00.000001' OR target.at IS NULL",
     "at BETWEEN TIMESTAMP_NTZ '1900-01-01 00:00:00' AND target.at",
+    "ratio = target.ratio OR ratio > target.ratio",
+    "ratio <= target.ratio",
+    "ratio >= target.ratio AND ratio <> 1.5",
+    "ratio < target.user AND ratio <> target.values",
+    "ratio <=> target.ratio",
+    "ratio BETWEEN 0 AND target.ratio",
+    "ratio NOT BETWEEN -1.5D AND 1e300",
+    "ratio * 1.1 > target.ratio + 0.1D",
+    "ratio - target.ratio = 0",
+    "- ratio < abs(target.ratio)",
+    "n / 2 > 1 OR values / 3 = target.ratio",
+    "cast(n AS double) = 5 OR cast(values AS double) > ratio",
+    "n = 5D OR values < 1e10",
+    "CASE WHEN select THEN ratio ELSE target.ratio END > 1",
+    "coalesce(ratio, target.ratio) = 0",
+    "n IN (1, 5D)",
     "true",
 ]
 """Conditions whose columns are those of ``NAMES`` and ``at``, a timestamp."""
