@@ -1,16 +1,16 @@
-"""Rows of a change feed: their labels, updates made of a delete and an insert, and net changes."""
+"""Rows of a change feed: their labels, and updates made of a delete and an insert."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.format.event import DELETE, INSERT, ROW_ID_COLUMN
 from mutation_api.merge.source_rows import row_codes
-from mutation_api.read.changes import RowChanges
 
 __all__ = [
     "CHANGE_COLUMN",
@@ -19,7 +19,6 @@ __all__ = [
     "WRITE_ID_COLUMN",
     "feed_schema",
     "labelled",
-    "net_changes",
     "paired",
 ]
 
@@ -32,40 +31,18 @@ def feed_schema(rows: pa.Schema) -> pa.Schema:
     return pa.schema([(CHANGE_COLUMN, pa.string()), (WRITE_ID_COLUMN, pa.int64()), *rows])
 
 
-def labelled(kind: str, id: int | None, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with their change and their id. If ``id`` is None, it is that of ROW__ID."""
+def labelled(kind: str, ids: int | NDArray[np.int64] | None, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with their change and their ids. If ``ids`` is None, they are those of ROW__ID."""
     count = rows.num_rows
-    if id is None and ROW_ID_COLUMN in rows.schema.names:
-        ids = rows.column(ROW_ID_COLUMN).field(0)
+    if ids is None and ROW_ID_COLUMN in rows.schema.names:
+        found = rows.column(ROW_ID_COLUMN).field(0)
+    elif ids is None:
+        found = pa.nulls(count, pa.int64())
     else:
-        ids = pa.nulls(count, pa.int64()) if id is None else pa.repeat(pa.scalar(id, pa.int64()), count)
+        found = pa.repeat(pa.scalar(ids, pa.int64()), count) if isinstance(ids, int) else pa.array(ids)
     return pa.RecordBatch.from_arrays(
-        [pa.repeat(kind, count), ids, *rows.columns], schema=feed_schema(rows.schema)
+        [pa.repeat(kind, count), found, *rows.columns], schema=feed_schema(rows.schema)
     )
-
-
-def net_changes(changes: Iterator[RowChanges]) -> list[RowChanges]:
-    """Leave out rows that were both inserted and deleted."""
-    found = list(changes)
-    inserted = [each for each in found if each.kind == INSERT]
-    deleted = [each for each in found if each.kind == DELETE]
-    if not inserted or not deleted or ROW_ID_COLUMN not in inserted[0].rows.schema.names:
-        return found
-    both = [
-        pa.concat_arrays([each.rows.column(ROW_ID_COLUMN) for each in side]) for side in (inserted, deleted)
-    ]
-    codes = row_codes([pa.concat_arrays(both).field(at) for at in range(3)])
-    size = len(both[0])
-    gone = np.intersect1d(codes[:size], codes[size:])
-    kept = ~np.isin(codes, gone)
-    result = []
-    start = 0
-    for each in (*inserted, *deleted):
-        rows = each.rows.filter(pa.array(kept[start : start + each.rows.num_rows]))
-        start += each.rows.num_rows
-        if rows.num_rows:
-            result.append(RowChanges(each.id, each.kind, rows))
-    return result
 
 
 def paired(batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> list[pa.RecordBatch]:
