@@ -196,14 +196,16 @@ def test_files_that_are_gone_are_named(hive: Hive, tmp_path: Path) -> None:
     hive.table(NAME).append(rows((1, "tea", 1)), create_partitions=True)
     query = Query(hive, since="now")
     hive.table(NAME).append(rows((2, "milk", 1)))
-    end = query.reader.latestOffset(query.offset, ReadAllAvailable())
+    start = query.offset
+    end = query.reader.latestOffset(start, ReadAllAvailable())
+    query.reader.stop()
     delta = max(tmp_path.rglob("delta_*"), key=lambda each: each.name)
     delta.rename(delta.with_name("base_" + delta.name.split("_")[2]))
     query.start()
     with pytest.raises(DirectoryStateError, match="no longer complete"):
-        query.reader.partitions(query.offset, end)
+        query.reader.partitions(start, end)
     with pytest.raises(DirectoryStateError, match="no longer complete"):
-        query.reader.latestOffset(query.offset, ReadAllAvailable())
+        query.reader.latestOffset(start, ReadAllAvailable())
 
 
 @pytest.mark.parametrize(
