@@ -104,7 +104,8 @@ def test_an_update_that_moves_a_row_is_one_update(hive: Hive, spark: SparkSessio
     """The delete and the insert lie in different partitions, which different tasks read."""
     hive.table(ORDERS).append(rows((1, "tea", 1), (2, "milk", 2)), create_partitions=True)
     since = position(hive)
-    hive.table(ORDERS).update(set={"day": "date '2024-05-05'"}, where="id = 1")
+    with hive.transaction(ORDERS, create_partitions=True) as tx:
+        tx.table(ORDERS).update(set={"day": "date '2024-05-05'"}, where="id = 1")
     with client_of(hive) as client, client.open_snapshot(ORDERS) as view:
         changes = table_changes(view, ORDERS, since, on=["id"], columns=["day"])
         assert changes.columns == ["_change", "_write_id", "ROW__ID", "day"]
