@@ -18,7 +18,6 @@ import datetime
 import json
 import logging
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from mutation_api.errors import ClientError, ConfigurationError, listed
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.row_changes import CHANGE_COLUMN, WRITE_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.read.changes import SplitChanges, check_has_feed, split_changes
+from mutation_api.read.changes import SplitChanges, check_has_feed, count_changes, split_changes
 from mutation_api.spark.snapshot_frame import selected_columns
 from mutation_api.spark.tasks import snapshot_ddl
 from mutation_api.spark.versions import class_of, has_read_limits
@@ -272,7 +271,7 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         check_complete(view, before)
         readers = split_changes(seen, before[name], (), until=now)
-        counts = sum((each.counts() for each in readers), Counter[int]())
+        counts = count_changes(readers)
         if not counts:
             return start
         later = counts.keys() - self._taken(counts, limit)

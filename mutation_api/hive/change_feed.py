@@ -31,7 +31,7 @@ from mutation_api.merge.row_changes import (
     labelled,
     paired,
 )
-from mutation_api.read.changes import RowChanges, SplitChanges, check_has_feed, split_changes
+from mutation_api.read.changes import RowChanges, SplitChanges, check_has_feed, count_changes, split_changes
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidColumn
@@ -213,9 +213,7 @@ class ChangeFeed(NotPickled):
 
     def _transactions(self) -> Iterator[ChangedTransaction]:
         readers = {name: self._readers(name) for name in self._before}
-        counts = {
-            name: sum((each.counts() for each in found), Counter[int]()) for name, found in readers.items()
-        }
+        counts = {name: count_changes(found) for name, found in readers.items()}
         if self._net:
             yield from self._together(readers, counts)
             return

@@ -33,10 +33,18 @@ from mutation_api.read.partition_plan import SnapshotSplit, takes_deletes_of_all
 from mutation_api.read.snapshot_reader import full_row_id_type
 from mutation_api.read.table_view import TableView
 from mutation_api.storage.connect import storage_at
+from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["ChangedRows", "RowChanges", "SplitChanges", "check_has_feed", "split_changes"]
+__all__ = [
+    "ChangedRows",
+    "RowChanges",
+    "SplitChanges",
+    "check_has_feed",
+    "count_changes",
+    "split_changes",
+]
 
 Ids = NDArray[np.int64]
 Choice = Callable[[Ids], NDArray[np.bool_]]
@@ -326,6 +334,12 @@ def split_changes(
     form = options or ReadOptions()
     found = [SplitChanges(view.table, split, before, after, columns, form) for split in view.plan()]
     return [each for each in found if each.may_have_changes]
+
+
+def count_changes(readers: Sequence[SplitChanges]) -> Counter[int]:
+    """Return the number of events of each id in several splits, which are read side by side."""
+    threads = max((storage_at(each.split.location).threads for each in readers), default=1)
+    return sum(side_by_side(SplitChanges.counts, readers, threads), Counter[int]())
 
 
 def _deleted(rows: EventKeys, deletes: EventKeys) -> tuple[NDArray[np.bool_], Ids]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from judges.hive.hive_judges import HiveJudge
 from mutation_api import HiveChangesSource, connect
+from tests.fixtures.fix_clock import wait_until
 
 pytestmark = pytest.mark.slow
 
+ROOT = Path(__file__).parents[3]
 LINES = pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
 
 
@@ -125,6 +131,54 @@ def test_a_query_that_crashes_goes_on(query: Query) -> None:
     query.run()
     assert query.batches() == found
     query.check(since)
+
+
+KILLS = 6
+
+
+def run_and_kill(query: Query, death: float | None) -> None:
+    """Run it in a process, which is killed so many seconds after its next batch was planned."""
+    command = [sys.executable, "-m", "tests.integration.drivers.changes_driver", query.judge.uri, query.name]
+    log, offsets = query.folder / "log", query.folder / "checkpoint" / "offsets"
+    planned = len(list(offsets.glob("*")))
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [*command, str(query.folder)], stdout=subprocess.PIPE, stderr=errors, cwd=ROOT
+        )
+    with process:
+        assert process.stdout is not None and process.stdout.readline() == b"starting\n", log.read_text()
+        if death is not None:
+            wait_until(
+                lambda: process.poll() is not None or len(list(offsets.glob("*"))) > planned, "the next batch"
+            )
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(death)
+            process.kill()
+            return
+        process.wait()
+        assert process.returncode == 0, log.read_text()[-3000:]
+
+
+@pytest.mark.long
+@LINES
+def test_a_query_that_is_killed_loses_and_repeats_nothing(query: Query) -> None:
+    """At random times, with more changes and a compaction in between; Spark's sink keeps each batch once."""
+    rng = random.Random(5)
+    run_and_kill(query, None)
+    since, first = query.position(), query.spark.read.parquet(str(query.folder / "out")).collect()
+    for kill in range(KILLS):
+        for at in range(3):
+            query.insert(10 * kill + at + 10)
+            query.judge.sql(f"UPDATE {query.name} SET item = concat(item, 'u') WHERE id = {10 * kill + 10}")
+        if kill == KILLS // 2:
+            query.judge.compact(query.name, "minor")
+        run_and_kill(query, rng.uniform(0, 3))
+    run_and_kill(query, None)
+    rows = query.spark.read.parquet(str(query.folder / "out")).collect()
+    found = Counter(str(row.asDict(recursive=True)) for row in rows)
+    with connect(query.judge.uri) as hive, hive.changes(query.name, since=since) as feed:
+        later = [str(row) for each in feed for row in each.tables[query.name].to_arrow().to_pylist()]
+    assert found == Counter([*later, *(str(row.asDict(recursive=True)) for row in first)])
 
 
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
