@@ -41,7 +41,7 @@ from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerializer, SnapshotView
 from mutation_api.table.row_type import checked_names, named_columns, quoted
-from mutation_api.transaction.feed_position import Since, ids_between
+from mutation_api.transaction.feed_position import Since, committed_ids, ids_between
 from mutation_api.write.writing_order import joined_batches
 
 __all__ = ["ChangePlan", "ChangeReader", "committed_view", "plan_changes", "table_changes"]
@@ -126,7 +126,7 @@ def table_changes(
 def committed_view(view: SnapshotView, table: str) -> TableView:
     """Return a view's table without the changes of its own transaction."""
     name = view.table(table).full_name
-    return dataclasses.replace(open_table(view, name), own_files={}, valid_ids=view.valid_ids(name))
+    return dataclasses.replace(open_table(view, name), own_files={}, valid_ids=committed_ids(view, name))
 
 
 @dataclass(frozen=True)

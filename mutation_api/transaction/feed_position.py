@@ -22,6 +22,7 @@ __all__ = [
     "changes_position",
     "check_complete",
     "check_order",
+    "committed_ids",
     "ids_between",
     "ids_seen",
     "position_text",
@@ -37,7 +38,7 @@ def changes_position(view: SnapshotView, *tables: str) -> str:
     """Return the position of a change feed that has seen all changes that a snapshot sees.
 
     Args:
-        view: an open snapshot or transaction.
+        view: an open snapshot, or a transaction, whose own changes the feed has not seen.
         tables: its tables, as ``database.table``.
 
     Raises:
@@ -47,7 +48,14 @@ def changes_position(view: SnapshotView, *tables: str) -> str:
     if not tables:
         raise ConfigurationError("a position needs the name of at least one table")
     names = [view.table(name).full_name for name in tables]
-    return position_text({name: view.valid_ids(name) for name in names})
+    return position_text({name: committed_ids(view, name) for name in names})
+
+
+def committed_ids(view: SnapshotView, name: str) -> ValidIdList:
+    """Return the ids of a table that a view sees, without that of its own transaction, which may abort."""
+    found, table = view.valid_ids(name), view.table(name)
+    own = table.write_id if table.version.uses_write_ids else table.txn_id
+    return found if own is None else found.without([own])
 
 
 def position_text(ids: Mapping[str, ValidIdList]) -> str:
@@ -71,7 +79,7 @@ def ids_seen(view: SnapshotView, names: Sequence[str], since: Since) -> dict[str
         ConfigurationError: If it is not a position, lacks a table, or is ahead of a table.
         DirectoryStateError: If the files no longer show which ids existed at the moment.
     """
-    now = {name: view.valid_ids(name) for name in names}
+    now = {name: committed_ids(view, name) for name in names}
     if since == NOW:
         return now
     if since == BEGINNING:

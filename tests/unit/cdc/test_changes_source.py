@@ -20,6 +20,7 @@ from mutation_api.errors import ConfigurationError, DirectoryStateError, RecordL
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
 from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.feed_position import changes_position
 from tests.unit.hive.test_changes import rows, step
 
 NAME = "default.orders"
@@ -242,3 +243,13 @@ def test_a_column_that_is_gone_is_named(hive: Hive) -> None:
     query.reader._schema = StructType([StructField("gone", StringType())])
     with pytest.raises(RecordLayoutError, match="gone"):
         query.reader.partitions(query.offset, query.reader.latestOffset(query.offset, None))
+
+
+def test_a_transaction_has_not_seen_its_own_changes(hive: Hive) -> None:
+    """The position within it is before them, so the next feed has them."""
+    hive.table(NAME).append(rows((1, "tea", 1)), create_partitions=True)
+    with hive.transaction(NAME) as tx:
+        tx.table(NAME).append(rows((2, "milk", 1)))
+        position = changes_position(tx._begun(), NAME)
+    found = of_feed(hive, position)
+    assert sum(found.values()) == 1 and "milk" in str(found)
