@@ -1,4 +1,6 @@
 from ._version import __version__ as __version__
+from .cdc.changes_source import HiveChangesSource as HiveChangesSource
+from .cdc.spark_changes import table_changes as table_changes
 from .errors import BucketIdError as BucketIdError
 from .errors import CaptureError as CaptureError
 from .errors import ClientError as ClientError
@@ -93,6 +95,7 @@ from .table.acid_table import WriterOptions as WriterOptions
 from .table.bucket_resolver import BucketIdResolver as BucketIdResolver
 from .transaction.attempts import Attempts as Attempts
 from .transaction.builder import MutatorClientBuilder as MutatorClientBuilder
+from .transaction.feed_position import changes_position as changes_position
 from .transaction.listener import LockFailureListener as LockFailureListener
 from .transaction.manifest import DeltaManifest as DeltaManifest
 from .transaction.mutator_client import MutatorClient as MutatorClient

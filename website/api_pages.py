@@ -147,10 +147,13 @@ PAGES = (
         "Changes",
         "Get what changed in tables since a position. [Change feed](../../change-feed.md) is the guide.",
         {
-            "mutation_api": "ChangeFeed- ChangedTransaction- ChangedTable-",
+            "mutation_api": (
+                "ChangeFeed- ChangedTransaction- ChangedTable- table_changes changes_position "
+                "HiveChangesSource"
+            ),
         },
         {
-            "mutation_api": "hive.change_feed.Since",
+            "mutation_api": "transaction.feed_position.Since",
         },
     ),
     ApiPage(

@@ -12,10 +12,8 @@ wrote above it has lost deletes, so the feed refuses to begin there.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import heapq
 import itertools
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,35 +21,36 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdList
-from mutation_api.errors import ConfigurationError, DirectoryStateError, TransactionStateError, listed
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.errors import TransactionStateError
 from mutation_api.format.event import INSERT, ROW_ID_COLUMN
 from mutation_api.merge.row_changes import (
     CHANGE_COLUMN,
     WRITE_ID_COLUMN,
     feed_schema,
     labelled,
-    net_changes,
     paired,
 )
-from mutation_api.read.changes import RowChanges, SplitChanges
+from mutation_api.read.changes import RowChanges, SplitChanges, count_changes, split_changes
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.row_type import checked_names, named_columns
+from mutation_api.transaction.feed_position import (
+    BEGINNING,
+    NOW,
+    Since,
+    check_complete,
+    ids_seen,
+    position_text,
+)
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.mutator_client import MutatorClient
-from mutation_api.transaction.past_snapshot import PastSnapshot
 from mutation_api.transaction.snapshot import NotPickled, Snapshot
 from mutation_api.upkeep.transaction_files import transactions_of_write_ids
 from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["BEGINNING", "NOW", "ChangeFeed", "ChangedTable", "ChangedTransaction", "Since"]
-
-BEGINNING, NOW = "beginning", "now"
-
-Since = str | datetime.datetime
-"""Where changes begin: after a position, at ``"beginning"``, ``"now"``, or at a moment with a time zone."""
 
 BYTES_PER_EVENT = 1024
 """The memory that is expected for a row of a window."""
@@ -177,18 +176,11 @@ class ChangeFeed(NotPickled):
             named_columns(table, self._columns)
             if self._on is not None:
                 named_columns(table, self._on)
-        self._before = _seen(snapshot, self._since)
+        self._before = ids_seen(snapshot, snapshot.table_names, self._since)
         if self._since != BEGINNING:
-            past = PastSnapshot.of_ids(snapshot, self._before)
-            try:
-                past.check_history()
-            except DirectoryStateError as error:
-                raise DirectoryStateError(
-                    f"changes since this position are no longer complete: {error}. To begin again, read the "
-                    'tables as they are (since="beginning") and go on from the position after it'
-                ) from error
+            check_complete(snapshot, self._before)
         self._snapshot = snapshot
-        self._position = _position_text(self._before)
+        self._position = position_text(self._before)
 
     def __iter__(self) -> Iterator[ChangedTransaction]:
         """Yield the transactions that committed since the position, in order."""
@@ -198,7 +190,7 @@ class ChangeFeed(NotPickled):
         for transaction in found:
             self._position = transaction.position
             yield transaction
-        self._position = _position_text(self._now)
+        self._position = position_text(self._now)
 
     @property
     def _now(self) -> dict[str, ValidIdList]:
@@ -215,13 +207,11 @@ class ChangeFeed(NotPickled):
             threads = self._local.thread_count
             scan = TableScan(view, columns=self._columns, row_ids=has_row_ids, threads=threads)
             tables[name] = ChangedTable(name, feed_schema(scan.schema), scan)
-        yield ChangedTransaction(None, tables, _position_text(self._now))
+        yield ChangedTransaction(None, tables, position_text(self._now))
 
     def _transactions(self) -> Iterator[ChangedTransaction]:
         readers = {name: self._readers(name) for name in self._before}
-        counts = {
-            name: sum((each.counts() for each in found), Counter[int]()) for name, found in readers.items()
-        }
+        counts = {name: count_changes(found) for name, found in readers.items()}
         if self._net:
             yield from self._together(readers, counts)
             return
@@ -235,9 +225,8 @@ class ChangeFeed(NotPickled):
             changes: dict[tuple[str, int], list[RowChanges]] = defaultdict(list)
             for name, of_table in wanted.items():
                 before = after[name].without(waiting[name])
-                for found in self._read(readers[name], of_table, before):
-                    for change in found:
-                        changes[name, change.id].append(change)
+                for change in self._read(readers[name], of_table, before):
+                    changes[name, change.id].append(change)
             for txn_id, ids in window:
                 for name, id in ids.items():
                     waiting[name].discard(id)
@@ -247,7 +236,7 @@ class ChangeFeed(NotPickled):
                     if (name, id) in changes
                 }
                 if tables:
-                    position = _position_text({name: after[name].without(waiting[name]) for name in after})
+                    position = position_text({name: after[name].without(waiting[name]) for name in after})
                     yield ChangedTransaction(txn_id, tables, position)
 
     def _together(
@@ -256,11 +245,10 @@ class ChangeFeed(NotPickled):
         """Yield all changes at once, without rows that came and went."""
         tables = {}
         for name, of_table in readers.items():
-            parts = self._read(of_table, list(counts[name]), self._before[name])
-            if found := [change for part in parts for change in net_changes(part)]:
+            if found := list(self._read(of_table, list(counts[name]), self._before[name])):
                 tables[name] = self._table(name, found)
         if tables:
-            yield ChangedTransaction(None, tables, _position_text(self._now))
+            yield ChangedTransaction(None, tables, position_text(self._now))
 
     def _windows(
         self, counts: Mapping[str, Counter[int]]
@@ -336,19 +324,17 @@ class ChangeFeed(NotPickled):
         view = open_table(self._snapshot, name)
         columns = list(self._shown(name))
         extra = [c for c in named_columns(view.table, self._on) if c not in columns] if self._on else []
-        return [
-            SplitChanges(view.table, split, self._before[name], view.valid_ids, (*columns, *extra))
-            for split in view.plan()
-        ]
+        return split_changes(view, self._before[name], (*columns, *extra))
 
     def _read(
         self, readers: Sequence[SplitChanges], ids: Sequence[int], before: ValidIdList
-    ) -> Iterator[Iterator[RowChanges]]:
-        """Yield the changes of some ids by split; ``before`` is what was visible before all of them."""
+    ) -> Iterator[RowChanges]:
+        """Yield the changes of some ids; ``before`` is what was visible before all of them."""
         assert self._snapshot is not None
         for reader in readers:
             self._snapshot.check()
-            yield dataclasses.replace(reader, before=before).read(ids)
+            for found in dataclasses.replace(reader, before=before).read(ids, net=self._net):
+                yield from found.by_id()
 
     def _table(self, name: str, changes: Sequence[RowChanges]) -> ChangedTable:
         batches = [labelled(each.kind, each.id, each.rows) for each in changes]
@@ -391,49 +377,3 @@ class _Same(dict[int, int]):
 def _rank(group: tuple[str, int]) -> tuple[tuple[bool, int, str], tuple[str, int]]:
     """Return a key by which forgotten transactions, which are older, come first."""
     return (not group[0], group[1], group[0]), group
-
-
-def _position_text(ids: Mapping[str, ValidIdList]) -> str:
-    texts = {
-        name: each.to_text() if isinstance(each, ValidTxnList | ValidWriteIdList) else ""
-        for name, each in sorted(ids.items())
-    }
-    return json.dumps({"tables": texts}, separators=(",", ":"))
-
-
-def _seen(snapshot: Snapshot, since: Since) -> dict[str, ValidIdList]:
-    """Return the ids that a consumer has seen of each table."""
-    now = {name: snapshot.valid_ids(name) for name in snapshot.table_names}
-    if since == NOW:
-        return now
-    if since == BEGINNING:
-        return {name: each.up_to(0) for name, each in now.items()}
-    if isinstance(since, datetime.datetime):
-        past = PastSnapshot(snapshot, since)
-        return {name: past.valid_ids(name) for name in now}
-    try:
-        texts = dict(json.loads(since)["tables"])
-        given = {
-            name: ValidWriteIdList.parse(text)
-            if isinstance(now[name], ValidWriteIdList)
-            else ValidTxnList.parse(text)
-            for name, text in texts.items()
-            if name in now
-        }
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ConfigurationError(
-            f"not a position of a change feed: {str(since)[:200]!r}. Pass the position of an earlier feed, "
-            '"beginning", "now", or a datetime with a time zone'
-        ) from error
-    if missing := sorted(now.keys() - given.keys()):
-        raise ConfigurationError(
-            f"the position has no table {listed(missing)}: it is one of {listed(sorted(texts))}. Read new "
-            'tables in a feed of their own, which begins with since="beginning"'
-        )
-    for name, each in given.items():
-        if each.high_watermark > now[name].high_watermark:
-            raise ConfigurationError(
-                f"the position is ahead of table {name}: it has seen id {each.high_watermark}, the table has "
-                f"{now[name].high_watermark}. Was the table dropped and created again, or restored?"
-            )
-    return dict(given)

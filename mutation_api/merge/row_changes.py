@@ -1,16 +1,17 @@
-"""Rows of a change feed: their labels, updates made of a delete and an insert, and net changes."""
+"""Rows of a change feed: their labels, and updates made of a delete and an insert."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from mutation_api.format.event import DELETE, INSERT, ROW_ID_COLUMN
 from mutation_api.merge.source_rows import row_codes
-from mutation_api.read.changes import UPDATE_AFTER, UPDATE_BEFORE, RowChanges
+from mutation_api.read.changes import UPDATE_AFTER, UPDATE_BEFORE
 
 __all__ = [
     "CHANGE_COLUMN",
@@ -19,13 +20,11 @@ __all__ = [
     "WRITE_ID_COLUMN",
     "feed_schema",
     "labelled",
-    "net_changes",
     "paired",
 ]
 
 CHANGE_COLUMN, WRITE_ID_COLUMN = "_change", "_write_id"
 _OLD = (DELETE, UPDATE_BEFORE)
-_HIGHEST = np.iinfo(np.int64).max
 
 
 def feed_schema(rows: pa.Schema) -> pa.Schema:
@@ -33,53 +32,18 @@ def feed_schema(rows: pa.Schema) -> pa.Schema:
     return pa.schema([(CHANGE_COLUMN, pa.string()), (WRITE_ID_COLUMN, pa.int64()), *rows])
 
 
-def labelled(kind: str, id: int | None, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows with their change and their id. If ``id`` is None, it is that of ROW__ID."""
+def labelled(kind: str, ids: int | NDArray[np.int64] | None, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows with their change and their ids. If ``ids`` is None, they are those of ROW__ID."""
     count = rows.num_rows
-    if id is None and ROW_ID_COLUMN in rows.schema.names:
-        ids = rows.column(ROW_ID_COLUMN).field(0)
+    if ids is None and ROW_ID_COLUMN in rows.schema.names:
+        found = rows.column(ROW_ID_COLUMN).field(0)
+    elif ids is None:
+        found = pa.nulls(count, pa.int64())
     else:
-        ids = pa.nulls(count, pa.int64()) if id is None else pa.repeat(pa.scalar(id, pa.int64()), count)
+        found = pa.repeat(pa.scalar(ids, pa.int64()), count) if isinstance(ids, int) else pa.array(ids)
     return pa.RecordBatch.from_arrays(
-        [pa.repeat(kind, count), ids, *rows.columns], schema=feed_schema(rows.schema)
+        [pa.repeat(kind, count), found, *rows.columns], schema=feed_schema(rows.schema)
     )
-
-
-def net_changes(changes: Iterator[RowChanges]) -> list[RowChanges]:
-    """Return the difference between the first and the last state of each row.
-
-    A row that came and went is left out. A row that was updated in place several times (legacy layout) has
-    its first image before, and its last image after.
-    """
-    found = list(changes)
-    if not found or ROW_ID_COLUMN not in found[0].rows.schema.names:
-        return found
-    row_ids = pa.concat_arrays([each.rows.column(ROW_ID_COLUMN) for each in found])
-    codes = row_codes([row_ids.field(at) for at in range(3)])
-    count = int(codes.max(initial=-1)) + 1
-    ends = np.cumsum([each.rows.num_rows for each in found])
-    parts = [(each, codes[end - each.rows.num_rows : end]) for each, end in zip(found, ends, strict=True)]
-    was, stays = np.ones(count, np.bool_), np.ones(count, np.bool_)
-    first, last = np.full(count, _HIGHEST), np.full(count, -1)
-    for each, rows in parts:
-        if each.kind == INSERT:
-            was[rows] = False
-        elif each.kind == DELETE:
-            stays[rows] = False
-        if each.kind in _OLD:
-            first[rows] = np.minimum(first[rows], each.id)
-        else:
-            last[rows] = np.maximum(last[rows], each.id)
-    result = []
-    for each, rows in parts:
-        if each.kind in _OLD:
-            shown, other, kinds = was[rows] & (first[rows] == each.id), stays[rows], (DELETE, UPDATE_BEFORE)
-        else:
-            shown, other, kinds = stays[rows] & (last[rows] == each.id), was[rows], (INSERT, UPDATE_AFTER)
-        for kind, mask in zip(kinds, (shown & ~other, shown & other), strict=True):
-            if mask.any():
-                result.append(RowChanges(each.id, kind, each.rows.filter(pa.array(mask))))
-    return result
 
 
 def paired(batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> list[pa.RecordBatch]:

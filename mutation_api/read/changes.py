@@ -12,9 +12,11 @@ Files all of whose ids are old are not opened, unless rows in them were deleted 
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -36,17 +38,29 @@ from mutation_api.orc.read.event_file import EventChunk, EventFile, EventFileKin
 from mutation_api.orc.read.event_reader import read_events
 from mutation_api.orc.read.file_columns import Wanted
 from mutation_api.read.file_merge import merge_files
+from mutation_api.read.key_groups import count_events
 from mutation_api.read.partition_plan import SnapshotSplit, takes_deletes_of_all_buckets
 from mutation_api.read.snapshot_reader import full_row_id_type
+from mutation_api.read.table_view import TableView
 from mutation_api.storage.connect import storage_at
+from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["UPDATE_AFTER", "UPDATE_BEFORE", "RowChanges", "SplitChanges"]
+__all__ = [
+    "UPDATE_AFTER",
+    "UPDATE_BEFORE",
+    "ChangedRows",
+    "RowChanges",
+    "SplitChanges",
+    "count_changes",
+    "split_changes",
+]
 
 UPDATE_BEFORE, UPDATE_AFTER = "update_before", "update_after"
 
 Ids = NDArray[np.int64]
+Choice = Callable[[Ids], NDArray[np.bool_]]
 
 _ID_FIELDS = np.dtype([("id", np.int64), ("bucket", np.int64), ("row", np.int64)])
 
@@ -67,6 +81,28 @@ class RowChanges:
 
 
 @dataclass(frozen=True)
+class ChangedRows:
+    """Rows that some ids inserted, deleted or updated in a split.
+
+    Attributes:
+        kind: see :class:`RowChanges`.
+        ids: the id of each row.
+        rows: see :class:`RowChanges`.
+    """
+
+    kind: str
+    ids: Ids
+    rows: pa.RecordBatch
+
+    def by_id(self) -> Iterator[RowChanges]:
+        """Yield the rows of each id."""
+        found = np.unique(self.ids).tolist()
+        for id in found:
+            rows = self.rows if len(found) == 1 else self.rows.filter(pa.array(self.ids == id))
+            yield RowChanges(id, self.kind, rows)
+
+
+@dataclass(frozen=True)
 class SplitChanges:
     """A reader of the changes of one split.
 
@@ -76,6 +112,7 @@ class SplitChanges:
         before: the ids of the older snapshot.
         after: the ids of the newer one.
         columns: the data and partition columns of the rows, in order.
+        options: the form of timestamps.
     """
 
     table: AcidTable
@@ -83,44 +120,61 @@ class SplitChanges:
     before: ValidIdList
     after: ValidIdList
     columns: Sequence[AcidColumn]
+    options: ReadOptions = field(default_factory=ReadOptions)
+
+    @property
+    def may_have_changes(self) -> bool:
+        """True if the split has files that may hold events which only the newer snapshot sees."""
+        return any(True for _ in self._new_files())
+
+    def plain_ranges(self) -> list[range]:
+        """Return the ids of each file of an insert-only table, whose rows have no ids of their own."""
+        if self.table.version.has_row_ids:
+            return []
+        return [range(file.first, file.last + 1) for file in self._new_files()]
 
     def counts(self) -> Counter[int]:
         """Return the number of events of each id that only the newer snapshot sees."""
         found: Counter[int] = Counter()
+        scatters_deletes = takes_deletes_of_all_buckets(self.table)
         for file in self._new_files():
-            if not self.table.version.has_row_ids:
-                found[file.last] += 1
-                continue
-            for keys in self._keys(file):
-                new = keys.current_txn[self._is_new(keys.current_txn)]
-                ids, counts = np.unique(new, return_counts=True)
-                found.update(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
-        return found
+            if not self.table.version.has_row_ids or (file.first == file.last and not scatters_deletes):
+                found[file.last] += count_events([file])
+            else:
+                for keys in self._keys(file):
+                    new = keys.current_txn[self._is_new(keys.current_txn)]
+                    ids, counts = np.unique(new, return_counts=True)
+                    found.update(dict(zip(ids.tolist(), counts.tolist(), strict=True)))
+        return +found
 
-    def read(self, ids: Sequence[int]) -> Iterator[RowChanges]:
+    def read(self, ids: Sequence[int] | None = None, *, net: bool = False) -> Iterator[ChangedRows]:
         """Yield the changes of some ids, which only the newer snapshot sees.
 
         Args:
-            ids: the ids; ``before`` has all new ids that precede them, and none of these.
+            ids: the ids; ``before`` has all new ids that precede them, and none of these. If None, all ids
+                that only the newer snapshot sees.
+            net: True to leave out rows that some of the ids inserted and some deleted. Of a row that was
+                updated in place several times, the first image before and the last one after are left.
 
         Raises:
             Errors: See :func:`mutation_api.read.snapshot_reader.read_split`.
         """
-        wanted = np.array(sorted(ids), np.int64)
         if not self.table.version.has_row_ids:
-            yield from self._plain_inserts(wanted)
+            yield from self._plain_inserts(ids)
             return
+        chosen: Choice = self._is_new
+        if ids is not None:
+            chosen = functools.partial(np.isin, test_elements=np.array(sorted(ids), np.int64))
         if not self.table.version.splits_updates:
-            yield from self._changed_in_place(wanted)
+            yield from self._changed_in_place(chosen, net=net)
             return
-        inserted = self._inserted(wanted)
-        deletes = self._deletes(wanted)
+        deletes = self._deletes(chosen)
         if deletes is not None:
-            own = np.isin(deletes.original_txn, wanted)
+            own = chosen(deletes.original_txn)
             yield from self._old_rows(deletes.filter(pa.array(~own)))
             deletes = deletes.filter(pa.array(own))
-        if inserted is not None:
-            yield from self._new_rows(inserted, deletes)
+        for inserted in self._inserted(chosen):
+            yield from self._new_rows(inserted, deletes, net=net)
 
     # ---- events
 
@@ -155,10 +209,10 @@ class SplitChanges:
             if len(keys):
                 yield keys
 
-    def _deletes(self, ids: Ids) -> EventKeys | None:
+    def _deletes(self, chosen: Choice) -> EventKeys | None:
         """Return the delete events of some ids, each row once, ordered by ROW__ID."""
         found = [
-            keys.filter(pa.array(np.isin(keys.current_txn, ids)))
+            keys.filter(pa.array(chosen(keys.current_txn)))
             for file in self._new_files()
             if file.kind is EventFileKind.DELETE_DELTA
             for keys in self._keys(file)
@@ -181,7 +235,7 @@ class SplitChanges:
         return Wanted(
             table.columns,
             data,
-            ReadOptions(prints_shortest_numbers=table.prints_shortest_numbers),
+            dataclasses.replace(self.options, prints_shortest_numbers=table.prints_shortest_numbers),
             None,
             None,
             table.version.has_row_ids,
@@ -199,70 +253,83 @@ class SplitChanges:
             storage, files, valid, self._wanted(sought), self.table.version, any_bucket=any_bucket
         )
 
-    def _inserted(self, ids: Ids) -> EventChunk | None:
-        """Return the rows that some ids inserted, whether deleted since or not, ordered by ROW__ID."""
+    def _inserted(self, chosen: Choice) -> Iterator[EventChunk]:
+        """Yield the rows that some ids inserted, whether deleted since or not, ordered by ROW__ID."""
         files = [file for file in self._new_files() if file.kind is not EventFileKind.DELETE_DELTA]
-        chunks = []
         for chunk in self._merged(files, self.after) if files else ():
-            mask = np.isin(chunk.keys.original_txn, ids)
+            mask = chosen(chunk.keys.original_txn)
             if mask.any():
-                chunks.append(chunk.filter(mask).complete())
-        return _joined(chunks) if chunks else None
+                yield chunk.filter(mask).complete()
 
     # ---- changes
 
-    def _old_rows(self, deletes: EventKeys) -> Iterator[RowChanges]:
+    def _old_rows(self, deletes: EventKeys) -> Iterator[ChangedRows]:
         """Yield the images of rows of the older snapshot, by the id that deleted them."""
         if not len(deletes):
             return
         for chunk in self._merged(self.split.files, self.before, deletes):
             is_sought, by = _deleted(chunk.keys, deletes)
             if len(by):
-                yield from self._by_id(DELETE, chunk.filter(is_sought).complete(), by)
+                yield ChangedRows(DELETE, by, self._rows(chunk.filter(is_sought).complete()))
 
-    def _new_rows(self, inserted: EventChunk, deletes: EventKeys | None) -> Iterator[RowChanges]:
-        """Yield what ids inserted, and deletes of such rows by other ids; nothing if an id did both."""
+    def _new_rows(
+        self, inserted: EventChunk, deletes: EventKeys | None, *, net: bool
+    ) -> Iterator[ChangedRows]:
+        """Yield what ids inserted, and deletes of such rows by other ids; nothing if an id did both.
+
+        If ``net``, nothing of rows that were deleted.
+        """
         by = np.full(len(inserted.keys), -1, np.int64)
         if deletes is not None and len(deletes):
             is_deleted, found = _deleted(inserted.keys, deletes)
             by[is_deleted] = found
-        lasting = by != inserted.keys.original_txn
+        lasting = by < 0 if net else by != inserted.keys.original_txn
         if not lasting.all():
             inserted, by = inserted.filter(lasting), by[lasting]
         if (gone := by >= 0).any():
-            yield from self._by_id(DELETE, inserted.filter(gone), by[gone])
-        yield from self._by_id(INSERT, inserted, inserted.keys.original_txn)
+            yield ChangedRows(DELETE, by[gone], self._rows(inserted.filter(gone)))
+        if len(by):
+            yield ChangedRows(INSERT, inserted.keys.original_txn, self._rows(inserted))
 
-    def _changed_in_place(self, ids: Ids) -> Iterator[RowChanges]:
-        """Yield the changes in the legacy layout: each event has its row, and follows on an older one."""
-        events = self._legacy_events(ids)
+    def _changed_in_place(self, chosen: Choice, *, net: bool) -> Iterator[ChangedRows]:
+        """Yield the changes in the legacy layout: an event has the whole row, and follows on an older one.
+
+        If ``net``, of each row only the image before its first event, and the row after its last one.
+        """
+        events = self._legacy_events(chosen)
         if events is None:
             return
-        keys, packed = events.keys, _packed(events.keys)
-        is_first = np.ones(len(packed), np.bool_)
-        is_first[1:] = packed[1:] != packed[:-1]
-        follows = keys.operation != Operation.INSERT
-        old = self._images(events.filter(is_first & follows).keys)
-        images = [*([old] if old is not None else []), events]
-        at = np.arange(len(packed)) - 1 + (0 if old is None else len(old.keys))
-        at[is_first & follows] = np.arange(np.count_nonzero(is_first & follows))
-        before = _joined(images).take(at[follows]) if follows.any() else None
-        is_update = keys.operation == Operation.UPDATE
-        yield from self._by_id(INSERT, events.filter(~follows), keys.current_txn[~follows])
-        if before is not None:
-            gone = keys.operation[follows] == Operation.DELETE
-            by = keys.current_txn[follows]
-            yield from self._by_id(DELETE, before.filter(gone), by[gone])
-            yield from self._by_id(UPDATE_BEFORE, before.filter(~gone), by[~gone])
-            yield from self._by_id(UPDATE_AFTER, events.filter(is_update), keys.current_txn[is_update])
+        packed = _packed(events.keys)
+        is_first, is_last = np.ones(len(packed), np.bool_), np.ones(len(packed), np.bool_)
+        is_first[1:] = is_last[:-1] = packed[1:] != packed[:-1]
+        had = events.keys.operation != Operation.INSERT
+        images = self._images(events.filter(is_first & had).keys)
+        if net:
+            had, events = had[is_first], events.filter(is_last)
+        elif images is not None or had.any():
+            # The image before an event is the event before it, or a row of the older snapshot.
+            count = 0 if images is None else len(images.keys)
+            at = count + np.arange(len(packed)) - 1
+            at[is_first & had] = np.arange(count)
+            images = _joined([each for each in (images, events) if each is not None]).take(at[had])
+        keys = events.keys
+        has = keys.operation != Operation.DELETE
+        for kind, mask in ((INSERT, ~had & has), (UPDATE_AFTER, had & has)):
+            if mask.any():
+                yield ChangedRows(kind, keys.current_txn[mask], self._rows(events.filter(mask)))
+        if images is not None:
+            by, stays = keys.current_txn[had], has[had]
+            for kind, mask in ((DELETE, ~stays), (UPDATE_BEFORE, stays)):
+                if mask.any():
+                    yield ChangedRows(kind, by[mask], self._rows(images.filter(mask)))
 
-    def _legacy_events(self, ids: Ids) -> EventChunk | None:
+    def _legacy_events(self, chosen: Choice) -> EventChunk | None:
         """Return the events of some ids with their rows, ordered by ROW__ID and id."""
         chunks = []
         for file in self._new_files():
             storage = storage_at(file.location)
             for stripe in read_events(storage, file, self._wanted(None), version=self.table.version):
-                mask = np.isin(stripe.chunk.keys.current_txn, ids)
+                mask = chosen(stripe.chunk.keys.current_txn)
                 if mask.any():
                     chunks.append(stripe.chunk.filter(mask).complete())
         if not chunks:
@@ -291,21 +358,16 @@ class SplitChanges:
             )
         return images
 
-    def _by_id(self, kind: str, chunk: EventChunk, ids: Ids) -> Iterator[RowChanges]:
-        for id in np.unique(ids).tolist():
-            part = chunk.filter(ids == id)
-            if len(part.keys):
-                yield RowChanges(id, kind, self._rows(part))
-
-    def _plain_inserts(self, ids: Ids) -> Iterator[RowChanges]:
+    def _plain_inserts(self, ids: Sequence[int] | None) -> Iterator[ChangedRows]:
         """Yield the rows of an insert-only table, whose directories alone have ids."""
         for file in self._new_files():
-            if file.last not in ids:
+            if ids is not None and file.last not in ids:
                 continue
             storage = storage_at(file.location)
             for stripe in read_events(storage, file, self._wanted(None), version=self.table.version):
-                if len(stripe.chunk.keys):
-                    yield RowChanges(file.last, INSERT, self._rows(stripe.chunk.complete()))
+                if count := len(stripe.chunk.keys):
+                    by = np.full(count, file.last, np.int64)
+                    yield ChangedRows(INSERT, by, self._rows(stripe.chunk.complete()))
 
     def _rows(self, chunk: EventChunk) -> pa.RecordBatch:
         """Return ROW__ID and the columns of events."""
@@ -323,6 +385,35 @@ class SplitChanges:
                 parts.append(pa.repeat(pa.scalar(self.split.partition_name, pa.string()), count))
             arrays = {ROW_ID_COLUMN: pa.StructArray.from_arrays(parts, fields=list(kind)), **arrays}
         return pa.record_batch(arrays)
+
+
+def split_changes(
+    view: TableView,
+    before: ValidIdList,
+    columns: Sequence[AcidColumn],
+    *,
+    until: ValidIdList | None = None,
+    options: ReadOptions | None = None,
+) -> list[SplitChanges]:
+    """Return a reader for each split of a table in which something may have changed. Directories are listed.
+
+    Args:
+        view: a view of the table.
+        before: the ids of the older snapshot.
+        columns: the data and partition columns of the rows, in order.
+        until: the ids of the newer snapshot, all of which the view sees. If None, those of the view.
+        options: the form of timestamps. If None, nanoseconds.
+    """
+    after = view.valid_ids if until is None else until
+    form = options or ReadOptions()
+    found = [SplitChanges(view.table, split, before, after, columns, form) for split in view.plan()]
+    return [each for each in found if each.may_have_changes]
+
+
+def count_changes(readers: Sequence[SplitChanges]) -> Counter[int]:
+    """Return the number of events of each id in several splits, which are read side by side."""
+    threads = max((storage_at(each.split.location).threads for each in readers), default=1)
+    return sum(side_by_side(SplitChanges.counts, readers, threads), Counter[int]())
 
 
 def _joined(chunks: Sequence[EventChunk]) -> EventChunk:

@@ -39,10 +39,12 @@ from mutation_api.table.row_type import named_columns, quoted
 __all__ = [
     "BATCH_ROWS_DEFAULT",
     "KEYS_PER_PASS",
+    "check_view",
     "key_passes",
     "read_table",
     "read_table_by_bucket",
     "search_buckets",
+    "selected_columns",
 ]
 
 
@@ -254,11 +256,11 @@ def read_table(
             pyspark exception whose message ends with the library error. Within
             :func:`~mutation_api.spark.worker_errors.translated_worker_errors` it is the library error itself.
     """
-    _check_view(view, table)
+    check_view(view, table)
     session = given_or_active(spark)
     seen = open_table(view, table)
     acid_table = seen.table
-    wanted = _select(acid_table, columns)
+    wanted = selected_columns(acid_table, columns)
     names = _names(seen, partitions)
     groups = None
     if keys is not None:
@@ -324,12 +326,13 @@ def read_table_by_bucket(
     options = ReadOptions(TimestampForm.MICROSECONDS)
     locations = (acid_table.location, *(seen.locations[name] for name in names))
     storage = worker_settings(spark_context(keys.sparkSession), locations)
-    reader = SplitReader(seen.valid_ids, _select(acid_table, columns), options, storage)
+    reader = SplitReader(seen.valid_ids, selected_columns(acid_table, columns), options, storage)
     found = search_buckets(acid_table, placed, reader, keys, null_safe=null_safe_keys)
     return found.unionAll(read_splits(keys.sparkSession, acid_table, others, reader)) if others else found
 
 
-def _check_view(view: SnapshotView, table_name: str) -> None:
+def check_view(view: SnapshotView, table_name: str) -> None:
+    """Raise if a client is passed instead of a snapshot, or if the snapshot is not open."""
     if hasattr(view, "open_snapshot"):
         raise ConfigurationError(
             f"a client is not a snapshot. Use with client.open_snapshot({table_name!r}) as view: "
@@ -338,7 +341,12 @@ def _check_view(view: SnapshotView, table_name: str) -> None:
     view.check()
 
 
-def _select(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+def selected_columns(table: AcidTable, names: Sequence[str] | None) -> tuple[AcidColumn, ...]:
+    """Return the data and partition columns with these names. If ``names`` is None, all columns.
+
+    Raises:
+        RecordLayoutError: If the table lacks a column, or if nothing is selected of an insert-only table.
+    """
     columns = named_columns(table, names)
     if not columns and not table.version.has_row_ids:
         raise RecordLayoutError(

@@ -67,6 +67,7 @@ __all__ = [
     "numbers_for",
     "read_splits",
     "snapshot_ddl",
+    "split_numbers",
     "to_tasks",
 ]
 
@@ -270,7 +271,7 @@ def read_splits(
         # DataFrame no longer exists. Until then the DataFrame may be evaluated again.
         keys=None if groups is None else spark_context(spark).broadcast(groups),
     )
-    return _numbers(spark, len(splits)).mapInArrow(rows, ddl)
+    return split_numbers(spark, len(splits)).mapInArrow(rows, ddl)
 
 
 @dataclass(frozen=True)
@@ -329,7 +330,7 @@ class SplitReader:
         yield from (batch for _, batch in read_in_turn(splits, read))
 
 
-def _numbers(spark: SparkSession, count: int) -> DataFrame:
+def split_numbers(spark: SparkSession, count: int) -> DataFrame:
     """Return a row per split, spread over tasks.
 
     The JVM generates these numbers. Rows from Python would need another Python worker in each task.

@@ -16,6 +16,8 @@ Arrow UDFs                   Spark 4.1      one pass of mapInArrow: :func:`compu
 Java 21                      Spark 4.0      refused: :func:`java_versions`
 Python without distutils     Spark 4.0      refused: :func:`check_installed`
 a log of each error          Spark 4.0      nothing to do: :func:`unlogged_errors`
+Python data sources          Spark 4.0      empty base classes: :func:`class_of`
+limits of a stream's batch   Spark 4.2      refused: :func:`has_read_limits`
 ===========================  =============  ==================================================================
 
 The following is not used at all, since every version has something equally good: shuffles by a partition's
@@ -66,10 +68,12 @@ __all__ = [
     "ArrowColumn",
     "ansi_rules",
     "check_installed",
+    "class_of",
     "collected",
     "computed",
     "data_type",
     "frame_of_arrow",
+    "has_read_limits",
     "in_force",
     "is_data_exception",
     "java_versions",
@@ -144,6 +148,7 @@ SPARK = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 """Spark's version, as (major, minor)."""
 
 _OLDEST, _ARROW_API, _STATES, _ERROR_LOG, _ARROW_UDFS = (3, 5), (4, 0), (4, 0), (4, 0), (4, 1)
+_READ_LIMITS = (4, 2)
 
 ANSI = "spark.sql.ansi.enabled"
 _ANSI_VARIABLE = "SPARK_ANSI_SQL_MODE"
@@ -178,6 +183,20 @@ def check_installed() -> None:
 
 
 check_installed()
+
+
+def class_of(module: str, name: str) -> type:
+    """Return a class of pyspark, or an empty class of this name if this Spark lacks it."""
+    try:
+        found: type = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return type(name, (), {})
+    return found
+
+
+def has_read_limits() -> bool:
+    """Return True if Spark passes the start and the limit of a batch to a source in Python."""
+    return SPARK >= _READ_LIMITS
 
 
 def is_data_exception(text: str) -> bool:

@@ -35,10 +35,19 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.storage.tree import side_by_side
-from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.acid_table import AcidTable, SnapshotView
 from mutation_api.transaction.snapshot import Snapshot
 
-__all__ = ["AsOf", "PastSnapshot", "TimedDirectory", "UnknownTime", "check_as_of", "ids_at"]
+__all__ = [
+    "AsOf",
+    "PastSnapshot",
+    "TimedDirectory",
+    "UnknownTime",
+    "check_as_of",
+    "check_history",
+    "ids_at",
+    "ids_of_point",
+]
 
 
 @dataclass(frozen=True)
@@ -143,14 +152,7 @@ class PastSnapshot:
     def __init__(self, snapshot: Snapshot, as_of: AsOf) -> None:
         self._snapshot = snapshot
         points = check_as_of(as_of, snapshot.table_names)
-        self._ids = {name: self._ids_of(name, point) for name, point in points.items()}
-
-    @classmethod
-    def of_ids(cls, snapshot: Snapshot, ids: Mapping[str, ValidIdList]) -> PastSnapshot:
-        """Return the tables of an open snapshot with only some of the ids that it sees, by full name."""
-        past = cls(snapshot, {})
-        past._ids = dict(ids)
-        return past
+        self._ids = {name: ids_of_point(snapshot, name, point) for name, point in points.items()}
 
     @property
     def closed(self) -> bool:
@@ -211,54 +213,80 @@ class PastSnapshot:
                 directories it was created from may be gone. The message names it, and the lowest id that can
                 be read.
         """
-        for name, past in self._ids.items():
-            table, now = self.table(name), self._snapshot.valid_ids(name)
-            first_missing = _first_missing(past, now)
-            if first_missing is None:
-                continue
-            found = [
-                (partition, each.directory)
-                for partition, listed in self._listed(table).items()
-                for each in listed
-            ]
-            spanning = [each for each in found if _spans(each[1], past, first_missing, table.version)]
-            if spanning:
-                oldest = max(directory.last for _, directory in spanning)
-                raise DirectoryStateError(_refusal(table, spanning[0], first_missing, oldest))
+        check_history(self._snapshot, self._ids)
 
-    def _ids_of(self, name: str, point: int | datetime.datetime) -> ValidIdList:
-        now = self._snapshot.valid_ids(name)
-        if isinstance(point, int):
-            if not 0 <= point <= now.high_watermark:
-                raise ConfigurationError(
-                    f"table {name} cannot be read as it was at id {point}: its ids range from 0 to "
-                    f"{now.high_watermark}"
-                )
-            return now.up_to(point)
-        table = self.table(name)
-        directories = [each for listed in self._listed(table).values() for each in listed]
-        try:
-            return ids_at(point.timestamp(), directories, now, table.version)
-        except UnknownTime as error:
-            youngest = error.directory
-            since = datetime.datetime.fromtimestamp(youngest.written, datetime.UTC)
-            raise DirectoryStateError(
-                f"table {name} cannot be read as it was at {point.isoformat()}: "
-                f"{youngest.directory.name} was compacted after that, and the times when its ids "
-                f"were committed are no longer known. Choose {since.isoformat(timespec='seconds')} or later, "
-                "or an id (hive-mutate history lists them)"
-            ) from error
 
-    def _listed(self, table: AcidTable) -> dict[str, list[TimedDirectory]]:
-        """Return the bases and deltas that the snapshot may read, by partition."""
-        names = [p.name for p in self.partitions(table.full_name)] if table.partition_keys else [""]
-        now, txns = self._snapshot.valid_ids(table.full_name), self.valid_txn_list
+def check_history(view: SnapshotView, ids: Mapping[str, ValidIdList]) -> None:
+    """Raise if a past state may have lost rows.
 
-        def listed(name: str) -> list[TimedDirectory]:
-            return _Listing(table.partition_location(name), table.version, now, txns).directories()
+    Args:
+        view: an open snapshot or transaction.
+        ids: the ids of the past state, by full name of the table.
 
-        found = side_by_side(listed, names, storage_at(table.location).threads)
-        return dict(zip(names, found, strict=True))
+    Raises:
+        DirectoryStateError: See :meth:`PastSnapshot.check_history`.
+    """
+    for name, past in ids.items():
+        table, now = view.table(name), view.valid_ids(name)
+        first_missing = _first_missing(past, now)
+        if first_missing is None:
+            continue
+        found = [
+            (partition, each.directory)
+            for partition, listed in _listed(view, table).items()
+            for each in listed
+        ]
+        spanning = [each for each in found if _spans(each[1], past, first_missing, table.version)]
+        if spanning:
+            oldest = max(directory.last for _, directory in spanning)
+            raise DirectoryStateError(_refusal(table, spanning[0], first_missing, oldest))
+
+
+def ids_of_point(view: SnapshotView, name: str, point: int | datetime.datetime) -> ValidIdList:
+    """Return the ids of a table that existed at a point in the past.
+
+    Args:
+        view: an open snapshot or transaction.
+        name: the full name of the table.
+        point: an id, or a moment with a time zone.
+
+    Raises:
+        ConfigurationError: If an id is not in the range of the table's ids.
+        DirectoryStateError: If the files no longer show which ids existed at a moment.
+    """
+    now = view.valid_ids(name)
+    if isinstance(point, int):
+        if not 0 <= point <= now.high_watermark:
+            raise ConfigurationError(
+                f"table {name} cannot be read as it was at id {point}: its ids range from 0 to "
+                f"{now.high_watermark}"
+            )
+        return now.up_to(point)
+    table = view.table(name)
+    directories = [each for listed in _listed(view, table).values() for each in listed]
+    try:
+        return ids_at(point.timestamp(), directories, now, table.version)
+    except UnknownTime as error:
+        youngest = error.directory
+        since = datetime.datetime.fromtimestamp(youngest.written, datetime.UTC)
+        raise DirectoryStateError(
+            f"table {name} cannot be read as it was at {point.isoformat()}: "
+            f"{youngest.directory.name} was compacted after that, and the times when its ids "
+            f"were committed are no longer known. Choose {since.isoformat(timespec='seconds')} or later, "
+            "or an id (hive-mutate history lists them)"
+        ) from error
+
+
+def _listed(view: SnapshotView, table: AcidTable) -> dict[str, list[TimedDirectory]]:
+    """Return the bases and deltas that the view may read, by partition."""
+    names = [p.name for p in view.partitions(table.full_name)] if table.partition_keys else [""]
+    now, txns = view.valid_ids(table.full_name), view.valid_txn_list
+
+    def listed(name: str) -> list[TimedDirectory]:
+        return _Listing(table.partition_location(name), table.version, now, txns).directories()
+
+    found = side_by_side(listed, names, storage_at(table.location).threads)
+    return dict(zip(names, found, strict=True))
 
 
 def check_as_of(as_of: AsOf, table_names: Sequence[str]) -> dict[str, int | datetime.datetime]:

@@ -31,6 +31,7 @@ from mutation_api import (
     MutatorClientBuilder,
     Transaction,
     apply_changes,
+    changes_position,
     connect,
     create_acid_table,
     create_table,
@@ -38,6 +39,7 @@ from mutation_api import (
     local_spark_session,
     merge_into,
     read_table,
+    table_changes,
 )
 from mutation_api.cdc import DebeziumSource, TableMapping, ingest
 from tests.support.json_messages import CHANGES, ORDERS, debezium, write_log
@@ -252,6 +254,17 @@ class Job:
 
         return self.in_transaction(name, apply)
 
+    def changes(self) -> Any:
+        """The changes that a merge made, with their updates, by kind."""
+        name = self.table("changed")
+        with self.client(name) as client, client.open_snapshot(name) as view:
+            since = changes_position(view, name)
+        self.merge(name, self.source(), self.clauses)
+        with self.client(name) as client, client.open_snapshot(name) as view:
+            found = table_changes(view, name, since, on=["id"]).collect()
+        kinds = [row["_change"] for row in found]
+        return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+
     def ingested(self) -> Any:
         """A log of Debezium."""
         name = f"{self.database}.orders"
@@ -322,7 +335,7 @@ OF_EVERY_HIVE = (Job.changed_by_tasks, Job.changed_by_driver, Job.merged_by_task
 IN_BRIEF = (Job.in_brief,)
 """A table is read, joined, converted and written by tasks: what a version can break, in one job."""
 
-OF_SPARK_ALONE = (Job.lenient_rules, Job.compared, Job.ingested, Job.refused_in_worker)
+OF_SPARK_ALONE = (Job.lenient_rules, Job.compared, Job.changes, Job.ingested, Job.refused_in_worker)
 """Further steps, which one release of Hive judges as well as another."""
 
 

@@ -222,6 +222,7 @@ SAID: dict[str, Any] = {
         [11, 8, 0, 1, 0],
     ],
     "compared": [2, 1, 2],
+    "changes": {"delete": 1, "insert": 9, "update_after": 9, "update_before": 9},
     "ingested": [[6, 3]],
 }
 """What the program says on every version: counts of inserts, updates, deletes, moved and unchanged rows."""
