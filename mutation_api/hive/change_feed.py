@@ -91,11 +91,13 @@ class ChangedTransaction:
         txn_id: the transaction. If None, the metastore no longer knows it, or there are several.
         tables: the changes by ``database.table``.
         position: the position after it.
+        is_snapshot: True if these are all rows of the tables, with which a feed since the beginning begins.
     """
 
     txn_id: int | None
     tables: Mapping[str, ChangedTable]
     position: str
+    is_snapshot: bool = False
 
 
 class ChangeFeed(NotPickled):
@@ -217,7 +219,7 @@ class ChangeFeed(NotPickled):
             threads = self._local.thread_count
             scan = TableScan(view, columns=self._columns, row_ids=has_row_ids, threads=threads)
             tables[name] = ChangedTable(name, feed_schema(scan.schema), scan)
-        yield ChangedTransaction(None, tables, _position_text(self._now))
+        yield ChangedTransaction(None, tables, _position_text(self._now), is_snapshot=True)
 
     def _transactions(self) -> Iterator[ChangedTransaction]:
         readers = {name: self._readers(name) for name in self._before}
