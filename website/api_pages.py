@@ -148,6 +148,7 @@ PAGES = (
         "Get what changed in tables since a position. [Change feed](../../change-feed.md) is the guide.",
         {
             "mutation_api": "ChangeFeed- ChangedTransaction- ChangedTable-",
+            "mutation_api.cdc": "ChangeTopics SentChanges=",
         },
         {
             "mutation_api": "hive.change_feed.Since",

@@ -13,6 +13,11 @@ lines have been printed. A run that is killed prints the last transaction once m
 
   hive-mutate changes sales.orders sales.items --since beginning --position-file orders.position --follow 60
 
+With --consumer, the position is kept in the table of watermarks instead, under a name, and moves after each
+transaction. Only the first run needs --since:
+
+  hive-mutate changes sales.orders --consumer search-index --since beginning
+
 With --kafka, changes are sent to topics, each exactly once: messages and position are in one transaction of
 Kafka. Only the first run needs --since. A second run of the same --name ends the first one:
 
@@ -30,7 +35,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from mutation_api.cdc.kafka.change_topics import DEBEZIUM, FORMATS, ChangeTopics
 from mutation_api.cdc.kafka.feed_messages import change_lines
@@ -54,9 +61,11 @@ from mutation_api.transaction.clock import SystemClock
 
 __all__ = ["add_arguments", "run"]
 
-_OPTIONS = option_names("since", "on", "columns", "topic_prefix", "topic", "format")
+_OPTIONS = option_names(
+    "since", "on", "columns", "consumer", "watermark_table", "topic_prefix", "topic", "format"
+)
 
-_OF_KAFKA = {
+_OF_KAFKA: Mapping[str, Any] = {
     "topic_prefix": None,
     "topic": None,
     "format": None,
@@ -86,6 +95,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="file that keeps the position; if it exists, --since is not needed and not used",
+    )
+    parser.add_argument(
+        "--consumer",
+        metavar="NAME",
+        help="keep the position in the table of watermarks under this name; only its first run uses --since",
+    )
+    parser.add_argument(
+        "--watermark-table",
+        metavar="DB.TABLE",
+        help="table of consumers' positions (default: mutation_watermarks in the database of the tables)",
     )
     parser.add_argument("--on", metavar="A,B", help="key columns that make a delete and an insert an update")
     parser.add_argument("--columns", metavar="A,B", help="columns to print (default: all)")
@@ -133,8 +152,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Print or send the changes; return 0 when all are printed or sent."""
     file = arguments.position_file
     _check_kafka(arguments)
-    has_position = arguments.kafka is not None or (file is not None and file.exists())
-    if arguments.since is None and not has_position:
+    if arguments.watermark_table is not None and arguments.consumer is None:
+        arguments.refuse_usage("--watermark-table requires --consumer")
+    if arguments.consumer is not None and file is not None:
+        arguments.refuse_usage("--position-file cannot be used with --consumer, whose position is in a table")
+    keeps = arguments.kafka is not None or arguments.consumer is not None
+    if arguments.since is None and not keeps and (file is None or not file.exists()):
         arguments.refuse_usage("--since is required, unless --position-file names a file with a position")
     if arguments.follow is not None and arguments.follow <= 0:
         arguments.refuse_usage("--follow requires seconds above 0")
@@ -155,8 +178,12 @@ def _check_kafka(arguments: argparse.Namespace) -> None:
         if given:
             arguments.refuse_usage(f"--{given[0].replace('_', '-')} requires --kafka")
         return
-    if arguments.position_file is not None:
-        arguments.refuse_usage("--position-file cannot be used with --kafka, which keeps the position itself")
+    if (arguments.topic_prefix is None) == (arguments.topic is None):
+        arguments.refuse_usage("--kafka requires --topic-prefix or --topic")
+    for name in ("position_file", "consumer"):
+        if getattr(arguments, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            arguments.refuse_usage(f"{option} cannot be used with --kafka, which keeps the position itself")
     if arguments.net:
         arguments.refuse_usage("--net cannot be used with --kafka, which sends whole transactions")
 
@@ -185,7 +212,6 @@ def _send(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> int
 
 
 def _print(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> int:
-    assert since is not None
     while True:
         since = _printed(hive, since, arguments)
         if arguments.follow is None:
@@ -193,16 +219,26 @@ def _print(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> in
         SystemClock().sleep(arguments.follow)
 
 
-def _printed(hive: Hive, since: Since, arguments: argparse.Namespace) -> str:
+def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> str:
     """Print what changed since a position, and return the position after it."""
     on, columns = _names(arguments.on), _names(arguments.columns)
-    with hive.changes(*arguments.tables, since=since, on=on, net=arguments.net, columns=columns) as feed:
+    with hive.changes(
+        *arguments.tables,
+        since=since,
+        consumer=arguments.consumer,
+        on=on,
+        net=arguments.net,
+        columns=columns,
+        watermark_table=arguments.watermark_table,
+    ) as feed:
         for transaction in feed:
             for name, table in transaction.tables.items():
                 for batch in table.to_batches():
                     for line in change_lines(transaction.txn_id, name, batch):
                         say(line)
             _keep(transaction.position, arguments.position_file)
+            if arguments.consumer is not None:
+                feed.commit()
         if since in (BEGINNING, NOW):
             _keep(feed.position, arguments.position_file)
         return feed.position

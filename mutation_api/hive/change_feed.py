@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import heapq
-import itertools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +24,9 @@ import pyarrow as pa
 from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.errors import ConfigurationError, DirectoryStateError, TransactionStateError, listed
 from mutation_api.format.event import INSERT, ROW_ID_COLUMN
+from mutation_api.hive.consumer import Consumer
+from mutation_api.hive.hive_transaction import HiveTransaction
+from mutation_api.hive.transaction_order import in_order
 from mutation_api.merge.row_changes import (
     CHANGE_COLUMN,
     WRITE_ID_COLUMN,
@@ -116,6 +117,7 @@ class ChangeFeed(NotPickled):
         net: see ``Hive.changes``.
         columns: see ``Hive.changes``.
         local: memory and threads.
+        consumer: the consumer whose position is read and moved. If None, ``since`` is the position.
     """
 
     WHAT = "a change feed"
@@ -124,12 +126,13 @@ class ChangeFeed(NotPickled):
         self,
         client: MutatorClient,
         tables: Sequence[str],
-        since: Since,
+        since: Since | None,
         *,
         on: Sequence[str] | None,
         net: bool,
         columns: Sequence[str] | None,
         local: LocalOptions,
+        consumer: Consumer | None = None,
     ) -> None:
         self._client = client
         self._names = tables
@@ -138,6 +141,7 @@ class ChangeFeed(NotPickled):
         self._net = net
         self._columns = columns
         self._local = local
+        self._consumer = consumer
         self._snapshot: Snapshot | None = None
         self._before: dict[str, ValidIdList] = {}
         self._position: str | None = None
@@ -155,6 +159,30 @@ class ChangeFeed(NotPickled):
             raise TransactionStateError("the feed is not open: use it in a with statement, or call open()")
         return self._position
 
+    @property
+    def watermark_table(self) -> str:
+        """The table with the consumer's position. Raises TransactionStateError if there is no consumer."""
+        return self._of_consumer().watermark_table
+
+    def commit(self, transaction: HiveTransaction | None = None) -> None:
+        """Move the consumer's position to :attr:`position`.
+
+        Args:
+            transaction: an open transaction that writes :attr:`watermark_table` besides the consumer's own
+                tables; the position moves with its commit. If None, the position moves at once.
+
+        Raises:
+            TransactionStateError: If the feed has no consumer.
+            SourcePositionError: If another run of the consumer has moved the position.
+            Other errors: See ``Hive.transaction``.
+        """
+        self._of_consumer().move(self.position, transaction)
+
+    def _of_consumer(self) -> Consumer:
+        if self._consumer is None:
+            raise TransactionStateError("the feed has no consumer: keep its position, or pass consumer=")
+        return self._consumer
+
     def open(self) -> ChangeFeed:
         """Open the snapshot up to which changes are returned, as the ``with`` statement does.
 
@@ -168,7 +196,11 @@ class ChangeFeed(NotPickled):
             raise TransactionStateError("the feed is closed: open another one")
         if self._snapshot is None:
             try:
+                if self._consumer is not None:
+                    self._since = self._consumer.position(self._since)
                 self._open(self._client.connect().open_snapshot(*self._names))
+                if self._consumer is not None and self._consumer.is_new:
+                    self._consumer.move(BEGINNING if self._since == BEGINNING else self.position)
             except BaseException:
                 self.close()
                 raise
@@ -181,15 +213,18 @@ class ChangeFeed(NotPickled):
             named_columns(table, self._columns)
             if self._on is not None:
                 named_columns(table, self._on)
+        if self._since is None:
+            raise ConfigurationError('since is required: "beginning", "now", a position, or a time')
         self._before = _seen(snapshot, self._since)
         if self._since != BEGINNING:
             past = PastSnapshot.of_ids(snapshot, self._before)
             try:
                 past.check_history()
             except DirectoryStateError as error:
+                first = "" if self._consumer is None else f"remove consumer {self._consumer.name} and "
                 raise DirectoryStateError(
-                    f"changes since this position are no longer complete: {error}. To begin again, read the "
-                    'tables as they are (since="beginning") and go on from the position after it'
+                    f"changes since this position are no longer complete: {error}. To begin again, {first}"
+                    'read the tables as they are (since="beginning") and go on from the position after it'
                 ) from error
         self._snapshot = snapshot
         self._position = _position_text(self._before)
@@ -284,42 +319,9 @@ class ChangeFeed(NotPickled):
             yield window
 
     def _in_order(self, counts: Mapping[str, Counter[int]]) -> list[tuple[int | None, dict[str, int]]]:
-        """Group ids by transaction, and order these so that the ids of each table ascend."""
-        assert self._snapshot is not None
-        groups: dict[tuple[str, int], dict[str, int]] = {}
-        of_id: dict[tuple[str, int], tuple[str, int]] = {}
-        for name, found in counts.items():
-            if not found:
-                continue
-            known = self._known_transactions(name)
-            for id in found:
-                txn = known.get(id)
-                group = ("", txn) if txn is not None else (name, id)
-                groups.setdefault(group, {})[name] = id
-                of_id[name, id] = group
-        ahead: dict[tuple[str, int], set[tuple[str, int]]] = {group: set() for group in groups}
-        behind: dict[tuple[str, int], set[tuple[str, int]]] = {group: set() for group in groups}
-        for name, found in counts.items():
-            ids = sorted(found)
-            for one, other in itertools.pairwise(ids):
-                ahead[of_id[name, other]].add(of_id[name, one])
-                behind[of_id[name, one]].add(of_id[name, other])
-        ready = [_rank(group) for group, first in ahead.items() if not first]
-        heapq.heapify(ready)
-        done: list[tuple[int | None, dict[str, int]]] = []
-        left = set(groups)
-        while left:
-            # Transactions whose ids cross in two tables do not depend on each other: the older one is first.
-            chosen = heapq.heappop(ready)[1] if ready else min(left, key=_rank)
-            if chosen not in left:
-                continue
-            left.discard(chosen)
-            done.append((chosen[1] if not chosen[0] else None, groups[chosen]))
-            for each in behind[chosen]:
-                ahead[each].discard(chosen)
-                if not ahead[each] and each in left:
-                    heapq.heappush(ready, _rank(each))
-        return done
+        """Group ids by transaction, in order."""
+        ids = {name: found.keys() for name, found in counts.items() if found}
+        return in_order(ids, {name: self._known_transactions(name) for name in ids})
 
     def _known_transactions(self, name: str) -> Mapping[int, int]:
         """Return the transactions of the table's ids, as far as the metastore knows them."""
@@ -390,11 +392,6 @@ class _Same(dict[int, int]):
     def get(self, key: int, default: object = None) -> int:
         """Return the id."""
         return key
-
-
-def _rank(group: tuple[str, int]) -> tuple[tuple[bool, int, str], tuple[str, int]]:
-    """Return a key by which forgotten transactions, which are older, come first."""
-    return (not group[0], group[1], group[0]), group
 
 
 def _position_text(ids: Mapping[str, ValidIdList]) -> str:

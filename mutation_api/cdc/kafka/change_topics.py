@@ -28,7 +28,7 @@ MESSAGES_AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class SentChanges:
-    """What a call of :meth:`ChangeTopics.send` sent.
+    """The result of a call of :meth:`ChangeTopics.send`.
 
     Attributes:
         transaction_count: transactions with changes of the tables; a snapshot counts as one.
@@ -100,6 +100,7 @@ class ChangeTopics:
         self._timeout_seconds = timeout_seconds
         self._producer: FeedProducer | None = None
         self._position: str | None = None
+        self._known: set[str] = set()
 
     def send(
         self,
@@ -191,17 +192,19 @@ class ChangeTopics:
             raise ConfigurationError(
                 "debezium requires on: the key columns of the tables, which become the keys of the messages"
             )
-        return DebeziumMessages(self._names, on, self.name, lambda: time.time_ns() // 1_000_000)
+        return DebeziumMessages(self._names, on, self._names.prefix, lambda: time.time_ns() // 1_000_000)
 
     def _opened(self, messages: FeedFormat, tables: Sequence[str]) -> FeedProducer:
-        """Return the producer, which lasts until an error or :meth:`close`."""
-        if self._producer is not None:
+        """Return the producer, which lasts until an error, other topics, or :meth:`close`."""
+        names = set(messages.topics(tables))
+        if self._producer is not None and names <= self._known:
             return self._producer
+        self.close()
         with needs_extra("change topics need", "kafka"):
             from mutation_api.cdc.kafka.feed_producer import FeedProducer  # its package may be missing
         topic = f"{self._names.prefix}.position"
         producer = FeedProducer(self.name, self._settings, topic, self._timeout_seconds)
         self._producer = producer
-        producer.create_topics(messages.topics(tables))
-        self._position = producer.begin()
+        producer.create_topics(sorted(names))
+        self._position, self._known = producer.begin(), names
         return producer

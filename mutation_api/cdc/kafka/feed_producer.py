@@ -25,10 +25,11 @@ __all__ = ["TRANSACTION_SECONDS_DEFAULT", "FeedProducer"]
 
 TRANSACTION_SECONDS_DEFAULT = 900
 """The longest time of a transaction; more than this is refused by brokers with default settings."""
+ABORT_SECONDS = 5.0
 POLL_SECONDS = 0.1
 FIRST_WINDOW = 64
-"""The number of last offsets of the topic of positions that are read first. A mark of each transaction has an
-offset, too."""
+"""The number of last offsets of the topic of positions that are read first, including those of the marks of
+transactions."""
 
 _OURS: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
 _DEFAULTS = {
@@ -155,8 +156,7 @@ class FeedProducer:
         if self._is_open:
             self._is_open = False
             with contextlib.suppress(KafkaException):
-                self._producer.purge()
-                self._producer.abort_transaction(self._timeout_seconds)
+                self._producer.abort_transaction(min(self._timeout_seconds, ABORT_SECONDS))
 
     def _is_queued(self, message: FeedMessage) -> bool:
         """Put a message into the queue; return False if the queue is full."""
@@ -189,8 +189,8 @@ class FeedProducer:
     def _last_position(self) -> str | None:
         """Read the topic of positions backwards, in windows, until the position of this feed is found.
 
-        Transactions of other feeds may be open. What is before the present end is read nevertheless, since
-        the last transaction of this feed may be behind them.
+        Transactions of other feeds may be open, and the last transaction of this feed may be behind them. So
+        the topic is read up to its present end.
         """
         end = self._end()
         (first,) = self._broker.topics([self._topic])[0].firsts
@@ -241,8 +241,8 @@ class FeedProducer:
         if self._is_fenced(error):
             return LockLostError(
                 f"feed {self._name}: another run of the same name has begun, so the brokers refuse this one "
-                f"({error.name()}). What it had not committed is not visible. Run one at a time, or give the "
-                "runs different names"
+                f"({error.name()}). Messages that it had not committed are not visible. Run one at a time, "
+                "or give the runs different names"
             )
         if error.code() in _TOO_LARGE:
             return ConfigurationError(

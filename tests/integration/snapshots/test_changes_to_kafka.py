@@ -70,7 +70,8 @@ class Shop:
                 self.judge.sql(
                     f"INSERT INTO {name} PARTITION (day='2024-05-0{rng.randrange(1, 4)}') "
                     f"SELECT {self._number}, 'a\\t\"é', 12.345, '2024-05-01 12:00:00.123456', "
-                    f"unhex('00FF{self._number:04}'), array('x', cast(NULL AS string)), named_struct('a', 1, 'b', 'y')"
+                    f"unhex('00FF{self._number:04}'), array('x', cast(NULL AS string)), "
+                    "named_struct('a', 1, 'b', 'y')"
                 )
             case 1:
                 self.judge.sql(
