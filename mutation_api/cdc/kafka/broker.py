@@ -350,6 +350,8 @@ _PASSING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,  # soon after a topic was created
+    KafkaError.FENCED_LEADER_EPOCH,
 )
 
 
