@@ -223,7 +223,8 @@ class LockNotAcquiredError(LockError):
 class LockLostError(LockError):
     """Raised when the lock, the transaction or the heartbeat is lost while work is going on.
 
-    The metastore was out of reach for too long, or another client ended the transaction.
+    The metastore was out of reach for too long, or another client ended the transaction. A change feed to
+    Kafka raises it if another run of the same name has begun.
 
     How to fix: check that the metastore can be reached, then run the whole job again. Nothing is visible.
     """

@@ -151,6 +151,7 @@ PAGES = (
                 "ChangeFeed- ChangedTransaction- ChangedTable- table_changes changes_position "
                 "HiveChangesSource"
             ),
+            "mutation_api.cdc": "ChangeTopics SentChanges=",
         },
         {
             "mutation_api": "transaction.feed_position.Since",

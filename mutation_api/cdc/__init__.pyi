@@ -16,6 +16,8 @@ from .ingest_report import Contradictions as Contradictions
 from .ingest_report import IngestedTable as IngestedTable
 from .ingest_report import IngestReport as IngestReport
 from .ingest_report import list_watermarks as list_watermarks
+from .kafka.change_topics import ChangeTopics as ChangeTopics
+from .kafka.change_topics import SentChanges as SentChanges
 from .kafka.topics import KafkaTopics as KafkaTopics
 from .messages.canal import CanalSource as CanalSource
 from .messages.debezium import DebeziumSource as DebeziumSource

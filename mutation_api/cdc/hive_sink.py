@@ -26,7 +26,7 @@ from mutation_api.cdc.batch_actions import (
     is_new,
     source_id_of,
 )
-from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table, watermark_table_beside
+from mutation_api.cdc.watermark import Watermark, Watermarks
 from mutation_api.errors import ConfigurationError, MutationError
 from mutation_api.format.plain_array import repeated
 from mutation_api.read.table_view import open_table
@@ -43,6 +43,7 @@ from mutation_api.transaction.listener import SaidByTheNextStep
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.compact import delta_sizes
+from mutation_api.upkeep.watermark_table import ensure_watermark_table, watermark_table_beside
 from mutation_api.write.batch_sorter import give_back
 
 __all__ = ["BatchReport", "HiveSink", "hive_sink"]

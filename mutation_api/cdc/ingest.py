@@ -33,13 +33,7 @@ from mutation_api.cdc.ingest_report import (
     log_contradicts_table,
 )
 from mutation_api.cdc.source import OPERATION, POSITION, DescribedSource, Position, SourceTable
-from mutation_api.cdc.watermark import (
-    Watermark,
-    Watermarks,
-    ensure_watermark_table,
-    watermark_table_beside,
-    watermark_table_exists,
-)
+from mutation_api.cdc.watermark import Watermark, Watermarks
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.format.plain_array import repeated
 from mutation_api.merge.merge_report import MergeReport
@@ -51,6 +45,11 @@ from mutation_api.transaction.listener import LockFailureListener, SaidByTheNext
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.alter_acid_table import SchemaMode, alter_acid_table, check_mode
+from mutation_api.upkeep.watermark_table import (
+    ensure_watermark_table,
+    watermark_table_beside,
+    watermark_table_exists,
+)
 from mutation_api.write.local_plan import LocalOptions
 
 if TYPE_CHECKING:

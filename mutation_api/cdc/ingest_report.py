@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 
 from metastore_client.client import MetastoreClient
 from mutation_api.cdc.source import OperationParts, Position, Stop
-from mutation_api.cdc.watermark import Watermark, Watermarks, watermark_table_exists
+from mutation_api.cdc.watermark import Watermark, Watermarks
 from mutation_api.errors import ContradictionError, InputError, StoppedAtStatementError
 from mutation_api.format.event import DELETE, INSERT, UPDATE
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.upkeep.watermark_table import watermark_table_exists
 
 __all__ = [
     "OPERATIONS",

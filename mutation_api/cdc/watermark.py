@@ -16,42 +16,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from metastore_client.client import MetastoreClient
-from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
-from metastore_client.model import ColumnInfo
 from mutation_api.cdc.source import Position
-from mutation_api.errors import ConfigurationError, SourcePositionError
+from mutation_api.errors import SourcePositionError
 from mutation_api.format.event import ROW_ID_COLUMN, RecordIdentifier
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import PlannedFiles, open_table
 from mutation_api.table.acid_table import AcidTable, SnapshotView
-from mutation_api.transaction.catalog import normal_full_name, split_full_name
-from mutation_api.transaction.listener import metastore_errors_as_ours
-from mutation_api.upkeep.create_acid_table import create_acid_table
+from mutation_api.transaction.catalog import normal_full_name
+from mutation_api.upkeep.watermark_table import (
+    TABLE_NAME,
+    WATERMARK_COLUMNS,
+    check_watermark_columns,
+)
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.staged_writer import OpenTransaction
 
-__all__ = [
-    "WATERMARK_TABLE_NAME",
-    "Watermark",
-    "Watermarks",
-    "ensure_watermark_table",
-    "watermark_table_beside",
-    "watermark_table_exists",
-]
+__all__ = ["WATERMARK_TABLE_NAME", "Watermark", "Watermarks"]
 
-WATERMARK_TABLE_NAME = "mutation_watermarks"
+WATERMARK_TABLE_NAME = TABLE_NAME
 """The default name of the table, in the database of the targets."""
-
-_COLUMNS = (
-    ColumnInfo("source_id", "string", "the log"),
-    ColumnInfo("source_table", "string", "the table, as the source calls it"),
-    ColumnInfo("target_table", "string", "the table that follows it, database.table"),
-    ColumnInfo("position_order", "string", "numbers that order positions, a JSON list"),
-    ColumnInfo("position_text", "string", "up to where the log has been applied, in the source's words"),
-    ColumnInfo("txn_id", "bigint", "the transaction that applied it"),
-    ColumnInfo("applied_at", "timestamp", "when, in UTC"),
-)
 
 
 @dataclass(frozen=True)
@@ -120,7 +103,7 @@ class Watermarks:
         """
         opened = open_table(view, table)
         acid_table = opened.table
-        _check_columns(acid_table)
+        check_watermark_columns(acid_table)
         scan = TableScan(opened, row_ids=True, truncate_nanoseconds=True)
         files = scan.planned()
         if known is not None and known.files is not None and files.have_rows_of(known.files):
@@ -188,58 +171,10 @@ class Watermarks:
         transaction.add_manifests(self.table.full_name, coordinator.writer_id, manifests)
 
 
-def watermark_table_beside(target: str) -> str:
-    """Return the default name of the table that has the watermarks of a target.
-
-    Raises ConfigurationError if ``target`` is not ``database.table``.
-    """
-    return f"{split_full_name(target)[0]}.{WATERMARK_TABLE_NAME}"
-
-
-def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
-    """Return True if there is a table of this name.
-
-    Raises ConnectionFailedError or TransactionError if the metastore cannot answer.
-    """
-    with metastore_errors_as_ours(f"could not look for table {table_name}"):
-        try:
-            metastore.get_table(*split_full_name(table_name))
-        except NoSuchObjectError:
-            return False
-    return True
-
-
-def ensure_watermark_table(metastore: MetastoreClient, table_name: str) -> None:
-    """Create the table unless it exists. If two processes call this at once, one of them creates it.
-
-    It has one bucket, so that every release of Hive accepts it and few rows make one file.
-
-    Raises: See :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
-    """
-    if watermark_table_exists(metastore, table_name):
-        return
-    try:
-        create_acid_table(metastore, table_name, _COLUMNS, clustered_by=["source_id"], num_buckets=1)
-    except ConfigurationError as error:
-        if not isinstance(error.__cause__, AlreadyExistsError):
-            raise
-
-
-def _check_columns(table: AcidTable) -> None:
-    wanted = {column.name: column.type for column in _COLUMNS}
-    found = {column.name: column.type for column in table.columns}
-    if found != wanted or table.partition_keys:
-        raise ConfigurationError(
-            f"table {table.full_name} is not a table of watermarks: its columns are "
-            f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
-            f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}. Name another table"
-        )
-
-
 def _parsed(table: AcidTable, record: Mapping[str, Any]) -> Watermark:
     order = _order(record["position_order"])
-    if order is None or any(record[column.name] is None for column in _COLUMNS):
-        shown = {column.name: str(record[column.name]) for column in _COLUMNS}
+    if order is None or any(record[column.name] is None for column in WATERMARK_COLUMNS):
+        shown = {column.name: str(record[column.name]) for column in WATERMARK_COLUMNS}
         raise SourcePositionError(
             f"table {table.full_name}: {shown} is not a watermark: no column may be null, and position_order "
             "must be a JSON list of whole numbers"
@@ -274,4 +209,4 @@ def _record(mark: Watermark) -> dict[str, Any]:
         mark.txn_id,
         mark.applied_at,
     )
-    return {column.name: value for column, value in zip(_COLUMNS, values, strict=True)}
+    return {column.name: value for column, value in zip(WATERMARK_COLUMNS, values, strict=True)}

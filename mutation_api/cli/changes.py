@@ -13,6 +13,16 @@ lines have been printed. A run that is killed prints the last transaction once m
 
   hive-mutate changes sales.orders sales.items --since beginning --position-file orders.position --follow 60
 
+With --consumer, the position is kept in the table of watermarks instead, under a name, and moves after each
+transaction. Only the first run needs --since:
+
+  hive-mutate changes sales.orders --consumer search-index --since beginning
+
+With --kafka, changes are sent to topics, each exactly once: messages and position are in one transaction of
+Kafka. Only the first run needs --since. A second run of the same --name ends the first one:
+
+  hive-mutate changes sales.orders --since beginning --on id --kafka broker:9092 --topic-prefix hive
+
 An update is a delete and an insert. With --on, a delete and an insert of one key in one transaction are
 update_before and update_after. Values have the form of "hive-mutate read --json".
 
@@ -25,13 +35,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-
-from metastore_client.client import MetastoreClient
+from mutation_api.cdc.kafka.change_topics import DEBEZIUM, FORMATS, ChangeTopics
+from mutation_api.cdc.kafka.feed_messages import change_lines
+from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT
 from mutation_api.cli.engine_arguments import add_memory_argument, local_options
+from mutation_api.cli.ingest.log_arguments import add_kafka_settings, kafka_settings_from
 from mutation_api.cli.parsers import in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     add_lock_timeout_argument,
@@ -42,16 +54,27 @@ from mutation_api.cli.table_arguments import (
 )
 from mutation_api.cli.terminal import say
 from mutation_api.errors import ConfigurationError
-from mutation_api.format.event import ROW_ID_COLUMN
-from mutation_api.format.json_values import json_texts
-from mutation_api.hive.change_feed import BEGINNING, NOW, ChangedTransaction, ChangeFeed, Since
-from mutation_api.merge.row_changes import CHANGE_COLUMN, WRITE_ID_COLUMN
-from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.hive.change_feed import BEGINNING, NOW, Since
+from mutation_api.hive.connect import connect
+from mutation_api.hive.connection import Hive
 from mutation_api.transaction.clock import SystemClock
 
 __all__ = ["add_arguments", "run"]
 
-_OPTIONS = option_names("since", "on", "columns")
+_OPTIONS = option_names(
+    "since", "on", "columns", "consumer", "watermark_table", "topic_prefix", "topic", "format"
+)
+
+_OF_KAFKA: Mapping[str, Any] = {
+    "topic_prefix": None,
+    "topic": None,
+    "format": None,
+    "name": None,
+    "kafka_conf": [],
+    "kafka_conf_file": None,
+    "kafka_timeout": TIMEOUT_SECONDS_DEFAULT,
+}
+"""The arguments that require ``--kafka``, and their defaults."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,6 +96,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file that keeps the position; if it exists, --since is not needed and not used",
     )
+    parser.add_argument(
+        "--consumer",
+        metavar="NAME",
+        help="keep the position in the table of watermarks under this name; only its first run uses --since",
+    )
+    parser.add_argument(
+        "--watermark-table",
+        metavar="DB.TABLE",
+        help="table of consumers' positions (default: mutation_watermarks in the database of the tables)",
+    )
     parser.add_argument("--on", metavar="A,B", help="key columns that make a delete and an insert an update")
     parser.add_argument("--columns", metavar="A,B", help="columns to print (default: all)")
     parser.add_argument(
@@ -84,63 +117,135 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="go on, and look again after this time (default: end)",
     )
+    _add_kafka_arguments(parser)
     add_lock_timeout_argument(parser, "an exclusive lock on a table, such as that of DDL")
     add_memory_argument(parser)
     add_metastore_arguments(parser)
 
 
+def _add_kafka_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group(
+        "Kafka topics",
+        "Topics that do not exist are created with the brokers' defaults. The position is kept in the "
+        "compacted topic PREFIX.position. Consumers must read with isolation.level=read_committed.",
+    )
+    group.add_argument(
+        "--kafka", metavar="HOST:PORT,…", help="Kafka brokers to contact first (default: print the changes)"
+    )
+    group.add_argument(
+        "--topic-prefix", metavar="PREFIX", help="send the changes of a table to the topic PREFIX.DB.TABLE"
+    )
+    group.add_argument("--topic", metavar="TOPIC", help="send the changes of all tables to one topic")
+    group.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="form of the messages: Debezium's envelopes with schemas, which require --on, or lines as they "
+        f"are printed without --kafka (default: {DEBEZIUM})",
+    )
+    group.add_argument(
+        "--name", help="name of the feed, of which only one run sends at a time (default: PREFIX or TOPIC)"
+    )
+    add_kafka_settings(group)
+
+
 def run(arguments: argparse.Namespace) -> int:
-    """Print the changes; return 0 when all are printed."""
+    """Print or send the changes; return 0 when all are printed or sent."""
     file = arguments.position_file
-    if arguments.since is None and (file is None or not file.exists()):
+    _check_kafka(arguments)
+    if arguments.watermark_table is not None and arguments.consumer is None:
+        arguments.refuse_usage("--watermark-table requires --consumer")
+    if arguments.consumer is not None and file is not None:
+        arguments.refuse_usage("--position-file cannot be used with --consumer, whose position is in a table")
+    keeps = arguments.kafka is not None or arguments.consumer is not None
+    if arguments.since is None and not keeps and (file is None or not file.exists()):
         arguments.refuse_usage("--since is required, unless --position-file names a file with a position")
     if arguments.follow is not None and arguments.follow <= 0:
         arguments.refuse_usage("--follow requires seconds above 0")
     since = _since(arguments)
     with metastore_from(arguments) as metastore, in_option_names(_OPTIONS):
+        options = {
+            "lock_timeout_seconds": arguments.lock_timeout,
+            "local": local_options(arguments),
+        }
+        with connect(metastore, **options) as hive:
+            return _send(hive, since, arguments) if arguments.kafka else _print(hive, since, arguments)
+
+
+def _check_kafka(arguments: argparse.Namespace) -> None:
+    """Refuse options that cannot be used together."""
+    if arguments.kafka is None:
+        given = [name for name, default in _OF_KAFKA.items() if getattr(arguments, name) != default]
+        if given:
+            arguments.refuse_usage(f"--{given[0].replace('_', '-')} requires --kafka")
+        return
+    if (arguments.topic_prefix is None) == (arguments.topic is None):
+        arguments.refuse_usage("--kafka requires --topic-prefix or --topic")
+    for name in ("position_file", "consumer"):
+        if getattr(arguments, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            arguments.refuse_usage(f"{option} cannot be used with --kafka, which keeps the position itself")
+    if arguments.net:
+        arguments.refuse_usage("--net cannot be used with --kafka, which sends whole transactions")
+
+
+def _send(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> int:
+    """Send the changes to topics, and print a line about each round that sent any."""
+    topics = ChangeTopics(
+        arguments.kafka,
+        topic_prefix=arguments.topic_prefix,
+        topic=arguments.topic,
+        format=arguments.format or DEBEZIUM,
+        name=arguments.name,
+        settings=kafka_settings_from(arguments),
+        timeout_seconds=arguments.kafka_timeout,
+    )
+    on, columns = _names(arguments.on) or (), _names(arguments.columns)
+    with topics:
         while True:
-            since = _printed(metastore, since, arguments)
+            sent = topics.send(hive, *arguments.tables, since=since, on=on, columns=columns)
+            if sent.message_count or arguments.follow is None:
+                counts = {"transactions": sent.transaction_count, "messages": sent.message_count}
+                say(json.dumps({**counts, "position": sent.position}), flush=True)
             if arguments.follow is None:
                 return 0
             SystemClock().sleep(arguments.follow)
 
 
-def _printed(metastore: MetastoreClient, since: Since, arguments: argparse.Namespace) -> str:
+def _print(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> int:
+    while True:
+        since = _printed(hive, since, arguments)
+        if arguments.follow is None:
+            return 0
+        SystemClock().sleep(arguments.follow)
+
+
+def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> str:
     """Print what changed since a position, and return the position after it."""
-    builder = MutatorClientBuilder().metastore(metastore)
-    client = builder.lock_timeout_seconds(arguments.lock_timeout).build()
-    feed = ChangeFeed(
-        client,
-        arguments.tables,
-        since,
-        on=None if arguments.on is None else listed_names(arguments.on),
+    on, columns = _names(arguments.on), _names(arguments.columns)
+    with hive.changes(
+        *arguments.tables,
+        since=since,
+        consumer=arguments.consumer,
+        on=on,
         net=arguments.net,
-        columns=None if arguments.columns is None else listed_names(arguments.columns),
-        local=local_options(arguments),
-    )
-    with feed:
+        columns=columns,
+        watermark_table=arguments.watermark_table,
+    ) as feed:
         for transaction in feed:
-            for line in _lines(transaction):
-                say(line)
+            for name, table in transaction.tables.items():
+                for batch in table.to_batches():
+                    for line in change_lines(transaction.txn_id, name, batch):
+                        say(line)
             _keep(transaction.position, arguments.position_file)
+            if arguments.consumer is not None:
+                feed.commit()
         if since in (BEGINNING, NOW):
             _keep(feed.position, arguments.position_file)
         return feed.position
 
 
-def _lines(transaction: ChangedTransaction) -> Iterator[str]:
-    for name, table in transaction.tables.items():
-        start = json.dumps({"transaction": transaction.txn_id, "table": name})[:-1]
-        for batch in table.to_batches():
-            given = dict(zip(batch.schema.names, batch.columns, strict=True))
-            kinds, writes = (given.pop(each).to_pylist() for each in (CHANGE_COLUMN, WRITE_ID_COLUMN))
-            row_ids = given.pop(ROW_ID_COLUMN).to_pylist() if ROW_ID_COLUMN in given else [None] * len(kinds)
-            texts = json_texts(pa.record_batch(given).to_struct_array())
-            for kind, write_id, row_id, text in zip(kinds, writes, row_ids, texts, strict=True):
-                facts = {"change": kind, "write_id": write_id}
-                if row_id is not None:
-                    facts[ROW_ID_COLUMN] = row_id
-                yield f'{start}, {json.dumps(facts, ensure_ascii=False)[1:-1]}, "row": {text}}}'
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else listed_names(text)
 
 
 def _keep(position: str, file: Path | None) -> None:
@@ -155,13 +260,15 @@ def _keep(position: str, file: Path | None) -> None:
         new.replace(file)
 
 
-def _since(arguments: argparse.Namespace) -> Since:
+def _since(arguments: argparse.Namespace) -> Since | None:
     file: Path | None = arguments.position_file
     if file is not None and file.exists():
         text = file.read_text(encoding="utf-8").strip()
         if not text:
             raise ConfigurationError(f"{file} is empty, so it holds no position: remove it, and pass --since")
         return text
+    if arguments.since is None:
+        return None
     text = str(arguments.since)
     if text in (BEGINNING, NOW) or text.lstrip().startswith("{"):
         return text

@@ -2,8 +2,12 @@
 
 A position is the point up to which a source has been applied to a table. It is shown with the transaction
 that applied it and the time. The default of --watermark-table is the table mutation_watermarks in the
-database of --table. To apply a source again from its beginning, delete its rows there with Hive's SQL (DELETE
-FROM … WHERE source_id = '…').
+database of --table. Consumers of change feeds have the source consumer:NAME. Their position is the point up
+to which they have read the table.
+
+With --remove, a source is applied again from its beginning, and a consumer begins again:
+
+  hive-mutate watermarks --table sales.orders --source consumer:search-index --remove
 """
 
 from __future__ import annotations
@@ -12,10 +16,16 @@ import argparse
 import json
 from collections.abc import Iterable, Sequence
 
+import pyarrow.compute as pc
+
+from metastore_client.client import MetastoreClient
 from mutation_api.cdc.ingest_report import list_watermarks
-from mutation_api.cdc.watermark import Watermark, watermark_table_beside
+from mutation_api.cdc.watermark import Watermark
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say, text_table
+from mutation_api.hive.connect import connect
+from mutation_api.transaction.catalog import normal_full_name
+from mutation_api.upkeep.watermark_table import watermark_table_beside
 
 __all__ = ["add_arguments", "run"]
 
@@ -35,6 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DB.TABLE",
         help="table of watermarks (default: mutation_watermarks in the database of --table)",
     )
+    parser.add_argument(
+        "--remove", action="store_true", help="remove the watermarks of --source, and show what was removed"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     add_metastore_arguments(parser)
 
@@ -44,11 +57,23 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.table is None and arguments.watermark_table is None:
         arguments.refuse_usage("give --table, --watermark-table, or both")
     name = arguments.watermark_table or watermark_table_beside(arguments.table)
+    if arguments.remove and arguments.source is None:
+        arguments.refuse_usage("--remove requires --source")
     with metastore_from(arguments) as metastore:
         found = list_watermarks(metastore, name, target=arguments.table, source_id=arguments.source)
+        if arguments.remove and found:
+            _remove(metastore, name, arguments.source, arguments.table)
     for line in _json_lines(found) if arguments.json else _table(found, name):
         say(line)
     return 0
+
+
+def _remove(metastore: MetastoreClient, name: str, source_id: str, target: str | None) -> None:
+    where = pc.field("source_id") == source_id
+    if target is not None:
+        where &= pc.field("target_table") == normal_full_name(target)
+    with connect(metastore) as hive:
+        hive.table(name).delete(where=where)
 
 
 def _json_lines(marks: Sequence[Watermark]) -> Iterable[str]:

@@ -12,8 +12,6 @@ wrote above it has lost deletes, so the feed refuses to begin there.
 from __future__ import annotations
 
 import dataclasses
-import heapq
-import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +20,11 @@ from types import TracebackType
 import pyarrow as pa
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.errors import TransactionStateError
+from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.format.event import INSERT, ROW_ID_COLUMN
+from mutation_api.hive.consumer import Consumer
+from mutation_api.hive.hive_transaction import HiveTransaction
+from mutation_api.hive.transaction_order import in_order
 from mutation_api.merge.row_changes import (
     CHANGE_COLUMN,
     WRITE_ID_COLUMN,
@@ -90,11 +91,13 @@ class ChangedTransaction:
         txn_id: the transaction. If None, the metastore no longer knows it, or there are several.
         tables: the changes by ``database.table``.
         position: the position after it.
+        is_snapshot: True if these are all rows of the tables, with which a feed since the beginning begins.
     """
 
     txn_id: int | None
     tables: Mapping[str, ChangedTable]
     position: str
+    is_snapshot: bool = False
 
 
 class ChangeFeed(NotPickled):
@@ -113,6 +116,7 @@ class ChangeFeed(NotPickled):
         net: see ``Hive.changes``.
         columns: see ``Hive.changes``.
         local: memory and threads.
+        consumer: the consumer whose position is read and moved. If None, ``since`` is the position.
     """
 
     WHAT = "a change feed"
@@ -121,12 +125,13 @@ class ChangeFeed(NotPickled):
         self,
         client: MutatorClient,
         tables: Sequence[str],
-        since: Since,
+        since: Since | None,
         *,
         on: Sequence[str] | None,
         net: bool,
         columns: Sequence[str] | None,
         local: LocalOptions,
+        consumer: Consumer | None = None,
     ) -> None:
         self._client = client
         self._names = tables
@@ -135,6 +140,7 @@ class ChangeFeed(NotPickled):
         self._net = net
         self._columns = columns
         self._local = local
+        self._consumer = consumer
         self._snapshot: Snapshot | None = None
         self._before: dict[str, ValidIdList] = {}
         self._position: str | None = None
@@ -152,6 +158,30 @@ class ChangeFeed(NotPickled):
             raise TransactionStateError("the feed is not open: use it in a with statement, or call open()")
         return self._position
 
+    @property
+    def watermark_table(self) -> str:
+        """The table with the consumer's position. Raises TransactionStateError if there is no consumer."""
+        return self._of_consumer().watermark_table
+
+    def commit(self, transaction: HiveTransaction | None = None) -> None:
+        """Move the consumer's position to :attr:`position`.
+
+        Args:
+            transaction: an open transaction that writes :attr:`watermark_table` besides the consumer's own
+                tables; the position moves with its commit. If None, the position moves at once.
+
+        Raises:
+            TransactionStateError: If the feed has no consumer.
+            SourcePositionError: If another run of the consumer has moved the position.
+            Other errors: See ``Hive.transaction``.
+        """
+        self._of_consumer().move(self.position, transaction)
+
+    def _of_consumer(self) -> Consumer:
+        if self._consumer is None:
+            raise TransactionStateError("the feed has no consumer: keep its position, or pass consumer=")
+        return self._consumer
+
     def open(self) -> ChangeFeed:
         """Open the snapshot up to which changes are returned, as the ``with`` statement does.
 
@@ -164,7 +194,11 @@ class ChangeFeed(NotPickled):
             raise TransactionStateError("the feed is closed: open another one")
         if self._snapshot is None:
             try:
+                if self._consumer is not None:
+                    self._since = self._consumer.position(self._since)
                 self._open(self._client.connect().open_snapshot(*self._names))
+                if self._consumer is not None and self._consumer.is_new:
+                    self._consumer.move(BEGINNING if self._since == BEGINNING else self.position)
             except BaseException:
                 self.close()
                 raise
@@ -176,9 +210,12 @@ class ChangeFeed(NotPickled):
             named_columns(table, self._columns)
             if self._on is not None:
                 named_columns(table, self._on)
+        if self._since is None:
+            raise ConfigurationError('since is required: "beginning", "now", a position, or a time')
         self._before = ids_seen(snapshot, snapshot.table_names, self._since)
         if self._since != BEGINNING:
-            check_complete(snapshot, self._before)
+            first = "" if self._consumer is None else f"remove consumer {self._consumer.name} and "
+            check_complete(snapshot, self._before, first)
         self._snapshot = snapshot
         self._position = position_text(self._before)
 
@@ -207,7 +244,7 @@ class ChangeFeed(NotPickled):
             threads = self._local.thread_count
             scan = TableScan(view, columns=self._columns, row_ids=has_row_ids, threads=threads)
             tables[name] = ChangedTable(name, feed_schema(scan.schema), scan)
-        yield ChangedTransaction(None, tables, position_text(self._now))
+        yield ChangedTransaction(None, tables, position_text(self._now), is_snapshot=True)
 
     def _transactions(self) -> Iterator[ChangedTransaction]:
         readers = {name: self._readers(name) for name in self._before}
@@ -268,42 +305,9 @@ class ChangeFeed(NotPickled):
             yield window
 
     def _in_order(self, counts: Mapping[str, Counter[int]]) -> list[tuple[int | None, dict[str, int]]]:
-        """Group ids by transaction, and order these so that the ids of each table ascend."""
-        assert self._snapshot is not None
-        groups: dict[tuple[str, int], dict[str, int]] = {}
-        of_id: dict[tuple[str, int], tuple[str, int]] = {}
-        for name, found in counts.items():
-            if not found:
-                continue
-            known = self._known_transactions(name)
-            for id in found:
-                txn = known.get(id)
-                group = ("", txn) if txn is not None else (name, id)
-                groups.setdefault(group, {})[name] = id
-                of_id[name, id] = group
-        ahead: dict[tuple[str, int], set[tuple[str, int]]] = {group: set() for group in groups}
-        behind: dict[tuple[str, int], set[tuple[str, int]]] = {group: set() for group in groups}
-        for name, found in counts.items():
-            ids = sorted(found)
-            for one, other in itertools.pairwise(ids):
-                ahead[of_id[name, other]].add(of_id[name, one])
-                behind[of_id[name, one]].add(of_id[name, other])
-        ready = [_rank(group) for group, first in ahead.items() if not first]
-        heapq.heapify(ready)
-        done: list[tuple[int | None, dict[str, int]]] = []
-        left = set(groups)
-        while left:
-            # Transactions whose ids cross in two tables do not depend on each other: the older one is first.
-            chosen = heapq.heappop(ready)[1] if ready else min(left, key=_rank)
-            if chosen not in left:
-                continue
-            left.discard(chosen)
-            done.append((chosen[1] if not chosen[0] else None, groups[chosen]))
-            for each in behind[chosen]:
-                ahead[each].discard(chosen)
-                if not ahead[each] and each in left:
-                    heapq.heappush(ready, _rank(each))
-        return done
+        """Group ids by transaction, in order."""
+        ids = {name: found.keys() for name, found in counts.items() if found}
+        return in_order(ids, {name: self._known_transactions(name) for name in ids})
 
     def _known_transactions(self, name: str) -> Mapping[int, int]:
         """Return the transactions of the table's ids, as far as the metastore knows them."""
@@ -372,8 +376,3 @@ class _Same(dict[int, int]):
     def get(self, key: int, default: object = None) -> int:
         """Return the id."""
         return key
-
-
-def _rank(group: tuple[str, int]) -> tuple[tuple[bool, int, str], tuple[str, int]]:
-    """Return a key by which forgotten transactions, which are older, come first."""
-    return (not group[0], group[1], group[0]), group

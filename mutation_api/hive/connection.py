@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.hive.change_feed import ChangeFeed, Since
+from mutation_api.hive.connection_options import ConnectionOptions
+from mutation_api.hive.consumer import Consumer
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.attempts import LOST_RACES, Attempts, check_function
-from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import (
     Catalog,
     TableSpec,
@@ -23,11 +23,7 @@ from mutation_api.transaction.catalog import (
     table_names,
 )
 from mutation_api.transaction.commit_outcome import close_after_aborts
-from mutation_api.transaction.listener import (
-    LockFailureListener,
-    SaidByTheNextStep,
-    metastore_errors_as_ours,
-)
+from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf
 from mutation_api.transaction.snapshot import NotPickled
@@ -39,34 +35,10 @@ from mutation_api.upkeep.create_acid_table import (
     drop_acid_table,
     split_partition_columns,
 )
-from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["ConnectionOptions", "Hive"]
+__all__ = ["Hive"]
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class ConnectionOptions:
-    """The options of ``connect``, except for the metastore."""
-
-    user: str | None
-    lock_timeout_seconds: float
-    write_lock: str
-    time_zone: str | None
-    listener: LockFailureListener | None
-    local: LocalOptions
-
-    def builder(self) -> MutatorClientBuilder:
-        """Return a builder of clients with these options."""
-        builder = MutatorClientBuilder()
-        builder.lock_timeout_seconds(self.lock_timeout_seconds).write_lock(self.write_lock)
-        builder.lock_failure_listener(self.listener or SaidByTheNextStep())
-        if self.user is not None:
-            builder.user(self.user)
-        if self.time_zone is not None:
-            builder.time_zone(self.time_zone)
-        return builder
 
 
 class Hive(NotPickled):
@@ -217,10 +189,12 @@ class Hive(NotPickled):
     def changes(
         self,
         *tables: str,
-        since: Since,
+        since: Since | None = None,
+        consumer: str | None = None,
         on: Sequence[str] | None = None,
         net: bool = False,
         columns: Sequence[str] | None = None,
+        watermark_table: str | None = None,
     ) -> ChangeFeed:
         """Return the changes of tables in a ``with`` block, transaction by transaction::
 
@@ -232,17 +206,24 @@ class Hive(NotPickled):
             tables: ``database.table``, at least one.
             since: the ``position`` of an earlier feed of these tables, or a moment with a time zone.
                 ``"beginning"`` returns the rows as they are, as inserts. ``"now"`` only gives a position.
+            consumer: the name of a consumer, whose position ``ChangeFeed.commit`` moves. ``since`` is then
+                only where its first feed begins.
             on: key columns that make a delete and an insert ``update_before`` and ``update_after``.
             net: True for all changes at once, without rows that were inserted and deleted since.
             columns: names of data and partition columns. If None, all.
+            watermark_table: the table of consumers' positions, ``database.table``; created if it does not
+                exist. If None, ``mutation_watermarks`` in the database of the tables.
 
         Raises MutationError: See :meth:`transaction` and ``ChangeFeed.open``.
         """
         self._check_open()
         if not tables:
             raise ConfigurationError("a change feed needs the name of at least one table")
+        named = None
+        if consumer is not None:
+            named = Consumer(self._metastore, self._options, consumer, tables, watermark_table)
         client, local = self._options.builder().metastore(self._metastore).build(), self._options.local
-        feed = ChangeFeed(client, tables, since, on=on, net=net, columns=columns, local=local)
+        feed = ChangeFeed(client, tables, since, on=on, net=net, columns=columns, local=local, consumer=named)
         self._remember(feed, *tables)
         return feed
 

@@ -153,8 +153,8 @@ class SplitChanges:
         Args:
             ids: the ids; ``before`` has all new ids that precede them, and none of these. If None, all ids
                 that only the newer snapshot sees.
-            net: True to leave out rows that some of the ids inserted and some deleted. Of a row that was
-                updated in place several times, the first image before and the last one after are left.
+            net: True to leave out rows that some of the ids inserted and some deleted. A row that was updated
+                in place several times has its first image before, and its last image after.
 
         Raises:
             Errors: See :func:`mutation_api.read.snapshot_reader.read_split`.

@@ -144,13 +144,16 @@ def ids_between(
     return None if is_whole else before[name], after[name]
 
 
-def check_complete(view: SnapshotView, seen: Mapping[str, ValidIdList]) -> None:
-    """Raise DirectoryStateError if the files no longer have all changes since a position."""
+def check_complete(view: SnapshotView, seen: Mapping[str, ValidIdList], first: str = "") -> None:
+    """Raise DirectoryStateError if the files no longer have all changes since a position.
+
+    ``first`` is what else to do to begin again, for the message.
+    """
     try:
         check_history(view, seen)
     except DirectoryStateError as error:
         raise DirectoryStateError(
-            f"changes since this position are no longer complete: {error}. To begin again, read the "
+            f"changes since this position are no longer complete: {error}. To begin again, {first}read the "
             'tables as they are (since="beginning") and go on from the position after it'
         ) from error
 

@@ -10,4 +10,13 @@ the messages to files, which this process or Spark's tasks read like files of me
 ``offsets``    the offsets that a run reads, and the checks that refuse a log. Pure
 ``spool``      writing and reading the files of messages
 =============  =======================================================================================
+
+A change feed is sent to topics:
+
+==================  ==================================================================================
+``change_topics``   ``ChangeTopics``, which users create
+``feed_producer``   the transactions of Kafka with messages and their position, with confluent-kafka
+``feed_messages``   the messages: Debezium's envelopes, or lines of JSON. Pure
+``connect_values``  values and their schemas, as Kafka Connect writes them. Pure
+==================  ==================================================================================
 """

@@ -22,7 +22,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from mutation_api.cdc.kafka.offsets import KafkaPartition, ReadingPlan, TopicState
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, SourcePositionError
@@ -139,7 +139,54 @@ class Broker:
             for topic in topics
         }
 
-    def offsets(self, counts: Mapping[str, int], spec: OffsetSpec) -> dict[str, tuple[int, ...]]:
+    def missing_topics(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the topics that do not exist. Raises ConnectionFailedError."""
+
+        def asked() -> set[str]:
+            return set(self._admin.list_topics(timeout=self._attempt_seconds).topics)
+
+        known = self._asked("the names of the topics", asked)
+        return tuple(name for name in names if name not in known)
+
+    def create_topics(self, wanted: Sequence[NewTopic]) -> None:
+        """Create topics; a topic that another process created meanwhile is not an error.
+
+        Raises:
+            ConnectionFailedError: If the brokers do not answer, or refuse the request.
+        """
+        if not wanted:
+            return
+
+        def asked() -> None:
+            futures = self._admin.create_topics(list(wanted), request_timeout=self._attempt_seconds)
+            for future in futures.values():
+                try:
+                    self._results({"": future})
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                        raise
+
+        self._asked(f"the new topics {', '.join(each.topic for each in wanted)}", asked)
+
+    def topic_setting(self, topic: str, name: str) -> str | None:
+        """Return a setting of a topic. Raises: See :meth:`topics`."""
+
+        def asked() -> dict[str, Any]:
+            futures = self._admin.describe_configs(
+                [ConfigResource(ResourceType.TOPIC, topic)], request_timeout=self._attempt_seconds
+            )
+            (found,) = self._results(futures).values()
+            return dict(found)
+
+        found = self._asked(f"the settings of topic {topic}", asked).get(name)
+        return None if found is None else found.value
+
+    def offsets(
+        self,
+        counts: Mapping[str, int],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> dict[str, tuple[int, ...]]:
         """Return by topic an offset of each of its partitions. Raises: See :meth:`topics`."""
         wanted = {
             TopicPartition(name, partition): spec
@@ -150,7 +197,7 @@ class Broker:
         def asked() -> dict[tuple[str, int], int]:
             futures = self._admin.list_offsets(
                 wanted,
-                isolation_level=IsolationLevel.READ_COMMITTED,
+                isolation_level=isolation,
                 request_timeout=self._attempt_seconds,
             )
             found = self._results(futures)
@@ -303,6 +350,8 @@ _PASSING = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,  # soon after a topic was created
+    KafkaError.FENCED_LEADER_EPOCH,
 )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mutation_api.cdc.kafka.broker import Broker
     from mutation_api.cdc.kafka.registry import Registry
 
-__all__ = ["BEGINNING", "END", "REGISTRY_SETTING", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics"]
+__all__ = ["BEGINNING", "END", "REGISTRY_SETTING", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics", "needs_extra"]
 
 BEGINNING, END = "beginning", "end"
 """Where a table without a watermark begins, if not at a time."""
@@ -163,7 +163,7 @@ class KafkaTopics:
             return self._brokers[source_id]
         if "bootstrap.servers" in self.settings:
             raise ConfigurationError(f"{source_id}: bootstrap.servers: use the argument servers instead")
-        with _needs_extra(f"{source_id}: topics need", "kafka"):
+        with needs_extra(f"{source_id}: topics need", "kafka"):
             from mutation_api.cdc.kafka.broker import Broker  # needs a package that may be missing
         settings = {"bootstrap.servers": self.servers, **self.settings}
         broker = Broker(source_id, settings, self._timeout_seconds)
@@ -179,7 +179,7 @@ class KafkaTopics:
         """Return the registry for one read, if there is one."""
         if self.schema_registry is None:
             return contextlib.nullcontext()
-        with _needs_extra(f"{source_id}: a schema registry needs", "avro"):
+        with needs_extra(f"{source_id}: a schema registry needs", "avro"):
             from mutation_api.cdc.kafka.registry import Registry  # needs a package that may be missing
         return Registry(source_id, self.schema_registry, self.registry_settings, self._timeout_seconds)
 
@@ -197,7 +197,7 @@ class KafkaTopics:
 
 
 @contextlib.contextmanager
-def _needs_extra(what: str, extra: str) -> Iterator[None]:
+def needs_extra(what: str, extra: str) -> Iterator[None]:
     """Raise ConfigurationError if the block imports a package of an extra that is not installed."""
     try:
         yield

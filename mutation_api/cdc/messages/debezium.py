@@ -290,7 +290,9 @@ class _Envelope:
         """Return the position of the snapshot that read the row, which is the same for all its rows."""
         if self._source("snapshot") in (None, INCREMENTAL):
             return INCREMENTAL
-        names = ("file", "pos") if self._source("file") is not None else ("lsn", "commit_lsn", "scn")
+        names = (
+            ("file", "pos") if self._source("file") is not None else ("lsn", "commit_lsn", "scn", "position")
+        )
         return ":".join(part for part in map(self._source, names) if part is not None)
 
     def _log_position(self, snapshot: str | None) -> tuple[int, int, int] | None:

@@ -30,6 +30,7 @@ datetimeoffset                                                                  
 time                                number: ``Time``, ``MicroTime``,              string
                                     ``NanoTime``, ``IsoTime``, ``ZonedTime``
 geometry, point, array, hstore      struct, array, map                            string: its JSON
+json                                string, ``Json``: its JSON                    string, array, map, struct
 ==================================  ============================================  ===========================
 
 ``__debezium_unavailable_value``, in the form that it has for the column's type
@@ -61,6 +62,7 @@ TIME_MODES = {"connect": "millis", "microseconds": "micros", "nanoseconds": "nan
 """Values of ``time.precision.mode`` that define how all columns of one type are written, with the reader of a
 timestamp. The adaptive modes do not define it."""
 
+_JSON = "io.debezium.data.Json"
 _SEMANTIC_READERS = {
     "io.debezium.time.Date": "days",
     "io.debezium.time.Timestamp": "millis",
@@ -74,6 +76,7 @@ _SEMANTIC_READERS = {
     "io.debezium.time.IsoTimestamp": "utc",
     "io.debezium.time.Year": "flag",
     "io.debezium.data.Bits": "bits",
+    _JSON: "json",
     "io.debezium.data.VariableScaleDecimal": "decimal-struct",
     "org.apache.kafka.connect.data.Date": "days",
     "org.apache.kafka.connect.data.Time": "time-millis",
@@ -161,6 +164,8 @@ class DebeziumValues:
         semantic, kafka_type = schema.get("name"), schema.get("type")
         if semantic == _DECIMAL:
             return Reader("decimal-bytes", int(schema["parameters"]["scale"]))
+        if semantic == _JSON and hive_type.family is not TypeFamily.NESTED:
+            return TEXT
         if semantic in _SEMANTIC_READERS:
             return Reader(_SEMANTIC_READERS[semantic])
         if kafka_type == "bytes":

@@ -23,6 +23,7 @@ reader               string                                       columns
 ``time-millis``, …   since midnight; may be negative or > 24 h    strings (``-838:59:59.000000``)
 ``utc``              ``2018-06-20T13:37:03Z``, ``2017-09-15Z``,   timestamp, date, strings
                      ``2018-06-20T15:37:03+02:00``
+``json``             JSON, as ``format.json_values`` has it       array, map, struct, uniontype
 ===================  ===========================================  ============================================
 
 A string column gets a readable value: ``2017-09-15``, ``12.50``, ``13:37:03`` (with six fractional digits if
@@ -45,6 +46,7 @@ from numpy.typing import NDArray
 from mutation_api.format.hive_type import (
     FLOAT_KINDS,
     INTEGER_KINDS,
+    NESTED_KINDS,
     PRIMITIVES,
     TEXT_KINDS,
     HiveType,
@@ -52,6 +54,7 @@ from mutation_api.format.hive_type import (
     TypeFamily,
     arrow_type,
 )
+from mutation_api.format.json_values import JsonMisfitError, decode_json, from_json
 from mutation_api.format.number_text import decimals_of_texts, rescaled, texts_of_decimals
 from mutation_api.format.scalar_conversion import MAX_DAYS, MIN_DAYS
 from mutation_api.format.text_values import BinaryEncoding, first_refused, shown, values_of_texts
@@ -353,6 +356,19 @@ def _offset_micros(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(is_behind, False), pc.negate(micros), micros)
 
 
+def _json(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
+    values = []
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            values.append(None if text is None else decode_json(text))
+        except (ValueError, RecursionError) as error:
+            raise _misfit(texts, row, f"is not JSON: {error}") from error
+    try:
+        return from_json(values, hive_type)
+    except JsonMisfitError as error:
+        raise _misfit(texts, error.row, error.reason or f"is not of type {hive_type.text}") from error
+
+
 def _refuse(texts: pa.Array, is_wrong: pa.Array, reason: str) -> None:
     """Raise MisfitError for the first string that is wrong; nulls never are."""
     wrong = np.flatnonzero(pc.and_(pc.fill_null(is_wrong, False), pc.is_valid(texts)))
@@ -409,6 +425,7 @@ READERS = {
     **{unit: _Kind(("timestamp", *TEXT_KINDS), _wall_clock) for unit in ("millis", "micros", "nanos")},
     **{f"time-{unit}": _Kind(TEXT_KINDS, _time) for unit in ("millis", "micros", "nanos")},
     "utc": _Kind(("timestamp", "date", *TEXT_KINDS), _utc, True),
+    "json": _Kind(NESTED_KINDS, _json, True),
 }
 """The readers by name: the kinds of columns that can hold their values, the conversion, and whether the JSON
 value must or must not be a string, since a number may look like base64, and base64 like a number."""

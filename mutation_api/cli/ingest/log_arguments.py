@@ -31,7 +31,9 @@ __all__ = [
     "REGISTRY_PASSWORD_VARIABLE",
     "TABLE_MAP_FORM",
     "add_kafka_arguments",
+    "add_kafka_settings",
     "add_log_arguments",
+    "kafka_settings_from",
     "kafka_topics_from",
     "log_from",
     "only_topic",
@@ -100,6 +102,27 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         help="where to start reading for a table without a watermark: beginning, end, or the TIME of the "
         "first message, such as 2026-11-25T08:00:00Z (default: %(default)s)",
     )
+    add_kafka_settings(group)
+    group.add_argument(
+        "--spill",
+        type=location_from,
+        metavar="DIR",
+        help="directory for messages until they are applied, such as hdfs:///tmp; all Spark machines must be "
+        "able to read it (default: the directory for temporary files, for Spark on one machine)",
+    )
+    if may_be_avro:
+        group.add_argument(
+            "--schema-registry",
+            metavar="URL",
+            help="schema registry for messages in Avro, https://[USER@]HOST[:PORT]; the password is read "
+            f"from the environment variable {REGISTRY_PASSWORD_VARIABLE}. Settings in --kafka-conf that "
+            f"begin with {REGISTRY_SETTING} configure its client, such as "
+            f"{REGISTRY_SETTING}ssl.ca.location=FILE",
+        )
+
+
+def add_kafka_settings(group: argparse._ArgumentGroup) -> None:
+    """Declare the arguments for the settings of Kafka's client."""
     group.add_argument(
         "--kafka-conf",
         action="append",
@@ -121,22 +144,11 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         metavar="SECONDS",
         help="timeout for responses from brokers (default: %(default)g)",
     )
-    group.add_argument(
-        "--spill",
-        type=location_from,
-        metavar="DIR",
-        help="directory for messages until they are applied, such as hdfs:///tmp; all Spark machines must be "
-        "able to read it (default: the directory for temporary files, for Spark on one machine)",
-    )
-    if may_be_avro:
-        group.add_argument(
-            "--schema-registry",
-            metavar="URL",
-            help="schema registry for messages in Avro, https://[USER@]HOST[:PORT]; the password is read "
-            f"from the environment variable {REGISTRY_PASSWORD_VARIABLE}. Settings in --kafka-conf that "
-            f"begin with {REGISTRY_SETTING} configure its client, such as "
-            f"{REGISTRY_SETTING}ssl.ca.location=FILE",
-        )
+
+
+def kafka_settings_from(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the settings of Kafka's client. Raises ConfigurationError if their file is invalid."""
+    return {**_settings_in(arguments.kafka_conf_file), **dict(arguments.kafka_conf)}
 
 
 def kafka_topics_from(arguments: argparse.Namespace) -> KafkaTopics | None:
@@ -153,7 +165,7 @@ def kafka_topics_from(arguments: argparse.Namespace) -> KafkaTopics | None:
         return None
     if not arguments.topic:
         raise ConfigurationError("--kafka requires --topic, which names the topics to read")
-    settings = {**_settings_in(arguments.kafka_conf_file), **dict(arguments.kafka_conf)}
+    settings = kafka_settings_from(arguments)
     registry, login = _registry(getattr(arguments, "schema_registry", None))
     return KafkaTopics(
         arguments.kafka,

@@ -40,10 +40,11 @@ def test_streams(sales: Hive23, conf: Path, tmp_path: Path) -> None:
     assert sales.sql("SELECT count(*) FROM sales.order_events") == [[3]]
 
 
-def test_change_feed(sales: Hive23, conf: Path, tmp_path: Path) -> None:
-    """docs/change-feed.md: the program and the commands."""
-    run_blocks(DOCS / "change-feed.md", tmp_path, HIVE_CONF_DIR=str(conf))
+def test_change_feed(sales: Hive23, conf: Path, tmp_path: Path, kafka: Kafka) -> None:
+    """docs/change-feed.md: the programs and the commands."""
+    run_blocks(DOCS / "change-feed.md", tmp_path, HIVE_CONF_DIR=str(conf), KAFKA=kafka.servers)
     assert sales.sql("SELECT id, pieces FROM sales.stock") == [[1, 4]]
+    assert sales.sql("SELECT id FROM sales.sold_out") == [[1]]
 
 
 def test_incremental_update(sales: Hive23, conf: Path, tmp_path: Path, postgres: Postgres) -> None:

@@ -15,7 +15,7 @@ from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api import LocalOptions, MergeCounts
 from mutation_api.cdc import Contradictions, IngestReport, Position, TableMapping, ingest
-from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table
+from mutation_api.cdc.watermark import Watermark, Watermarks
 from mutation_api.errors import (
     ConfigurationError,
     ContradictionError,
@@ -29,6 +29,7 @@ from mutation_api.read.partition_plan import plan_splits
 from mutation_api.read.snapshot_reader import read_split
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from mutation_api.upkeep.watermark_table import ensure_watermark_table
 from tests.support.change_source import Entry, ListSource, entries, position
 from tests.support.client_support import files_below
 

@@ -7,9 +7,10 @@ import pytest
 
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.cdc.ingest_report import list_watermarks
-from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table, watermark_table_beside
+from mutation_api.cdc.watermark import Watermark, Watermarks
 from mutation_api.errors import ConfigurationError
 from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.upkeep.watermark_table import ensure_watermark_table, watermark_table_beside
 from tests.fixtures.fix_metastore import LINES
 
 NAME = "default.mutation_watermarks"

@@ -13,12 +13,13 @@ import pytest
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import InMemoryMetastore
-from mutation_api.cdc.watermark import Watermark, Watermarks, ensure_watermark_table, watermark_table_exists
+from mutation_api.cdc.watermark import Watermark, Watermarks
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.read.table_scan import TableScan
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from mutation_api.upkeep.watermark_table import ensure_watermark_table, watermark_table_exists
 from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_metastore import LINES
 from tests.support.client_support import files_below

@@ -130,7 +130,7 @@ def test_a_run_that_loses_a_race_is_attempted_again(
             ("ingest", "list", "--help"),
             ["--entries", "--strict", "--watermark-table", "Only the last operation on each key"],
         ),
-        (("watermarks", "--help"), ["DELETE FROM"]),
+        (("watermarks", "--help"), ["--remove", "consumer:NAME"]),
     ],
 )
 def test_help(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], expected: list[str]) -> None:

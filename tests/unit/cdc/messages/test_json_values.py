@@ -163,10 +163,22 @@ def test_decimals_that_are_json_numbers() -> None:
 
 
 def test_readers_refuse_columns_that_cannot_hold_their_values() -> None:
-    """A day is no number, and no reader reads into nested columns."""
+    """A day is no number, and only JSON is read into nested columns."""
     assert not can_read(Reader("days"), parse_hive_type("int"))
     assert not can_read(Reader("text"), parse_hive_type("binary"))
-    assert not any(can_read(Reader(name), parse_hive_type("array<int>")) for name in READERS)
+    array = parse_hive_type("array<int>")
+    assert [name for name in READERS if can_read(Reader(name), array)] == ["json"]
+
+
+def test_json_in_strings() -> None:
+    """It becomes a nested value; what is not JSON, or of another type, is refused."""
+    assert read(['{"a":1,"b":["x",null]}', None], "struct<a:int,b:array<string>>", "json") == [
+        {"a": 1, "b": ["x", None]},
+        None,
+    ]
+    for text, reason in (("[1", "is not JSON"), ('["x"]', "not"), ("{}", "is not of type array<int>")):
+        with pytest.raises(MisfitError, match=reason):
+            read([text], "array<int>", "json")
 
 
 def test_large_numbers_of_a_negative_scale() -> None:

@@ -1,0 +1,90 @@
+"""The watermark table: what programs have read or applied, and up to where.
+
+It has one row for each (source, table of the source, target). Change sources write it in the transaction that
+applies their operations (:mod:`mutation_api.cdc.watermark`), consumers of change feeds in that of their own
+writes, or afterwards (:mod:`mutation_api.hive.consumer`).
+"""
+
+from __future__ import annotations
+
+from metastore_client.client import MetastoreClient
+from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
+from metastore_client.model import ColumnInfo
+from mutation_api.errors import ConfigurationError
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.upkeep.create_acid_table import create_acid_table
+
+__all__ = [
+    "TABLE_NAME",
+    "WATERMARK_COLUMNS",
+    "WATERMARK_KEY",
+    "check_watermark_columns",
+    "ensure_watermark_table",
+    "watermark_table_beside",
+    "watermark_table_exists",
+]
+
+TABLE_NAME = "mutation_watermarks"
+"""The default name of the table, in the database of the targets."""
+
+WATERMARK_COLUMNS = (
+    ColumnInfo("source_id", "string", "the log"),
+    ColumnInfo("source_table", "string", "the table, as the source calls it"),
+    ColumnInfo("target_table", "string", "the table that follows it, database.table"),
+    ColumnInfo("position_order", "string", "numbers that order positions, a JSON list"),
+    ColumnInfo("position_text", "string", "up to where the log has been applied, in the source's words"),
+    ColumnInfo("txn_id", "bigint", "the transaction that applied it"),
+    ColumnInfo("applied_at", "timestamp", "when, in UTC"),
+)
+WATERMARK_KEY = ("source_id", "source_table", "target_table")
+
+
+def watermark_table_beside(target: str) -> str:
+    """Return the default name of the table that has the watermarks of a target.
+
+    Raises ConfigurationError if ``target`` is not ``database.table``.
+    """
+    return f"{split_full_name(target)[0]}.{TABLE_NAME}"
+
+
+def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
+    """Return True if there is a table of this name.
+
+    Raises ConnectionFailedError or TransactionError if the metastore cannot answer.
+    """
+    with metastore_errors_as_ours(f"could not look for table {table_name}"):
+        try:
+            metastore.get_table(*split_full_name(table_name))
+        except NoSuchObjectError:
+            return False
+    return True
+
+
+def ensure_watermark_table(metastore: MetastoreClient, table_name: str) -> None:
+    """Create the table unless it exists. If two processes call this at once, one of them creates it.
+
+    It has one bucket, so that every release of Hive accepts it and few rows make one file.
+
+    Raises: See :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
+    """
+    if watermark_table_exists(metastore, table_name):
+        return
+    try:
+        create_acid_table(metastore, table_name, WATERMARK_COLUMNS, clustered_by=["source_id"], num_buckets=1)
+    except ConfigurationError as error:
+        if not isinstance(error.__cause__, AlreadyExistsError):
+            raise
+
+
+def check_watermark_columns(table: AcidTable) -> None:
+    """Raise ConfigurationError if a table does not have the columns of a watermark table."""
+    wanted = {column.name: column.type for column in WATERMARK_COLUMNS}
+    found = {column.name: column.type for column in table.columns}
+    if found != wanted or table.partition_keys:
+        raise ConfigurationError(
+            f"table {table.full_name} is not a table of watermarks: its columns are "
+            f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
+            f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}. Name another table"
+        )
