@@ -3,7 +3,7 @@
     python -m tests.integration.drivers.dying_driver URI WRITER TABLE=STEP…
 
 Each driver is a process of its own and commits one transaction into its TABLE (partitioned by ds): one row
-into ds='old', one into the new ds='new'. The WRITER is one of WRITERS. Every call to the metastore,
+into ds='old', one into the new ds='new'. The WRITER is one of WRITERS, or STEPS. Every call to the metastore,
 everything that changes the storage in which the table lies, and every request to an object store is a step;
 before step number STEP the driver kills itself. With STEP 0 it runs to the end and prints the steps, one a
 line. The exit status is 0 if every driver ended as it should.
@@ -23,6 +23,8 @@ from typing import Any
 import pyarrow as pa
 
 from metastore_client.remote.thrift_client import open_client
+from mutation_api.hive.hive_table import HiveTable
+from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.merge.local_merge import local_merge
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
@@ -120,8 +122,12 @@ def drive(uri: str, writer: str, full_name: str, last_step: int) -> None:
         .add_sink_table(database, table, create_partitions=True)
         .build()
     )
-    with client, client.new_transaction() as transaction:
-        WRITERS[writer](transaction, full_name)
+    if writer == STEPS:
+        with HiveTransaction(client, LocalOptions(threads=1), None) as several:
+            several_steps(several.table(full_name))
+    else:
+        with client, client.new_transaction() as transaction:
+            WRITERS[writer](transaction, full_name)
     steps.is_counting = False
     print("\n".join(steps.names), flush=True)
 
@@ -140,6 +146,20 @@ def merge(transaction: Transaction, full_name: str) -> None:
     merging.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
+def several_steps(table: HiveTable) -> None:
+    """The same by six steps, each of which reads what the ones before wrote."""
+    rows = pa.table({"id": [1, 2, 9], "msg": ["draft"] * 3, "ds": ["old", "new", "old"]})
+    table.append(rows)
+    table.update(set={"msg": "'second draft'"}, where="id < 3 AND msg = 'draft'")
+    table.delete(where="msg = 'draft'")
+    table.upsert(pa.table({"id": [1], "msg": ["new row"], "ds": ["old"]}), on=["id", "ds"])
+    table.overwrite(
+        pa.table({"id": [2], "msg": ["second draft"], "ds": ["new"]}), where="msg = 'second draft'"
+    )
+    table.update(set={"msg": "'new row'"}, where="id = 2")
+
+
+STEPS = "steps"
 WRITERS = {"coordinator": insert, "local-merge": merge}
 
 

@@ -25,7 +25,7 @@ from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_clock import FakeClock
 from tests.fixtures.fix_hive_elsewhere import ELSEWHERE
 from tests.fixtures.fix_metastore import acid_table_info
-from tests.integration.drivers.dying_driver import insert
+from tests.integration.drivers.dying_driver import STEPS, insert
 from tests.integration.storages.remote_table import hidden, text_for_judge
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leaves_nothing")]
@@ -183,6 +183,18 @@ def test_killed_at_every_step_between_open_and_commit(
 ) -> None:
     """Kill -9 of the driver before each of its steps, or some: all or nothing, and no leftovers."""
     _check_killed_at_steps(hive, hive_database, metastore, writer, every=every, sweeps=False)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.timeout(1800)  # some hundred drivers one after the other
+@pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_killed_between_the_steps_of_a_transaction(
+    hive_line: HiveJudge, line_database: str, every: bool
+) -> None:
+    """A transaction of six verbs on one table: nothing of the ones before remains."""
+    with open_client(hive_line.uri) as metastore:
+        _check_killed_at_steps(hive_line, line_database, metastore, STEPS, every=every, sweeps=False)
 
 
 @pytest.mark.long
