@@ -22,7 +22,7 @@ class Shop:
     """Two tables, their rows as Hive reads them, and random changes by Hive and by this library."""
 
     def __init__(
-        self, judge: HiveJudge, hive: Hive, database: str, rng: random.Random, *, is_legacy: bool
+        self, judge: HiveJudge, hive: Hive, database: str, rng: random.Random, *, is_legacy: bool = False
     ) -> None:
         self.judge, self.hive, self.rng = judge, hive, rng
         layout = "" if is_legacy else ", 'transactional_properties'='default'"

@@ -25,7 +25,7 @@ from mutation_api import (
 )
 from mutation_api.transaction.mutator_client import MutatorClient
 from tests.integration.snapshots.test_changes_judged import Shop, applied
-from tests.unit.hive.test_changes import ITEMS, ORDERS, TABLES, position, rows, state, step
+from tests.unit.hive.test_changes import ITEMS, ORDERS, TABLES, make_legacy, position, rows, state, step
 
 pytestmark = pytest.mark.slow
 
@@ -62,16 +62,21 @@ def check(hive: Hive, spark: SparkSession, since: Any, *options: dict[str, Any])
                 assert found == of_feed(hive, name, since, **each), (name, since, each)
 
 
-@pytest.fixture(params=[pytest.param("2.3", marks=pytest.mark.long), "4.1"])
+HIVE_2 = [pytest.param(name, marks=pytest.mark.long) for name in ("2.3", "2.3 legacy")]
+
+
+@pytest.fixture(params=[*HIVE_2, "4.1"])
 def hive(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """A partitioned and bucketed table, and another one."""
-    capabilities = {"2.3": HIVE_2_3, "4.1": HIVE_4_1}[request.param]
-    with connect(InMemoryMetastore(tmp_path, capabilities=capabilities)) as connected:
+    metastore = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1 if request.param == "4.1" else HIVE_2_3)
+    with connect(metastore) as connected:
         layout: dict[str, Any] = {"properties": {"transactional_properties": "default"}}
         buckets: dict[str, Any] = {"clustered_by": ["id"], "num_buckets": 2}
         columns = "id bigint, item string, day date"
         connected.create_table(ORDERS, columns, partitioned_by=["day"], **layout, **buckets)
-        connected.create_table(ITEMS, columns, **layout, **(buckets if request.param == "2.3" else {}))
+        connected.create_table(ITEMS, columns, **layout, **(buckets if "2.3" in request.param else {}))
+        if "legacy" in request.param:
+            make_legacy(metastore)
         yield connected
 
 
