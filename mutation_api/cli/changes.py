@@ -54,10 +54,10 @@ from mutation_api.cli.table_arguments import (
 )
 from mutation_api.cli.terminal import say
 from mutation_api.errors import ConfigurationError
-from mutation_api.hive.change_feed import BEGINNING, NOW, Since
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
 from mutation_api.transaction.clock import SystemClock
+from mutation_api.transaction.feed_position import BEGINNING, NOW, Since
 
 __all__ = ["add_arguments", "run"]
 
