@@ -39,7 +39,6 @@ from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.row_type import checked_names, named_columns
 from mutation_api.transaction.feed_position import (
     BEGINNING,
-    NOW,
     Since,
     check_complete,
     ids_seen,
@@ -51,7 +50,7 @@ from mutation_api.transaction.snapshot import NotPickled, Snapshot
 from mutation_api.upkeep.transaction_files import transactions_of_write_ids
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["BEGINNING", "NOW", "ChangeFeed", "ChangedTable", "ChangedTransaction", "Since"]
+__all__ = ["ChangeFeed", "ChangedTable", "ChangedTransaction"]
 
 BYTES_PER_EVENT = 1024
 """The memory that is expected for a row of a window."""

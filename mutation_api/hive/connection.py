@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import ConfigurationError, TransactionStateError
-from mutation_api.hive.change_feed import ChangeFeed, Since
+from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection_options import ConnectionOptions
 from mutation_api.hive.consumer import Consumer
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
@@ -23,6 +23,7 @@ from mutation_api.transaction.catalog import (
     table_names,
 )
 from mutation_api.transaction.commit_outcome import close_after_aborts
+from mutation_api.transaction.feed_position import Since
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf

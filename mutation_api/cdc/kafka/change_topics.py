@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 from mutation_api.cdc.kafka.feed_messages import DebeziumMessages, FeedFormat, FeedTopics, JsonMessages
 from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT, needs_extra
 from mutation_api.errors import ConfigurationError
-from mutation_api.hive.change_feed import ChangeFeed, Since
+from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection import Hive
 from mutation_api.table.row_type import checked_names
+from mutation_api.transaction.feed_position import Since
 
 if TYPE_CHECKING:
     from mutation_api.cdc.kafka.feed_producer import FeedProducer
