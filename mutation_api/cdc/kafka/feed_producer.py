@@ -134,8 +134,8 @@ class FeedProducer:
         if not self._is_open:
             self._begin_transaction()
         while not self._is_queued(message):
-            self._producer.poll(POLL_SECONDS)
-        self._producer.poll(0)
+            self._poll(POLL_SECONDS)
+        self._poll(0)
         if self._refused is not None:
             raise self._failed("accept a message", self._refused)
 
@@ -167,6 +167,12 @@ class FeedProducer:
         except KafkaException as error:
             raise self._failed("accept a message", error.args[0]) from error
         return True
+
+    def _poll(self, seconds: float) -> None:
+        """Take reports of deliveries. A fatal error that happened in the background is raised here."""
+        error = _refusal(self._producer.poll, seconds)
+        if error is not None:
+            raise self._failed("accept a message", error.args[0]) from error
 
     def _begin_transaction(self) -> None:
         try:
@@ -237,6 +243,7 @@ class FeedProducer:
         self._last_error = error
 
     def _failed(self, what: str, error: KafkaError) -> Exception:
+        error = self._cause(error)
         text = f"feed {self._name}: the brokers did not {what}: {error.name()}: {error.str()}"
         if self._is_fenced(error):
             return LockLostError(
@@ -253,12 +260,22 @@ class FeedProducer:
             f"{text}{last}. The next run continues after the last transaction that was committed"
         )
 
+    def _cause(self, error: KafkaError) -> KafkaError:
+        """Return the cause of a fatal error. A call that merely finds the producer dead does not have it."""
+        if error.code() != KafkaError._FATAL:
+            return error
+        for ask in (self._producer.poll, self._producer.abort_transaction):
+            found = _refusal(ask, POLL_SECONDS)
+            if found is not None and found.args[0].code() != KafkaError._FATAL:
+                return found.args[0]
+        return error
+
     def _is_fenced(self, error: KafkaError) -> bool:
         found = (error, self._last_error, self._refused)
         return any(each is not None and each.code() in _FENCED for each in found)
 
 
-def _refusal(ask: Callable[[float], None], seconds: float) -> KafkaException | None:
+def _refusal(ask: Callable[[float], object], seconds: float) -> KafkaException | None:
     try:
         ask(seconds)
     except KafkaException as error:

@@ -247,6 +247,29 @@ def test_a_second_run_ends_the_first(shop: Shop) -> None:
         other.send(shop.hive, *shop.tables, on=["id"])
 
 
+def test_an_ended_run_says_so_whatever_it_does_next(kafka: Kafka, topic: str) -> None:
+    """The client finds out in the background, so a message, a look or the commit may be the first to fail."""
+    with ExitStack() as stack:
+        first, second = (
+            stack.enter_context(
+                closing(FeedProducer(topic, {"bootstrap.servers": kafka.servers}, f"{topic}.position", 30))
+            )
+            for _ in range(2)
+        )
+        first.create_topics([topic])
+        first.begin()
+        message = FeedMessage(topic, b"key", b"value")
+        first.send(message)
+        second.begin()
+        with pytest.raises(LockLostError, match="another run of the same name has begun"):
+            for _ in range(6000):
+                first.send(message)
+                time.sleep(0.01)
+        for act in (lambda: first.send(message), lambda: first.commit("position")):
+            with pytest.raises(LockLostError, match="another run of the same name has begun"):
+                act()
+
+
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_the_command(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     """It sends lines to one topic; only the first run needs --since. A position must not get lost."""
