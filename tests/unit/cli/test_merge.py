@@ -325,8 +325,8 @@ FOR_SPARK = [
     ),
     (
         "id,msg\n1,a\n",
-        ("--delete-when", "id / 2 = 1"),
-        "only Spark can compare 'id / 2', of type double, with 1 by",
+        ("--delete-when", "cast(id AS float) = 1"),
+        "only Spark can interpret CAST(id AS FLOAT)",
     ),
     ("id,msg\n1,a\n", ("--update-when", "id = '1'"), "only Spark can compare 'id', of type int32, with '1'"),
     (
