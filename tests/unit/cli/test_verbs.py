@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from metastore_client.embedded.server import EmbeddedMetastore
 from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
 from mutation_api.hive.connect import connect
+from tests.support.ingested_table import engine_of_commands
 
 pytestmark = pytest.mark.slow
 
@@ -73,8 +75,15 @@ def test_every_verb(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert read(uri) == []
 
 
-def test_every_verb_by_spark(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_by_spark(
+    uri: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
+) -> None:
     """The same reports; with --engine auto, SQL that only Spark understands goes to it."""
+    engine = engine_of_commands(monkeypatch, spark)
 
     def run(*words: str) -> dict[str, object]:
         code = main([*words, "--json", "--metastore", uri])
@@ -84,12 +93,12 @@ def test_every_verb_by_spark(uri: str, tmp_path: Path, capsys: pytest.CaptureFix
         assert found.pop("engine") == "spark"
         return found
 
-    spark = ["--engine", "spark"]
+    by_spark = ["--engine", engine]
     rows = tmp_path / "rows.csv"
     rows.write_text(
         "id,item,price,day\n1,tea,1.00,2024-05-01\n2,milk,2.00,2024-05-01\n3,tea,3.00,2024-06-01\n"
     )
-    upsert = ["upsert", NAME, str(rows), "--key", "id", "--create-partitions", *spark]
+    upsert = ["upsert", NAME, str(rows), "--key", "id", "--create-partitions", *by_spark]
     assert run(*upsert)["inserted"] == 3
     values = ["--set", "item = upper(item)", "--where", "item = lower('TEA')"]
     assert run("update-rows", NAME, *values, "--dry-run")["updated"] == 2
@@ -100,11 +109,11 @@ def test_every_verb_by_spark(uri: str, tmp_path: Path, capsys: pytest.CaptureFix
 
     rows.write_text("id,item,price,day\n4,cola,4.00,2024-06-01\n")
     for options, left in ((["--dry-run"], [1, 3]), ([], [1, 4])):
-        found = run("overwrite", NAME, str(rows), "--partitions", "dynamic", *options, *spark)
+        found = run("overwrite", NAME, str(rows), "--partitions", "dynamic", *options, *by_spark)
         assert (found["deleted"], found["inserted"]) == (1, 1)
         assert [row[0] for row in read(uri)] == left
     for options, count in ((["--dry-run"], 2), ([], 0)):
-        assert run("truncate", NAME, *options, *spark)["deleted"] == 2
+        assert run("truncate", NAME, *options, *by_spark)["deleted"] == 2
         assert len(read(uri)) == count
 
 
