@@ -21,6 +21,7 @@ from mutation_api.hive.connection_options import ConnectionOptions
 from mutation_api.hive.hive_table import SnapshotTable
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
+from mutation_api.transaction.feed_position import joined_positions, positions_of_tables
 from mutation_api.transaction.lock import WriteLock
 from mutation_api.upkeep.watermark_table import (
     WATERMARK_KEY,
@@ -167,19 +168,14 @@ class Consumer:
                 f"consumer {self.name}: its tables {listed(sorted(self._known))} began in different feeds. "
                 "Read them by consumers of their own"
             )
-        tables: dict[str, str] = {}
-        for text in self._known.values():
-            tables |= json.loads(text)["tables"]
-        return json.dumps({"tables": tables}, separators=(",", ":"))
+        return joined_positions(self._known.values())
 
     def _parts(self, position: str) -> Mapping[str, str]:
         """Return the position of each table."""
         if not position.startswith("{"):
             return dict.fromkeys(self.tables, position)
-        tables = json.loads(position)["tables"]
-        return {
-            name: json.dumps({"tables": {name: tables[name]}}, separators=(",", ":")) for name in self.tables
-        }
+        found = positions_of_tables(position)
+        return {name: found[name] for name in self.tables}
 
 
 def _highest(text: str) -> int:

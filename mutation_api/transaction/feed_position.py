@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.errors import ConfigurationError, DirectoryStateError, listed
@@ -25,7 +25,9 @@ __all__ = [
     "committed_ids",
     "ids_between",
     "ids_seen",
+    "joined_positions",
     "position_text",
+    "positions_of_tables",
 ]
 
 BEGINNING, NOW = "beginning", "now"
@@ -64,7 +66,24 @@ def position_text(ids: Mapping[str, ValidIdList]) -> str:
         name: each.to_text() if isinstance(each, ValidTxnList | ValidWriteIdList) else ""
         for name, each in sorted(ids.items())
     }
-    return json.dumps({"tables": texts}, separators=(",", ":"))
+    return _as_json(texts)
+
+
+def positions_of_tables(position: str) -> dict[str, str]:
+    """Return the part of each table of a position, which is a position itself."""
+    return {name: _as_json({name: text}) for name, text in json.loads(position)["tables"].items()}
+
+
+def joined_positions(positions: Iterable[str]) -> str:
+    """Return the position of all tables of some positions."""
+    tables: dict[str, str] = {}
+    for each in positions:
+        tables |= json.loads(each)["tables"]
+    return _as_json(tables)
+
+
+def _as_json(tables: Mapping[str, str]) -> str:
+    return json.dumps({"tables": tables}, separators=(",", ":"))
 
 
 def ids_seen(view: SnapshotView, names: Sequence[str], since: Since) -> dict[str, ValidIdList]:
