@@ -156,7 +156,7 @@ def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Change the rows and print the report. Return 0 if the transaction is committed, or was only tried."""
     split_full_name(arguments.table)
-    files = [existing_file(file) for file in getattr(arguments, "files", ())]
+    arguments.files = files = [existing_file(file) for file in getattr(arguments, "files", ())]
     for file in files:
         input_format(file, arguments.format)
     if arguments.subcommand == "upsert" and arguments.schema == "add":
@@ -272,4 +272,4 @@ def _rows(
 ) -> object:
     """Return the rows of the files. ``others`` are further columns and their Spark types."""
     columns = RowColumns(table.verbs.descriptor, others, keeps_unknown=keeps_unknown)
-    return table.read(columns, [existing_file(file) for file in arguments.files], arguments.format)
+    return table.read(columns, arguments.files, arguments.format)

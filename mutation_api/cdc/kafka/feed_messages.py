@@ -188,7 +188,7 @@ class DebeziumMessages:
 
     def _writer(self, name: str, table: ChangedTable) -> _TableWriter:
         _check_keys(table, self.on)
-        return _TableWriter(self.names.of(name), table.schema, self.on)
+        return _table_writer(self.names.of(name), table.schema, self.on)
 
     def _source(
         self, table: str, time: int, txn_id: int | None, write_id: int | None, position: str | None = None
@@ -283,6 +283,12 @@ class _TableWriter:
         yield FeedMessage(self._topic, key, value.encode())
         if change.code == "d":
             yield FeedMessage(self._topic, key, None)
+
+
+@functools.lru_cache(maxsize=64)
+def _table_writer(topic: str, schema: pa.Schema, on: tuple[str, ...]) -> _TableWriter:
+    """Return the writer of a table. It is kept, because small transactions cost less than their schemas."""
+    return _TableWriter(topic, schema, on)
 
 
 def _texts(columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> list[str]:
