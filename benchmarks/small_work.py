@@ -38,11 +38,8 @@ from benchmarks.measuring.local_metastore import METASTORE, measured_metastore
 from benchmarks.measuring.measure import (
     Contestant,
     Watch,
-    alternate,
-    as_figures,
-    compared,
+    beside_baseline,
     machine,
-    tell,
     versions,
 )
 from benchmarks.measuring.report import save_cases, show_case
@@ -141,18 +138,7 @@ class Stage:
         self, label: str, text: str, contestants: Sequence[Contestant], rounds: tuple[int, int]
     ) -> dict[str, Any]:
         """A case of contestants in turn; the last one is the baseline of the others."""
-        repeat, warm_up = rounds
-        tell(label)
-        results = alternate(contestants, repeat, Watch(self.kinds), warm_up=warm_up, tell=tell)
-        *ours, baseline = results
-        done = [each for each in ours if each.usages and baseline.usages]
-        return {
-            "case": label,
-            "text": text,
-            "contestants": {result.name: as_figures(result) for result in results},
-            "ratios": {f"{each.name} / {baseline.name}": compared(each, baseline) for each in done},
-            "is_right": not any(result.failure for result in results),
-        }
+        return beside_baseline(label, text, contestants, rounds, Watch(self.kinds))
 
 
 def run_commands(stage: Stage, rounds: tuple[int, int]) -> dict[str, Any]:

@@ -37,11 +37,8 @@ from benchmarks.measuring.local_metastore import METASTORE
 from benchmarks.measuring.measure import (
     Contestant,
     Watch,
-    alternate,
-    as_figures,
-    compared,
+    beside_baseline,
     machine,
-    tell,
     versions,
 )
 from benchmarks.measuring.report import save_cases, show_case
@@ -161,19 +158,9 @@ class Stage:
         self, label: str, text: str, aim: float, contestants: Sequence[Contestant]
     ) -> dict[str, Any]:
         """A case; the last contestant is the baseline, and the first one has the aim."""
-        tell(label)
-        repeat, warm_up = self.rounds
-        results = alternate(contestants, repeat, Watch(self.kinds), warm_up=warm_up, tell=tell)
-        *ours, baseline = results
-        done = [each for each in ours if each.usages and baseline.usages]
-        return {
-            "case": label,
-            "text": text,
-            "contestants": {result.name: as_figures(result) for result in results},
-            "ratios": {f"{each.name} / {baseline.name}": compared(each, baseline) for each in done},
-            "aims": {f"{ours[0].name} / {baseline.name}": {"wall": aim}},
-            "is_right": not any(result.failure for result in results),
-        }
+        case = beside_baseline(label, text, contestants, self.rounds, Watch(self.kinds))
+        aims = {f"{contestants[0].name} / {contestants[-1].name}": {"wall": aim}}
+        return {**case, "aims": aims}
 
 
 @dataclass

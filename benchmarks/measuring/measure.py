@@ -32,6 +32,7 @@ __all__ = [
     "Watch",
     "alternate",
     "as_figures",
+    "beside_baseline",
     "compared",
     "consume",
     "machine",
@@ -260,6 +261,35 @@ def compared(ours: Result, theirs: Result) -> dict[str, dict[str, float]]:
     wall = ratio_of([u.wall_seconds for u in ours.usages], [u.wall_seconds for u in theirs.usages])
     cpu = ratio_of([u.total_cpu_seconds for u in ours.usages], [u.total_cpu_seconds for u in theirs.usages])
     return {"wall": _rounded(asdict(wall)), "cpu": _rounded(asdict(cpu))}
+
+
+def beside_baseline(
+    label: str, text: str, contestants: Sequence[Contestant], rounds: tuple[int, int], watch: Watch
+) -> dict[str, Any]:
+    """Run contestants in turn; the last one is the baseline of the others.
+
+    Args:
+        label: name of the case.
+        text: what was done.
+        contestants: in their order.
+        rounds: number of measured rounds, and of unmeasured ones before.
+        watch: counts the usage.
+
+    Returns:
+        The case, with ``is_right``: True if no contestant failed.
+    """
+    repeat, warm_up = rounds
+    tell(label)
+    results = alternate(contestants, repeat, watch, warm_up=warm_up, tell=tell)
+    *ours, baseline = results
+    done = [each for each in ours if each.usages and baseline.usages]
+    return {
+        "case": label,
+        "text": text,
+        "contestants": {result.name: as_figures(result) for result in results},
+        "ratios": {f"{each.name} / {baseline.name}": compared(each, baseline) for each in done},
+        "is_right": not any(result.failure for result in results),
+    }
 
 
 def merged_cases(
