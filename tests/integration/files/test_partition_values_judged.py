@@ -58,6 +58,7 @@ def _ids(hive: Hive, name: str, condition: pc.Expression | None = None) -> list[
     return sorted(rows["id"].to_pylist())
 
 
+@pytest.mark.long
 @LINES
 def test_a_zero_with_a_sign(
     hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None
@@ -78,6 +79,7 @@ def test_a_zero_with_a_sign(
     assert hive_line.sql(f"select id, item from {name} order by id") == [[1, "x"], [2, "y"], [3, "c"]]
 
 
+@pytest.mark.long
 @LINES
 def test_texts_that_are_no_values(
     hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None

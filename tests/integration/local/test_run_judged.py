@@ -36,7 +36,8 @@ def until_answered(work: Callable[[], T]) -> T:
 @pytest.mark.parametrize(
     ("hive_line", "write_lock", "layout", "merges"),
     [
-        ("4.1", "optimistic", "partitioned", 12),
+        ("4.1", "optimistic", "partitioned", 3),
+        pytest.param("4.1", "optimistic", "partitioned", 12, marks=pytest.mark.long),
         pytest.param("4.1", "optimistic", "plain", 12, marks=pytest.mark.long),
         pytest.param("4.1", "optimistic", "partitioned", 100, marks=pytest.mark.long),
         pytest.param("4.1", "exclusive", "plain", 12, marks=pytest.mark.long),

@@ -181,6 +181,7 @@ def test_a_query_that_is_killed_loses_and_repeats_nothing(query: Query) -> None:
     assert found == Counter([*later, *(str(row.asDict(recursive=True)) for row in first)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_a_compaction_above_the_checkpoint_ends_the_query(query: Query) -> None:
     """With the library's error, in the message of Spark's; wrong options have theirs at the load."""

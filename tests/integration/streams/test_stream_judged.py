@@ -58,6 +58,7 @@ def test_each_batch_is_visible_once(shop: Shop, caplog: pytest.LogCaptureFixture
     assert not any("LockFailureListener" in text for text in said)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_a_batch_that_loses_a_race_is_written_by_the_next_attempt(shop: Shop) -> None:
     """Once. Without further attempts the query ends, and nothing of the batch is visible."""
