@@ -44,14 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report. Return 0 if all tables can be changed, or will be replicated, otherwise 1."""
-    database, dot, table = arguments.name.partition(".")
     if arguments.replication:
         with metastore_from(arguments) as metastore:
-            replication = replication_of(metastore, database, table if dot else None)
+            replication = replication_of(metastore, arguments.name)
         say(json.dumps(replication.to_dict()) if arguments.json else _replication_text(replication))
         return int(not replication.is_replicated)
     with metastore_from(arguments) as metastore:
-        report = doctor(metastore, database, table if dot else None)
+        report = doctor(metastore, arguments.name)
     say(json.dumps(report.to_dict()) if arguments.json else _text(report))
     return int(any(table.version is None for table in report.tables))
 

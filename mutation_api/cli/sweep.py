@@ -51,10 +51,9 @@ def _abort(arguments: argparse.Namespace) -> int:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
-    database, _, name = arguments.name.partition(".")
     count = left = files = size = 0
     with metastore_from(arguments) as metastore:
-        for swept in sweep(metastore, database, name or None, dry_run=arguments.dry_run):
+        for swept in sweep(metastore, arguments.name, dry_run=arguments.dry_run):
             count += len(swept.found)
             left += len(swept.found) - len(swept.removed)
             files, size = files + swept.size.file_count, size + swept.size.byte_count

@@ -39,6 +39,7 @@ __all__ = [
     "Catalog",
     "OpenTable",
     "TableSpec",
+    "database_and_table",
     "has_database",
     "merge_specs",
     "normal_full_name",
@@ -54,6 +55,17 @@ HOW_TO_FIND_DATABASES = "SHOW DATABASES in Hive lists them, CREATE DATABASE crea
 HOW_TO_CREATE_TABLES = "hive.create_table(…) or hive-mutate create-table"
 SIMILAR_NAMES = 5
 """The number of similar names that a message about a missing table lists."""
+
+
+def database_and_table(name: str) -> tuple[str, str | None]:
+    """Split ``database`` or ``database.table``, in lower case. The table is None if the name has none.
+
+    Raises:
+        ConfigurationError: If it is neither.
+    """
+    if isinstance(name, str) and "." not in name:
+        return split_full_name(f"{name}.any")[0], None
+    return split_full_name(name)
 
 
 def has_database(metastore: MetastoreClient, database: str) -> bool:

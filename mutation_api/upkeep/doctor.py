@@ -18,9 +18,9 @@ from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.transaction.catalog import (
     HOW_TO_FIND_DATABASES,
+    database_and_table,
     has_database,
     probed_partitions,
-    split_full_name,
     table_not_found,
 )
 from mutation_api.transaction.descriptors import (
@@ -113,27 +113,26 @@ def constraint_text(constraint: ConstraintInfo) -> str:
     return " ".join(filter(None, (constraint.column, constraint.kind.value, shown)))
 
 
-def doctor(metastore: MetastoreClient, database: str, table: str | None = None) -> DoctorReport:
+def doctor(metastore: MetastoreClient, name: str) -> DoctorReport:
     """Examine a server, and one table or every table of one of its databases.
 
     Args:
         metastore: the server.
-        database: the database's name.
-        table: one of its tables. If None, all tables.
+        name: a database, or ``database.table``.
 
     Raises:
         ConnectionFailedError, TransactionError: If the server could not be asked. A single table that the
             server does not describe is reported with that reason.
-        ConfigurationError: If a name is not that of a database or table, or the database does not exist.
+        ConfigurationError: If ``name`` is neither, or the database does not exist.
         TableNotFoundError: If the table does not exist.
     """
-    database, name = split_full_name(f"{database}.{'any' if table is None else table}")
+    database, table = database_and_table(name)
     with metastore_errors_as_ours(f"could not examine database {database}"):
         server = tuple(_server(metastore))
-        names = metastore.get_all_tables(database) if table is None else [name]
+        names = metastore.get_all_tables(database) if table is None else [table]
         tables = tuple(_tables(metastore, database, names))
         if not tables and table is not None:
-            raise table_not_found(metastore, database, name)
+            raise table_not_found(metastore, database, table)
         if not tables and not has_database(metastore, database):
             raise ConfigurationError(
                 f"there is no database {database}: check the name; {HOW_TO_FIND_DATABASES}"

@@ -19,7 +19,7 @@ from metastore_client.valid_ids import RangeValidity, ValidTxnList, ValidWriteId
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
 from mutation_api.transaction import preconditions
-from mutation_api.transaction.catalog import split_full_name, table_not_found
+from mutation_api.transaction.catalog import database_and_table, table_not_found
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 
@@ -125,31 +125,35 @@ class ReplicationReport:
         }
 
 
-def replication_of(metastore: MetastoreClient, database: str, table: str | None = None) -> ReplicationReport:
+def replication_of(metastore: MetastoreClient, name: str) -> ReplicationReport:
     """Examine the server, a database, and one of its tables or all of them.
 
+    Args:
+        metastore: the server.
+        name: a database, or ``database.table``.
+
     Raises:
-        ConfigurationError: If a name is not that of a database or table, or the database does not exist.
+        ConfigurationError: If ``name`` is neither, or the database does not exist.
         TableNotFoundError: If the table does not exist.
         ConnectionFailedError, TransactionError: If the server could not be asked.
     """
-    database, name = split_full_name(f"{database}.{'any' if table is None else table}")
+    database, table = database_and_table(name)
     with metastore_errors_as_ours(f"could not examine database {database}"):
         try:
             properties = metastore.get_database_parameters(database)
         except NoSuchObjectError as error:
             if table is not None:
-                raise table_not_found(metastore, database, name) from error
+                raise table_not_found(metastore, database, table) from error
             raise ConfigurationError(f"there is no database {database}") from error
         rules = (*_of_server(metastore), *_of_database(properties))
-        names = metastore.get_all_tables(database) if table is None else [name]
+        names = metastore.get_all_tables(database) if table is None else [table]
         tables = tuple(
             found for each in names if (found := _of_table(metastore, database, each, properties)) is not None
         )
         role = _role_of(properties)
         tables = _warned(metastore, role, tables)
         if table is not None and not tables:
-            raise table_not_found(metastore, database, name)
+            raise table_not_found(metastore, database, table)
     return ReplicationReport(database, role, rules, tables)
 
 

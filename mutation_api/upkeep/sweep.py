@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import TableNotFoundError, TableNotMutableError
 from mutation_api.table.acid_table import TableRole
-from mutation_api.transaction.catalog import Catalog, TableSpec
+from mutation_api.transaction.catalog import Catalog, TableSpec, database_and_table
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.staging import Abandoned, find_abandoned, remove_abandoned
 from mutation_api.upkeep.transaction_files import files_below
@@ -69,17 +69,14 @@ class SweptTable:
         return {"table": self.table, "found": found, "reason": self.reason}
 
 
-def sweep(
-    metastore: MetastoreClient, database: str, table: str | None = None, *, dry_run: bool = False
-) -> Iterator[SweptTable]:
+def sweep(metastore: MetastoreClient, name: str, *, dry_run: bool = False) -> Iterator[SweptTable]:
     """Remove what ended transactions have left in one table or in every table of a database.
 
     Files of open transactions are never touched, and neither are files that appear meanwhile.
 
     Args:
         metastore: lists the tables and the open transactions.
-        database: the database's name.
-        table: one of its tables. If None, all tables.
+        name: a database, or ``database.table``.
         dry_run: True to find files without removing them.
 
     Yields:
@@ -87,14 +84,16 @@ def sweep(
 
     Raises:
         ConnectionFailedError, TransactionError: If the server could not be asked.
-        TableNotFoundError: If ``table`` does not exist.
-        TableNotMutableError: If ``table`` is not an ACID table that this version supports.
+        ConfigurationError: If ``name`` is neither.
+        TableNotFoundError: If the table does not exist.
+        TableNotMutableError: If the table is not an ACID table that this version supports.
     """
+    database, table = database_and_table(name)
     with metastore_errors_as_ours(f"could not sweep database {database}"):
         names = metastore.get_all_tables(database) if table is None else [table]
-        for name in names:
+        for each in names:
             try:
-                yield _sweep(metastore, TableSpec(database.lower(), name.lower(), TableRole.SOURCE), dry_run)
+                yield _sweep(metastore, TableSpec(database, each.lower(), TableRole.SOURCE), dry_run)
             except TableNotFoundError:
                 if table is not None:
                     raise
@@ -102,7 +101,7 @@ def sweep(
             except TableNotMutableError as error:
                 if table is not None:
                     raise
-                yield SweptTable(f"{database}.{name}", (), (), str(error))
+                yield SweptTable(f"{database}.{each}", (), (), str(error))
 
 
 def _sweep(metastore: MetastoreClient, spec: TableSpec, dry_run: bool) -> SweptTable:

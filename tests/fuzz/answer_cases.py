@@ -111,7 +111,7 @@ _FRONT: Mapping[str, Act] = {
     "read": _read,
     "verify": lambda client, _: verify_table(client, "d.t"),
     "doctor": lambda client, _: doctor(client, "d"),
-    "sweep": lambda client, _: list(sweep(client, "d", "t", dry_run=True)),
+    "sweep": lambda client, _: list(sweep(client, "d.t", dry_run=True)),
     "explain": lambda client, _: explain_transaction(client, TXN),
     "history": lambda client, _: table_history(client, "d.t"),
     "replication": lambda client, _: replication_of(client, "d"),

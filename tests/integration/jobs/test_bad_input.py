@@ -117,7 +117,7 @@ def swept(table: LiveTable) -> bool:
     executors = context._jsc.sc().statusTracker().getExecutorInfos()
     if any(each.numRunningTasks() for each in executors):
         return False
-    list(sweep(table.metastore, table.info.database, table.info.name))
+    list(sweep(table.metastore, table.info.full_name))
     return not table.staged()
 
 

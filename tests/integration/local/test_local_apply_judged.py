@@ -204,6 +204,6 @@ def test_what_a_killed_process_has_staged_is_never_seen(make_table: MakeTable) -
     assert table.values() == []
     table.hive.time_out_transactions(0)
     with open_client(table.hive.uri) as metastore:
-        list(sweep(metastore, *table.full_name.split(".")))
+        list(sweep(metastore, table.full_name))
     assert not table.staged()
     assert table.values() == []

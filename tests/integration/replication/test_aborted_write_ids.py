@@ -113,4 +113,4 @@ def shown(side: Side) -> list[int]:
 
 def warning(side: Side) -> str | None:
     """What ``doctor --replication`` says of the table."""
-    return replication_of(side.metastore, side.database, "flat").tables[0].warning
+    return replication_of(side.metastore, f"{side.database}.flat").tables[0].warning

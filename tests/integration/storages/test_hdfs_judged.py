@@ -53,7 +53,7 @@ def test_an_abort_leaves_nothing(hive_on_hdfs: HiveJudge, database_on_hdfs: str)
         insert(dead, name, {"a": [1, 2]})
         with open_client(hive.uri) as metastore:
             metastore.abort_txn(dead.txn_id)
-            (swept,) = sweep(metastore, *name.split("."))
+            (swept,) = sweep(metastore, name)
         assert [each.txn_id for each in swept.removed] == [dead.txn_id]
         assert hidden(location) == []
     assert seen(hive, name) == []

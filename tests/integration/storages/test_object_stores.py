@@ -135,10 +135,10 @@ def test_nothing_is_left_of_what_ended_badly(place: Place, metastore: InMemoryMe
         dead = client.new_transaction()
         dead.begin()
         insert(dead, NAME, {"a": [1, 2]})
-        (swept,) = sweep(metastore, "default", "t")
+        (swept,) = sweep(metastore, "default.t")
         assert swept.found == ()
         metastore.abort_txn(dead.txn_id)
-        (swept,) = sweep(metastore, "default", "t")
+        (swept,) = sweep(metastore, "default.t")
         assert [each.txn_id for each in swept.removed] == [dead.txn_id]
         assert storage.stat(place.root / "t") is None
         assert storage.unfinished(place.root) in ((), [])

@@ -66,11 +66,11 @@ def test_nothing_is_left_of_what_ended_badly(hive_on_s3: HiveJudge, database_on_
         dead.begin()
         insert(dead, name, {"a": [1, 2]})
         with open_client(hive.uri) as metastore:
-            (swept,) = sweep(metastore, *name.split("."))
+            (swept,) = sweep(metastore, name)
             assert swept.found == ()
             assert len(storage.unfinished(location)) == 2
             metastore.abort_txn(dead.txn_id)
-            (swept,) = sweep(metastore, *name.split("."))
+            (swept,) = sweep(metastore, name)
         assert [each.txn_id for each in swept.removed] == [dead.txn_id]
         assert storage.unfinished(location) == []
         assert alive is None

@@ -171,10 +171,10 @@ def test_a_compaction_that_must_fail_says_why(hive: HiveJudge, hive_database: st
         one = CompactionThreshold(1)
         with _compactor(hive), pytest.raises(CompactionError, match=r"failed .*'note' is empty: remove it"):
             compact_table(metastore, shop.table, threshold=one, wait_seconds=120)
-        (found,) = doctor(metastore, hive_database, "orders").tables
+        (found,) = doctor(metastore, f"{hive_database}.orders").tables
         assert "'note' is empty" in str(found.trouble)
         hive.sql(f"ALTER TABLE {shop.table} UNSET TBLPROPERTIES ('note')")
-        assert doctor(metastore, hive_database, "orders").tables[0].trouble is None
+        assert doctor(metastore, f"{hive_database}.orders").tables[0].trouble is None
         with _compactor(hive):
             compact_table(metastore, shop.table, threshold=one, wait_seconds=120)
 

@@ -32,9 +32,9 @@ CALLS: dict[str, Callable[[Hive, str], object]] = {
     "history": lambda hive, name: table_history(hive.metastore, name),
     "verify": lambda hive, name: verify_table(hive.metastore, name),
     "compact": lambda hive, name: compact_table(hive.metastore, name),
-    "doctor": lambda hive, name: doctor(hive.metastore, *name.split(".")),
-    "replication": lambda hive, name: replication_of(hive.metastore, *name.split(".")),
-    "sweep": lambda hive, name: [*sweep(hive.metastore, *name.split("."))],
+    "doctor": lambda hive, name: doctor(hive.metastore, name),
+    "replication": lambda hive, name: replication_of(hive.metastore, name),
+    "sweep": lambda hive, name: [*sweep(hive.metastore, name)],
     "update": lambda hive, name: update_status(hive.metastore, name),
     "disable": lambda hive, name: disable_update(hive.metastore, name),
 }

@@ -68,15 +68,15 @@ def test_one_table_is_examined_alone(tmp_path: Path) -> None:
     metastore = InMemoryMetastore(warehouse=tmp_path)
     for name in ("one", "other"):
         metastore.create_table(table_info(name, parameters={"transactional": "true"}))
-    (found,) = doctor(metastore, "default", "ONE").tables
+    (found,) = doctor(metastore, "default.ONE").tables
     assert found == TableReport("default.one", AcidVersion.V1_LEGACY, None)
     assert "get_all_tables" not in metastore.calls
     with pytest.raises(TableNotFoundError, match=r"none does not exist .*similar names: default\.one\."):
-        doctor(metastore, "default", "none")
+        doctor(metastore, "default.none")
     with pytest.raises(ConfigurationError, match="there is no database nodb: check the name"):
         doctor(metastore, "nodb")
     with pytest.raises(TableNotFoundError, match="its database nodb does not exist"):
-        doctor(metastore, "nodb", "one")
+        doctor(metastore, "nodb.one")
 
 
 def test_an_empty_property_keeps_hive_2_from_compacting(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_server_that_cannot_be_asked_is_an_error() -> None:
     with pytest.raises(ConnectionFailedError, match=r"database default.*connection cut"):
         doctor(metastore, "default")
     with pytest.raises(ConfigurationError, match="not the full name of a table"):
-        doctor(metastore, "a.b")
+        doctor(metastore, "a.b.c")
 
 
 def test_constraints_of_a_table_are_shown(tmp_path: Path) -> None:

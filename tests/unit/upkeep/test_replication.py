@@ -107,9 +107,9 @@ def test_each_table_has_its_reason() -> None:
     report = replication_of(metastore, "default")
     assert [each.table for each in report.tables if each.reason] == ["default.outside"]
     assert not report.is_replicated
-    assert replication_of(metastore, "default", "T").is_replicated
+    assert replication_of(metastore, "default.T").is_replicated
     metastore.fail_next("get_table", MetastoreError("no such class"))
-    assert "no such class" in str(replication_of(metastore, "default", "t").tables[0].reason)
+    assert "no such class" in str(replication_of(metastore, "default.t").tables[0].reason)
 
 
 def write(metastore: InMemoryMetastore, *, abort: bool) -> None:
@@ -150,9 +150,9 @@ def test_what_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="there is no database nowhere"):
         replication_of(metastore, "nowhere")
     with pytest.raises(TableNotFoundError, match=r"nowhere\.t does not exist .*its database nowhere"):
-        replication_of(metastore, "nowhere", "t")
+        replication_of(metastore, "nowhere.t")
     with pytest.raises(TableNotFoundError, match=r"table default\.none does not exist at "):
-        replication_of(metastore, "default", "none")
+        replication_of(metastore, "default.none")
     metastore.fail_next("get_database_parameters", MetastoreUnavailableError("connection cut"))
     with pytest.raises(ConnectionFailedError, match=r"database default.*connection cut"):
         replication_of(metastore, "default")

@@ -61,7 +61,7 @@ def test_a_dry_run_removes_nothing(metastore: InMemoryMetastore, tmp_path: Path)
     dead = metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
     staged = left(tmp_path / "t", dead)
-    (swept,) = sweep(metastore, "default", "t", dry_run=True)
+    (swept,) = sweep(metastore, "default.t", dry_run=True)
     assert (swept.found, swept.removed) == ((Abandoned(dead, staged),), ())
     assert Path(staged.path).exists()
 
@@ -78,7 +78,7 @@ def test_a_transaction_that_begins_meanwhile_keeps_its_files(
         return answer
 
     monkeypatch.setattr(metastore, "get_open_txns", then_another_begins)
-    (swept,) = sweep(metastore, "default", "t")
+    (swept,) = sweep(metastore, "default.t")
     assert swept.found == ()
     assert len([*(tmp_path / "t").iterdir()]) == 1
 
@@ -94,16 +94,16 @@ def test_partitions_that_lie_elsewhere_are_swept(
     dead = metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
     staged = left(elsewhere, dead)
-    (swept,) = sweep(metastore, "default", "t")
+    (swept,) = sweep(metastore, "default.t")
     assert swept.removed == (Abandoned(dead, staged),)
 
 
 def test_a_table_that_cannot_be_looked_at(metastore: InMemoryMetastore) -> None:
     """As the only table it is an error; among others it is one line of the report."""
     with pytest.raises(TableNotMutableError, match="does not exist"):
-        [*sweep(metastore, "default", "none")]
+        [*sweep(metastore, "default.none")]
     with pytest.raises(TableNotMutableError, match="must be transactional"):
-        [*sweep(metastore, "default", "plain")]
+        [*sweep(metastore, "default.plain")]
 
 
 def test_without_the_metastores_word_nothing_goes(metastore: InMemoryMetastore, tmp_path: Path) -> None:
@@ -113,5 +113,5 @@ def test_without_the_metastores_word_nothing_goes(metastore: InMemoryMetastore, 
     staged = left(tmp_path / "t", dead)
     metastore.fail_next("get_open_txns", MetastoreUnavailableError("connection cut"))
     with pytest.raises(ConnectionFailedError, match="connection cut"):
-        [*sweep(metastore, "default", "t")]
+        [*sweep(metastore, "default.t")]
     assert Path(staged.path).exists()
