@@ -42,7 +42,7 @@ from mutation_api.cdc.log_walk import (
     doubled_texts,
 )
 from mutation_api.errors import ConfigurationError, ContradictionError, RecordLayoutError, RecordValueError
-from mutation_api.merge.spark_outcome import json_text, key_json
+from mutation_api.merge.spark_columns import json_text, key_json
 from mutation_api.spark.frame_table import counted_by_rows
 from mutation_api.spark.plan import default_num_partitions
 from mutation_api.spark.worker_errors import raised_in_job, translated_worker_errors

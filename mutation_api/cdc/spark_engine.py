@@ -45,8 +45,8 @@ from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.source_rows import copied_keys_error
+from mutation_api.merge.spark_columns import json_text, key_json
 from mutation_api.merge.spark_merge import MergeInto, merge_into
-from mutation_api.merge.spark_outcome import json_text, key_json
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.snapshot_frame import read_table

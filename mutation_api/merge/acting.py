@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.format.json_values import json_texts
-from mutation_api.merge.clauses import SOURCE, TARGET, Match
+from mutation_api.merge.clauses import SOURCE, TARGET, Action, Match
 from mutation_api.merge.differences import differs
+from mutation_api.merge.key_columns import key_in_type
 from mutation_api.merge.resolve import ResolvedMerge, converted
 from mutation_api.read.key_groups import key_type
 from mutation_api.table.acid_table import AcidTable
@@ -25,12 +26,17 @@ __all__ = [
     "INSERTED",
     "KINDS",
     "MOVED",
+    "ROW_TEXT",
     "UNCHANGED",
     "UPDATED",
     "Acting",
     "AnyMerge",
     "Candidates",
+    "ClauseRule",
+    "RowRules",
     "act",
+    "altered_keys",
+    "rules_of",
     "struct_of",
 ]
 
@@ -41,8 +47,52 @@ KINDS = ("inserted", "updated", "deleted", "moved", "unchanged")
 """The outcomes of a row, which are fields of MergeCounts. The index is the code."""
 INSERTED, UPDATED, _DELETED, MOVED, UNCHANGED = range(len(KINDS))
 
+ROW_TEXT = "__text"
+"""A column of the source's rows that names each row in messages, if the merge has no key columns."""
+
 Indices = NDArray[np.int64]
 Columns = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class ClauseRule:
+    """The parts of a clause that decide what happens to a row: no expressions, so tasks can have it.
+
+    Attributes:
+        match: the kind of rows to which it applies.
+        action: what it does with them.
+        assigned: the columns to which it assigns values.
+        defaults: values of columns that the source lacks.
+    """
+
+    match: Match
+    action: Action
+    assigned: frozenset[str]
+    defaults: Mapping[str, pa.Scalar]
+
+
+@dataclass(frozen=True)
+class RowRules:
+    """The rules of a checked merge for rows. ``keys`` is None if the merge has another condition."""
+
+    keys: tuple[str, ...] | None
+    clauses: tuple[ClauseRule, ...]
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        """The columns to which at least one clause assigns values."""
+        return frozenset[str]().union(*(each.assigned for each in self.clauses))
+
+
+def rules_of(resolved: AnyMerge) -> RowRules:
+    """Return the rules of a checked merge."""
+    return RowRules(
+        resolved.keys,
+        tuple(
+            ClauseRule(clause.match, clause.action, frozenset(values), clause.defaults)
+            for clause, values in zip(resolved.clauses, resolved.values, strict=True)
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -157,19 +207,13 @@ class Acting:
 
 
 def act(
-    table: AcidTable,
-    resolved: AnyMerge,
-    number: int,
-    rows: Candidates,
-    given: Columns,
-    *,
-    write_unchanged: bool,
+    table: AcidTable, rules: RowRules, number: int, rows: Candidates, given: Columns, *, write_unchanged: bool
 ) -> Acting:
     """Apply one clause to its rows.
 
     Args:
         table: the table to change.
-        resolved: the checked merge.
+        rules: the rules of the merge.
         number: number of the clause.
         rows: n rows with the clause's kind of match.
         given: the values that the clause assigns, by column; see :meth:`Evaluator.assigned`. Empty if it
@@ -179,33 +223,33 @@ def act(
     Raises:
         RecordValueError: If a value does not fit its column.
     """
-    action = resolved.clauses[number].action
-    new = _new_values(table, resolved, number, rows, given) if action.writes_row else {}
+    action = rules.clauses[number].action
+    new = _new_values(table, rules, number, rows, given) if action.writes_row else {}
     if action.replaces_row:
-        kinds = _kinds_of_updates(table, resolved, rows, new, write_unchanged=write_unchanged)
+        kinds = _kinds_of_updates(table, rules, rows, new, write_unchanged=write_unchanged)
     else:
         kinds = np.full(len(rows), KINDS.index(action.outcome), np.int8)
     placed = (kinds == INSERTED) | (kinds == MOVED)
-    keys = {key: given[key] for key in resolved.keys or () if key in given}
+    keys = {key: given[key] for key in rules.keys or () if key in given}
     return Acting(number, rows, new, keys, kinds, _new_partitions(table, new, placed))
 
 
 def _new_values(
-    table: AcidTable, resolved: AnyMerge, number: int, rows: Candidates, given: Columns
+    table: AcidTable, rules: RowRules, number: int, rows: Candidates, given: Columns
 ) -> dict[str, pa.Array]:
-    keeps_others = resolved.clauses[number].action.replaces_row
+    rule = rules.clauses[number]
 
     def key_of(row: int) -> str:
-        return _key_text(resolved, rows.take(np.array([row])))
+        return _key_text(rules, rows.take(np.array([row])))
 
     new = {}
     for column in table.all_columns:
-        if column.name in resolved.values[number]:
+        if column.name in rule.assigned:
             null_text = null_text_of(table, column.name)
             new[column.name] = converted(
                 table.full_name, column, given[column.name], key_of, null_text=null_text
             )
-        elif keeps_others and rows.target is not None:
+        elif rule.action.replaces_row and rows.target is not None:
             new[column.name] = rows.target[column.name]
         else:
             new[column.name] = pa.nulls(len(rows), key_type(column))
@@ -213,11 +257,10 @@ def _new_values(
 
 
 def _kinds_of_updates(
-    table: AcidTable, resolved: AnyMerge, rows: Candidates, new: Columns, *, write_unchanged: bool
+    table: AcidTable, rules: RowRules, rows: Candidates, new: Columns, *, write_unchanged: bool
 ) -> NDArray[np.int8]:
-    names = {name for values in resolved.values for name in values}
     assert rows.target is not None
-    names &= rows.target.keys()  # the others are compared later if necessary
+    names = rules.assigned & rows.target.keys()  # the others are compared later if necessary
     compared = names & table.placing_columns if write_unchanged else names
     moved = np.zeros(len(rows), np.bool_)
     changed = np.zeros(len(rows), np.bool_)
@@ -244,12 +287,33 @@ def _new_partitions(table: AcidTable, new: Columns, placed: NDArray[np.bool_]) -
     return pc.replace_with_mask(nothing, pa.array(placed), names)
 
 
-def _key_text(resolved: AnyMerge, row: Candidates) -> str:
-    """Return the key of a single row, or the whole row if the source has no such row."""
-    if row.source_rows is not None:
-        return json_texts(struct_of({key: row.source_column(key) for key in resolved.keys or ()}))[0]
-    assert row.target is not None
-    return json_texts(struct_of(row.target))[0]
+def _key_text(rules: RowRules, row: Candidates) -> str:
+    """Return the key of a single row, or the whole row if there are no keys or the source has no such row."""
+    if row.source_rows is None:
+        assert row.target is not None
+        return json_texts(struct_of(row.target))[0]
+    if rules.keys is None:
+        return str(row.source_column(ROW_TEXT)[0])
+    return json_texts(struct_of({key: row.source_column(key) for key in rules.keys}))[0]
+
+
+def altered_keys(table_name: str, keys: Sequence[str], each: Acting) -> Iterator[str]:
+    """Yield JSON strings of keys that would be stored as different keys (rounded, cut), once per row.
+
+    They hold the column and its value before and after. Such a key was matched unconverted, and its stored
+    form may be the key of an existing row.
+    """
+    is_told = np.zeros(len(each.rows), np.bool_)
+    for key in sorted({*keys} & each.given.keys()):
+        given, new = each.given[key], each.new[key]
+        if given.type == new.type and given.equals(new):
+            continue
+        kept, is_lost = key_in_type(table_name, key, given, new.type)
+        is_other = (is_lost | differs(kept, new)) & ~is_told
+        is_told |= is_other
+        column = pa.array([key] * int(is_other.sum()), pa.string())
+        told = [column, *(values.filter(pa.array(is_other)) for values in (given, new))]
+        yield from json_texts(pa.StructArray.from_arrays(told, ["column", "key", "stored"]))
 
 
 def struct_of(columns: Columns) -> pa.StructArray:

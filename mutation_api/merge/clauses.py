@@ -77,6 +77,11 @@ class Match(enum.Enum):
         return SOURCE in self.sides
 
     @property
+    def has_target(self) -> bool:
+        """True if the table has such rows."""
+        return TARGET in self.sides
+
+    @property
     def is_pair(self) -> bool:
         """True if such a row is a source row with a row of the table."""
         return len(self.sides) > 1

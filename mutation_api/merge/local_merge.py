@@ -8,20 +8,14 @@ same. The clauses have the names that delta-rs uses. Conditions and values are A
 from __future__ import annotations
 
 import dataclasses
-import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, Unpack
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, UnsupportedLocallyError
-from mutation_api.format.event import ROW_ID_COLUMN
-from mutation_api.format.json_values import json_texts
-from mutation_api.merge.acting import KINDS, Acting, struct_of
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
     SOURCE,
@@ -46,11 +40,7 @@ from mutation_api.merge.local_plan import LocalMergePlan
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.preview import (
     SAMPLES_DEFAULT,
-    SHOWN_KINDS,
     Preview,
-    SampleRow,
-    foreign_locks,
-    row_values,
 )
 from mutation_api.merge.resolve import resolve
 from mutation_api.merge.source_rows import check_read_bytes, plain_batch, source_rows
@@ -117,44 +107,7 @@ def preview_rows(plan: LocalMergePlan, samples: int, insert_files: int | None) -
         insert_files=insert_files,
         local=plan.local,
     )
-    touched = {group.partition for group in forecast.groups}
-    locks = foreign_locks(plan.transaction.other_locks(plan.table.full_name), touched) if touched else ()
-    return Preview(forecast, locks, tuple(_samples(plan, samples)) if samples > 0 else ())
-
-
-def _samples(plan: LocalMergePlan, per_kind: int) -> Iterator[SampleRow]:
-    """Yield the rows of each kind with the least partition and key."""
-    for kind in SHOWN_KINDS:
-        code = KINDS.index(kind)
-        found = [
-            (partition, key, number, row)
-            for number, each in enumerate(plan.acting)
-            for partition, key, row in _named(plan, each, np.flatnonzero(each.kinds == code))
-        ]
-        for partition, key, number, row in heapq.nsmallest(per_kind, found):
-            yield _sample(kind, partition, key, plan.acting[number].take(np.array([row])))
-
-
-def _named(plan: LocalMergePlan, each: Acting, rows: NDArray[np.int64]) -> Iterator[tuple[str, str, int]]:
-    """Yield the partition, key and index of some rows."""
-    if not len(rows):
-        return
-    chosen = each if len(rows) == len(each.kinds) else each.take(rows)
-    old = chosen.rows.target or {}
-    keys = {key: old[key] if key in old else chosen.new[key] for key in plan.keys}
-    texts = json_texts(struct_of(keys)) if keys else [""] * len(rows)
-    yield from zip(chosen.partitions.to_pylist(), texts, rows.tolist(), strict=True)
-
-
-def _sample(kind: str, partition: str, key: str, row: Acting) -> SampleRow:
-    old = {name: values for name, values in (row.rows.target or {}).items() if name != ROW_ID_COLUMN}
-    return SampleRow(kind, partition or None, key, _values(old), _values(row.new))
-
-
-def _values(columns: Mapping[str, pa.Array]) -> dict[str, object] | None:
-    if not columns:
-        return None
-    return row_values(struct_of(columns))[0]
+    return Preview.of(plan.transaction, plan.table, forecast, plan.outcome(max(0, samples)).samples)
 
 
 Condition: TypeAlias = pc.Expression | str | None

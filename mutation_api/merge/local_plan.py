@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Any, assert_never
+from typing import assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -14,24 +13,29 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.errors import RecordValueError
-from mutation_api.format.event import ROW_ID_COLUMN, Mask
-from mutation_api.format.hive_type import arrow_type, parse_hive_type
-from mutation_api.format.json_values import json_texts
+from mutation_api.format.event import Mask
 from mutation_api.format.timestamps import exact_unit
-from mutation_api.merge.acting import INSERTED, KINDS, MOVED, Acting, AnyMerge, Candidates, act
+from mutation_api.merge.acting import (
+    INSERTED,
+    Acting,
+    AnyMerge,
+    Candidates,
+    RowRules,
+    act,
+    altered_keys,
+    rules_of,
+)
 from mutation_api.merge.clauses import (
-    CHANGE_COLUMN,
     Match,
     MergeOptions,
-    altered_keys_error,
     padded_key_error,
 )
-from mutation_api.merge.differences import SourceKeys, differs
+from mutation_api.merge.differences import SourceKeys
 from mutation_api.merge.evaluator import Evaluator, target_types
-from mutation_api.merge.key_columns import in_nanoseconds, key_in_type
-from mutation_api.merge.merge_report import MergeReport, with_compactions_due
+from mutation_api.merge.key_columns import key_in_type
+from mutation_api.merge.merge_report import MergeReport
+from mutation_api.merge.outcome import MergeOutcome, change_batches, change_schema
 from mutation_api.merge.source_rows import (
-    ROWS_SHOWN,
     DuplicatedKey,
     duplicate_key_error,
     duplicated,
@@ -39,10 +43,7 @@ from mutation_api.merge.source_rows import (
 )
 from mutation_api.merge.table_side import TableSide, settled
 from mutation_api.orc.read.key_filter import KeyFilter
-from mutation_api.read.snapshot_reader import full_row_id_type
-from mutation_api.read.table_view import partition_names
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.partition import check_may_create
 from mutation_api.write.local_plan import LocalOptions
 from mutation_api.write.staged_writer import LookingTransaction
 
@@ -110,59 +111,27 @@ class LocalMergePlan:
         found = settled(self.table.full_name, found, side.late, self.keys, side.late_rows)
         return (*found, *(each for match in wanted if not match.has_source for each in act_on(match)))
 
-    def report(self, *, is_dry_run: bool) -> MergeReport:
-        """Count the rows.
-
-        Raises:
-            PartitionCreationError: If rows belong to missing partitions that must not be created.
-        """
-        known = {*partition_names(self.transaction, self.table.full_name)}
-        groups, values, new = [], [], set()
+    def outcome(self, samples: int = 0) -> MergeOutcome:
+        """Return what the clauses do, with some rows of each kind."""
+        outcome = MergeOutcome(self.keys, self.options.count_by, samples)
         for each in self.acting:
-            kinds = pa.array([KINDS[code] for code in range(len(KINDS))]).take(pa.array(each.kinds))
-            groups += _counted(each.partitions, kinds)
-            new |= set(pc.unique(each.new_partitions).to_pylist())
-            if self.options.count_by:
-                by = self.options.count_by
-                is_of_source = each.rows.source_rows is not None
-                values += _counted(
-                    each.rows.source_column(by) if is_of_source else pa.nulls(len(kinds)), kinds
-                )
-        new -= known | {None, ""}
-        check_may_create(self.table, new)
-        report = MergeReport.of(
-            self.table.full_name,
-            groups,
-            is_dry_run=is_dry_run,
-            new_partitions=new,
-            counts_by=values,
-        )
-        return with_compactions_due(report, self.table)
+            outcome.add(each)
+        return outcome
+
+    def report(self, *, is_dry_run: bool) -> MergeReport:
+        """Count the rows. See :meth:`MergeOutcome.report`."""
+        return self.outcome().report(self.transaction, self.table, is_dry_run=is_dry_run)
 
     def changes(self) -> pa.RecordBatchReader:
         """Return the change set for :func:`mutation_api.write.apply.apply_arrow`.
 
         CHANGE_COLUMN is its operation column.
         """
-        table = self.table
-        fields = [pa.field(CHANGE_COLUMN, pa.string())]
-        if table.version.has_row_ids:
-            fields.append(pa.field(ROW_ID_COLUMN, full_row_id_type(table)))
-        for column in table.all_columns:
-            # Timestamps have microseconds unless values need a finer unit.
-            is_fine = any("[ns" in str(each.new[column.name].type) for each in self.acting if each.new)
-            kind = arrow_type(parse_hive_type(column.type), timestamp_unit="ns" if is_fine else "us")
-            fields.append(pa.field(column.name, kind))
-        schema = pa.schema(fields)
-        return pa.RecordBatchReader.from_batches(schema, self._change_batches(schema))
-
-    def _change_batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for each in self.acting:
-            for operation, kinds in _OPERATIONS:
-                rows = np.flatnonzero(np.isin(each.kinds, kinds))
-                if len(rows):
-                    taken = each if len(rows) == len(each.kinds) else each.take(rows)
-                    yield _changes(self.table, schema, operation, taken)
+        # Timestamps have microseconds unless values need a finer unit.
+        fine = {name for each in self.acting for name, new in each.new.items() if "[ns" in str(new.type)}
+        schema = change_schema(self.table, fine)
+        batches = (batch for each in self.acting for batch in change_batches(self.table, schema, each))
+        return pa.RecordBatchReader.from_batches(schema, batches)
 
     @property
     def bytes_to_read(self) -> int:
@@ -248,31 +217,20 @@ class LocalMergePlan:
     def _act(self, number: int, rows: Candidates) -> Acting:
         has_values = self.resolved.clauses[number].action.writes_row
         given = self.evaluator.assigned(number, rows) if has_values else {}
-        return act(
-            self.table, self.resolved, number, rows, given, write_unchanged=self.options.write_unchanged
-        )
+        write_unchanged = self.options.write_unchanged
+        return act(self.table, self._rules, number, rows, given, write_unchanged=write_unchanged)
+
+    @cached_property
+    def _rules(self) -> RowRules:
+        return rules_of(self.resolved)
 
     def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
         """Check that no key to insert is stored as a different key (rounded, cut), which a row may have."""
-        checked = list(found)
-        texts = [text for each in checked for text in self._altered(each)]
-        if texts:
-            raise altered_keys_error(self.table.full_name, heapq.nsmallest(ROWS_SHOWN, texts))
+        checked, outcome = list(found), MergeOutcome(self.keys, None)
+        for each in checked:
+            outcome.add_altered(altered_keys(self.table.full_name, self.keys, each))
+        outcome.check_keys(self.table)
         return checked
-
-    def _altered(self, each: Acting) -> Iterator[str]:
-        """Yield JSON strings of keys that are stored as different keys; only the first column of each row."""
-        is_told = np.zeros(len(each.rows), np.bool_)
-        for key in sorted({*self.keys} & each.given.keys()):
-            given, new = each.given[key], each.new[key]
-            if given.type == new.type and given.equals(new):
-                continue
-            kept, is_lost = key_in_type(self.table.full_name, key, given, new.type)
-            is_other = (is_lost | differs(kept, new)) & ~is_told
-            is_told |= is_other
-            column = pa.array([key] * int(is_other.sum()), pa.string())
-            told = [column, *(values.filter(pa.array(is_other)) for values in (given, new))]
-            yield from json_texts(pa.StructArray.from_arrays(told, ["column", "key", "stored"]))
 
 
 def _padded(texts: pa.Array) -> pa.Array:
@@ -370,47 +328,3 @@ class _Doubled:
 def _source_rows(each: Acting) -> Indices:
     assert each.rows.source_rows is not None
     return each.rows.source_rows
-
-
-_OPERATIONS = (
-    ("update", [KINDS.index("updated")]),
-    ("delete", [KINDS.index("deleted"), MOVED]),
-    ("insert", [INSERTED, MOVED]),
-)
-"""The kinds of rows that each operation writes. A moved row is deleted and inserted."""
-
-
-def _changes(table: AcidTable, schema: pa.Schema, operation: str, rows: Acting) -> pa.RecordBatch:
-    count = len(rows.kinds)
-    columns = []
-    for name, data_type in zip(schema.names, schema.types, strict=True):
-        if name == CHANGE_COLUMN:
-            columns.append(pa.repeat(operation, count))
-        elif name == ROW_ID_COLUMN:
-            columns.append(pa.nulls(count, data_type) if rows.row_ids is None else rows.row_ids)
-        elif operation == "delete":
-            columns.append(pa.nulls(count, data_type))
-        else:
-            new = rows.new[name]
-            columns.append(new if new.type == data_type else in_nanoseconds(table, name, new))
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _counted(groups: pa.Array, kinds: pa.Array) -> list[tuple[Any, str, int]]:
-    """Return the number of rows by group and kind."""
-    counts = (
-        pa.table([groups, kinds], ["group", "kind"])
-        .group_by(["group", "kind"])
-        .aggregate([([], "count_all")])
-    )
-    columns = (_python_values(counts["group"]), counts["kind"].to_pylist(), counts["count_all"].to_pylist())
-    return list(zip(*columns, strict=True))
-
-
-def _python_values(values: pa.ChunkedArray) -> list[Any]:
-    """Return Python values, or strings if Python's type cannot hold one, such as a date in the year 10000."""
-    try:
-        found: list[Any] = values.to_pylist()
-    except (ValueError, OverflowError):
-        found = values.cast(pa.string()).to_pylist()
-    return found

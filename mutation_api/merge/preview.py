@@ -15,7 +15,9 @@ import pyarrow as pa
 from metastore_client.model import LockInfo, LockState
 from mutation_api.format.json_values import to_json
 from mutation_api.format.plain_array import plain_array
+from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.forecast import Forecast
+from mutation_api.write.staged_writer import LookingTransaction
 
 __all__ = [
     "SAMPLES_DEFAULT",
@@ -103,6 +105,19 @@ class Preview:
     forecast: Forecast
     locks: tuple[ForeignLock, ...] = ()
     samples: tuple[SampleRow, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        transaction: LookingTransaction,
+        table: AcidTable,
+        forecast: Forecast,
+        samples: tuple[SampleRow, ...],
+    ) -> Preview:
+        """Return the preview with the locks of other clients on the partitions of the forecast."""
+        touched = {group.partition for group in forecast.groups}
+        locks = foreign_locks(transaction.other_locks(table.full_name), touched) if touched else ()
+        return cls(forecast, locks, samples)
 
 
 def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None]) -> tuple[ForeignLock, ...]:

@@ -1,19 +1,16 @@
-"""The outcome of each row in a merge by Spark, as columns: its clause, new values, kind and partition.
+"""Columns of merges and differences by Spark: values as Hive stores them, comparisons, JSON strings.
 
-Values are converted as Hive stores them; errors name the row's key and the column. Several source rows that
-act on one row are reduced to a single one.
+Errors of a conversion name the row's key and the column. Several rows of a group are reduced to one.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import assert_never
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql.types import (
@@ -33,31 +30,22 @@ from mutation_api.format.hive_type import PRIMITIVES, parse_hive_type, spark_typ
 from mutation_api.merge.clauses import (
     SOURCE,
     TARGET,
-    Action,
     Clause,
     FirstBy,
     Match,
     MergeOptions,
-    altered_keys_error,
 )
 from mutation_api.merge.resolve import check_type, converted
 from mutation_api.merge.spark_expressions import Expression, SparkMerge, column_of, column_type
+from mutation_api.merge.task_clauses import CLAUSE
 from mutation_api.spark.frame_table import arrow_type_of
 from mutation_api.spark.plan import wall_clock_type
 from mutation_api.spark.versions import ArrowColumn, computed
-from mutation_api.spark.versions import data_type as data_type_of
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.partition import null_text_of, partition_names
+from mutation_api.table.partition import null_text_of
 from mutation_api.table.row_type import quoted
 
 __all__ = [
-    "CLAUSE",
-    "DELETED",
-    "INSERTED",
-    "MOVED",
-    "NEW",
-    "UNCHANGED",
-    "UPDATED",
     "ColumnConverter",
     "altered_key",
     "any_of",
@@ -65,17 +53,15 @@ __all__ = [
     "comparable",
     "differs",
     "first_holding",
-    "inserted_key",
     "is_stored_unchanged",
     "json_text",
     "keep_first",
     "key_json",
     "key_text",
-    "kind_of",
     "order_of",
-    "partition_of",
     "stored",
-    "with_new_row",
+    "value_columns",
+    "with_inserted_key",
 ]
 
 
@@ -118,7 +104,6 @@ def stored(
     *,
     where: Column,
     key: Column,
-    keeps_empty: bool = False,
 ) -> Column | ArrowColumn:
     """Return ``value`` as the column will store it, and null where ``where`` is not true.
 
@@ -129,7 +114,6 @@ def stored(
         found: type of the value.
         where: condition that selects the rows. Values of other rows are ignored, so they are never refused.
         key: string that names a row in messages.
-        keeps_empty: True to keep '' in a string partition column, which stores NULL for it.
 
     Raises:
         RecordLayoutError: If the column cannot store any value of this type. If a single value does not fit,
@@ -140,7 +124,7 @@ def stored(
     masked = sf.when(where, value if wall_clock == found else value.cast(wall_clock))
     if is_stored_unchanged(column, found):
         is_text_of_partition = column.type == "string" and null_text_of(table, column.name) is not None
-        return sf.when(masked != "", masked) if is_text_of_partition and not keeps_empty else masked
+        return sf.when(masked != "", masked) if is_text_of_partition else masked
     wanted = spark_type(parse_hive_type(column.type))
     convert = ColumnConverter(table.full_name, column, null_text_of(table, column.name))
     return ArrowColumn(convert, wanted, (masked, key))
@@ -198,13 +182,6 @@ def comparable(value: Column, data_type: DataType) -> Column:
             return value
 
 
-CLAUSE, NEW = "__clause", "__new"
-"""Columns that these functions read: the number of the row's clause and the struct of its new values."""
-
-INSERTED, UPDATED, DELETED, MOVED, UNCHANGED = "inserted", "updated", "deleted", "moved", "unchanged"
-"""The outcomes of a row, which are fields of MergeCounts."""
-
-
 def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
     """Return the number of the first clause that holds for the row, or null if none does."""
     chain = [
@@ -231,138 +208,89 @@ def _is_match(match: Match) -> Column:
             assert_never(match)
 
 
-def with_new_row(rows: DataFrame, table: AcidTable, resolved: SparkMerge) -> DataFrame:
-    """Add NEW, a struct of the row as it will be stored. All columns of a delete are null."""
-    types = (rows.schema[side].dataType for side in (SOURCE, TARGET))
-    key = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET), *types)
-    converted: dict[str, ArrowColumn] = {}
-    columns = []
-    for column in table.all_columns:
-        branches = []
-        for branch in _branches(table, column, resolved, key):
-            if isinstance(branch, ArrowColumn):
-                name = f"__converted{len(converted)}"
-                converted[name] = branch
-                branches.append(sf.col(name))
-            else:
-                branches.append(branch)
-        columns.append(_first_of(column, branches).alias(column.name))
-    if converted:
-        rows = computed(rows, {**{name: sf.col(quoted(name)) for name in rows.columns}, **converted})
-    return rows.withColumn(NEW, sf.struct(*columns)).drop(*converted)
+def value_columns(
+    resolved: SparkMerge, name: str, *, inserts_only: bool = False
+) -> Iterator[tuple[list[int], Expression, DataType]]:
+    """Yield the values that clauses assign to a column: the numbers of the clauses, the value and its type.
 
-
-def _first_of(column: AcidColumn, branches: Sequence[Column]) -> Column:
-    wanted = column_type(column)
-    return sf.coalesce(*[branch.cast(wanted) for branch in branches], sf.lit(None).cast(wanted))
-
-
-def _branches(
-    table: AcidTable, column: AcidColumn, resolved: SparkMerge, key: Column
-) -> Iterator[Column | ArrowColumn]:
-    """Yield the new values of a column by clause. Each is null where another clause decides."""
-    # An empty string as a key is refused where partitions get their names: see partition_of.
-    keeps_empty = column.name in (resolved.keys or ())
-    shared: list[int] = []  # clauses that use the source column unchanged share one conversion
+    Clauses that use the source's column unchanged share one value. Default values are not included.
+    """
+    shared: list[int] = []
     for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
-        here = sf.col(CLAUSE) == number
-        if clause.action.replaces_row and column.name not in values:
-            yield sf.when(here, sf.col(quoted(TARGET, column.name)))
-        elif column.name in values and clause.takes_all:
+        if name not in values or name in clause.defaults or (inserts_only and not clause.action.adds_row):
+            continue
+        if clause.takes_all:
             shared.append(number)
-        elif column.name in values:
-            value, found = values[column.name]
-            yield stored(table, column, column_of(value), found, where=here, key=key, keeps_empty=keeps_empty)
+        else:
+            yield [number], *values[name]
     if shared:
-        value, found = resolved.values[shared[0]][column.name]
-        where = sf.col(CLAUSE).isin(*shared)
-        yield stored(table, column, column_of(value), found, where=where, key=key, keeps_empty=keeps_empty)
+        yield shared, *resolved.values[shared[0]][name]
 
 
-def kind_of(table: AcidTable, resolved: SparkMerge, options: MergeOptions) -> Column:
-    """Return the outcome of the row: a field of MergeCounts."""
-    numbers: dict[Action, list[int]] = {action: [] for action in Action}
-    for number, clause in enumerate(resolved.clauses):
-        numbers[clause.action].append(number)
-    clause_number = sf.col(CLAUSE)
-    certain = [
-        (clause_number.isin(*numbers[action]), action.outcome) for action in Action if not action.replaces_row
-    ]
-    kind = reduce(lambda chain, each: chain.when(*each), certain[1:], sf.when(*certain[0]))
-    if not any(clause.action.replaces_row for clause in resolved.clauses):
-        return kind
-    assigned = {name for values in resolved.values for name in values}
-    compared = assigned & table.placing_columns if options.write_unchanged else assigned
-    changes = {c.name: differs(c, TARGET, NEW) for c in table.all_columns if c.name in compared}
-    moved = [changed for name, changed in changes.items() if name in table.placing_columns]
-    kind = kind.when(any_of(moved), MOVED)
-    if not options.write_unchanged:
-        kind = kind.when(~any_of(list(changes.values())), UNCHANGED)
-    return kind.otherwise(UPDATED)
+def with_inserted_key(
+    rows: DataFrame, table: AcidTable, resolved: SparkMerge, options: MergeOptions, name: str
+) -> DataFrame:
+    """Add the key of each row to insert, as it will be stored: a struct of the key columns, in their order.
 
-
-def inserted_key(rows: DataFrame, resolved: SparkMerge, options: MergeOptions) -> Column:
-    """Return the JSON string of an inserted key as it will be stored, or null if a NULL makes it unique."""
-    nothing = sf.lit(None).cast("string")
-    if resolved.keys is None:
-        return nothing
-    parts = [sf.col(quoted(NEW, key)) for key in resolved.keys]
-    inserts = [i for i, c in enumerate(resolved.clauses) if c.action.adds_row]
+    It is null for other rows, and if a NULL makes the key unique.
+    """
+    columns = {each.name: each for each in table.all_columns}
+    converted: dict[str, Column | ArrowColumn] = {}
+    parts = []
+    for number, key in enumerate(resolved.keys or ()):
+        branches = _stored_values(rows, table, resolved, columns[key], converted)
+        wanted = column_type(columns[key])
+        values = [sf.col(branch).cast(wanted) for _, _, _, branch in branches]
+        parts.append(sf.coalesce(*values, sf.lit(None).cast(wanted)).alias(f"k{number}"))
+    inserts = [number for number, each in enumerate(resolved.clauses) if each.action.adds_row]
+    with_parts = computed(rows, {**{each: sf.col(quoted(each)) for each in rows.columns}, **converted})
     counts = sf.col(CLAUSE).isin(*inserts)
     if not options.null_safe:
-        counts = reduce(lambda a, p: a & p.isNotNull(), parts, counts)
-    return sf.when(counts, key_json(resolved.keys, rows.schema[NEW].dataType, sf.col(NEW)))
+        counts = reduce(lambda all_of, part: all_of & part.isNotNull(), parts, counts)
+    return with_parts.withColumn(name, sf.when(counts, sf.struct(*parts))).drop(*converted)
 
 
-def altered_key(table: AcidTable, resolved: SparkMerge) -> Column | None:
-    """Return the JSON string of an inserted key that is stored as a different key (rounded, cut).
+def altered_key(
+    rows: DataFrame, table: AcidTable, resolved: SparkMerge, keys: Collection[str], name: str
+) -> DataFrame:
+    """Add the JSON string of a key to insert that is stored as a different key by Spark's comparison.
 
-    It holds the key before and after. Such a key was matched unconverted, and its stored form may be the key
-    of an existing row. If None, no key of the merge can change.
+    It is that of :func:`mutation_api.merge.acting.altered_keys`, for key columns whose values and stored
+    values only Spark can compare, such as strings and numbers.
     """
-    types = {c.name: c for c in table.all_columns}
-    keys = set(resolved.keys or ())
+    converted: dict[str, Column | ArrowColumn] = {}
     found = []
-    for number, (clause, values) in enumerate(zip(resolved.clauses, resolved.values, strict=True)):
-        for name in sorted(keys & values.keys()) if clause.action.adds_row else ():
-            value, data_type = values[name]
-            if is_stored_unchanged(types[name], data_type):
-                continue
-            before, after = column_of(value), sf.col(quoted(NEW, name))
-            is_other = (sf.col(CLAUSE) == number) & ~before.eqNullSafe(after)
-            as_stored = data_type_of(spark_type(parse_hive_type(types[name].type)))
-            row = sf.struct(sf.lit(name).alias("column"), before.alias("key"), after.alias("stored"))
-            text = json_text(row, _struct_of({"column": StringType(), "key": data_type, "stored": as_stored}))
-            found.append(sf.when(is_other, text))
-    return sf.coalesce(*found) if found else None
+    for column in table.all_columns:
+        if column.name not in keys:
+            continue
+        for where, before, kind, branch in _stored_values(rows, table, resolved, column, converted):
+            after = sf.col(branch)
+            row = sf.struct(sf.lit(column.name).alias("column"), before.alias("key"), after.alias("stored"))
+            types = {"column": StringType(), "key": kind, "stored": column_type(column)}
+            found.append(sf.when(where & ~before.eqNullSafe(after), json_text(row, _struct_of(types))))
+    with_parts = computed(rows, {**{each: sf.col(quoted(each)) for each in rows.columns}, **converted})
+    return with_parts.withColumn(name, sf.coalesce(*found)).drop(*converted)
 
 
-def partition_of(table: AcidTable, where: Column, keys: Collection[str]) -> Column | ArrowColumn:
-    """Return the partition name of a new row, null for other rows. '' as a key is refused."""
-    if not table.partition_keys:
-        return sf.when(where, sf.lit(""))
-    values = sf.struct(*[sf.col(quoted(NEW, k)).alias(k) for k in table.partition_key_names])
-    texts = tuple(key.name for key in table.partition_keys if key.type == "string" and key.name in keys)
-    return ArrowColumn(_PartitionNames(table, texts), "string", (sf.when(where, values),))
+def _stored_values(
+    rows: DataFrame,
+    table: AcidTable,
+    resolved: SparkMerge,
+    column: AcidColumn,
+    converted: dict[str, Column | ArrowColumn],
+) -> list[tuple[Column, Column, DataType, str]]:
+    """Return the rows, value, its type and the name of the stored value, for each value to insert.
 
-
-@dataclass(frozen=True)
-class _PartitionNames:
-    """The function that runs in tasks and turns structs of partition values into partition names."""
-
-    table: AcidTable
-    text_keys: tuple[str, ...]
-
-    def __call__(self, rows: pa.Array) -> pa.Array:
-        wanted = rows.is_valid()
-        present = rows.filter(wanted)
-        columns = {f.name: present.field(i) for i, f in enumerate(rows.type)}
-        for name in self.text_keys:
-            if "" in pc.unique(columns[name]).to_pylist():
-                altered = json.dumps({"column": name, "key": "", "stored": None})
-                raise altered_keys_error(self.table.full_name, [altered])
-        found = partition_names(self.table, columns).cast(pa.string())
-        return pc.replace_with_mask(pa.nulls(len(rows), pa.string()), wanted, found)
+    The columns that compute stored values are added to ``converted``.
+    """
+    types = (rows.schema[side].dataType for side in (SOURCE, TARGET))
+    text = key_text(resolved.keys, sf.col(SOURCE), sf.col(TARGET), *types)
+    found = []
+    for numbers, value, kind in value_columns(resolved, column.name, inserts_only=True):
+        name, where = f"__stored{len(converted)}", sf.col(CLAUSE).isin(*numbers)
+        converted[name] = stored(table, column, column_of(value), kind, where=where, key=text)
+        found.append((where, column_of(value), kind, name))
+    return found
 
 
 def key_text(

@@ -29,8 +29,8 @@ from mutation_api.merge.differences import (
     not_unique,
 )
 from mutation_api.merge.resolve import Alternatives
+from mutation_api.merge.spark_columns import any_of, differs, key_json, stored
 from mutation_api.merge.spark_expressions import Expression, column_of, column_type
-from mutation_api.merge.spark_outcome import any_of, differs, key_json, stored
 from mutation_api.spark.versions import computed
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import AcidTable

@@ -5,15 +5,12 @@ the rules of Spark's join; if they might not be, or if there may be many rows, t
 
 A query over few rows takes some ten milliseconds, regardless of what it computes. So the clauses, the values
 and the order of all rows of a kind take one query each. No query runs where there are no expressions.
-
-The preview of a merge of DataFrames is here too. See :mod:`mutation_api.merge.preview`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -26,28 +23,19 @@ from pyspark.sql.types import ArrayType, DataType, IntegralType, LongType, MapTy
 from mutation_api.merge.acting import Candidates
 from mutation_api.merge.clauses import SOURCE, TARGET, Clause, MergeOptions
 from mutation_api.merge.local_plan import LocalMergePlan
-from mutation_api.merge.preview import (
-    SAMPLES_DEFAULT,
-    SHOWN_KINDS,
-    Preview,
-    SampleRow,
-    foreign_locks,
-    row_values,
-)
 from mutation_api.merge.resolve import Alternatives, resolve
 from mutation_api.merge.source_rows import READ_BYTES_MAX, plain_batch
+from mutation_api.merge.spark_columns import check_spark_type, first_holding, order_of
 from mutation_api.merge.spark_diff import partitions_where
 from mutation_api.merge.spark_expressions import Expression, ExpressionAnalyser, Sides, SparkMerge, column_of
-from mutation_api.merge.spark_outcome import check_spark_type, first_holding, order_of
 from mutation_api.spark.job import collected_if_few, is_few
-from mutation_api.spark.plan import forecast_changes, wall_clock_type
+from mutation_api.spark.plan import in_wall_clock, wall_clock_type
 from mutation_api.spark.versions import collected, frame_of_arrow
 from mutation_api.table.acid_table import AcidColumn, AcidTable
-from mutation_api.table.row_type import quoted
 from mutation_api.write.local_plan import LocalOptions
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["SparkEvaluator", "few_rows_plan", "preview_changes", "sample_rows"]
+__all__ = ["SparkEvaluator", "few_rows_plan"]
 
 
 Indices = NDArray[np.int64]
@@ -98,7 +86,7 @@ class SparkEvaluator:
         clause, values = self.resolved.clauses[number], self.resolved.values[number]
         if clause.takes_all:
             return rows.taken(values, clause.defaults)
-        columns = [_wall_clock(column_of(value), kind) for value, kind in values.values()]
+        columns = [in_wall_clock(column_of(value), kind) for value, kind in values.values()]
         return dict(zip(values, self._evaluated(rows, columns), strict=True))
 
     def order(self) -> Indices:
@@ -140,11 +128,6 @@ class SparkEvaluator:
             if side not in frame.column_names:
                 made = made.withColumn(side, sf.lit(None).cast(schema))
         return made
-
-
-def _wall_clock(value: Column, kind: DataType) -> Column:
-    wanted = wall_clock_type(kind)
-    return value if wanted == kind else value.cast(wanted)
 
 
 def few_rows_plan(
@@ -202,110 +185,3 @@ def _is_sure(found: DataType, wanted: DataType) -> bool:
     if isinstance(wanted, ArrayType | MapType | StructType):
         return False
     return found == wanted or (isinstance(found, IntegralType) and isinstance(wanted, IntegralType))
-
-
-_STATES = ("before", "after")
-
-
-def preview_changes(
-    transaction: LookingTransaction,
-    table_name: str,
-    changes: DataFrame,
-    rows: DataFrame | None = None,
-    *,
-    operation_column: str,
-    samples: int = SAMPLES_DEFAULT,
-    num_partitions: int | None = None,
-    insert_files: int | None = None,
-) -> Preview:
-    """Return the forecast, locks and samples of a change set, without writing it.
-
-    Args:
-        transaction: an open transaction; the table is one of its sinks.
-        table_name: ``database.table``.
-        changes: the change set for apply_changes. It is evaluated twice, so cache it.
-        rows: see :func:`sample_rows`. If None, there are no samples.
-        operation_column: name of the operation column of ``changes``.
-        samples: number of rows of each kind.
-        num_partitions: see apply_changes. The files of unbucketed tables depend on it.
-        insert_files: see apply_changes.
-
-    Raises:
-        Errors: Those that :func:`mutation_api.apply_changes` raises before it writes. The caller translates
-            the errors of workers.
-    """
-    table = transaction.table(table_name)
-    forecast = forecast_changes(
-        table,
-        changes,
-        transaction.valid_ids(table.full_name),
-        num_partitions=num_partitions,
-        insert_files=insert_files,
-        operation_column=operation_column,
-    )
-    touched = {group.partition for group in forecast.groups}
-    return Preview(
-        forecast,
-        foreign_locks(transaction.other_locks(table.full_name), touched) if touched else (),
-        () if rows is None else sample_rows(rows, samples),
-    )
-
-
-def sample_rows(rows: DataFrame, per_kind: int) -> tuple[SampleRow, ...]:
-    """Return some rows of each kind: those with the least partition and key. Runs one job.
-
-    The result is the same each time, however the rows are distributed over tasks.
-
-    Args:
-        rows: columns ``kind`` (field of MergeCounts), ``partition``, ``key`` (string), ``before`` and
-            ``after`` (structs, null if the row does not exist, or a column of nulls of another type).
-        per_kind: the maximum number of rows of a kind. 0 returns none.
-
-    Returns:
-        The rows by kind (inserted, updated, deleted, moved), then by partition and key. Unchanged rows are
-        not included.
-    """
-    if per_kind < 1:
-        return ()
-    order = sf.struct(
-        sf.col("partition"),
-        sf.col("key"),
-        sf.xxhash64(*_hashable(rows.schema)).alias("content"),  # several rows may have NULL keys
-    )
-    sides = [sf.col(side).cast(_nullable(rows.schema[side].dataType)).alias(side) for side in _STATES]
-    shown = rows.select("kind", "partition", "key", *sides, order.alias("order"))
-    # Spark keeps only the least rows of each task, since a limit follows the order.
-    least = [shown.where(sf.col("kind") == kind).orderBy("order").limit(per_kind) for kind in SHOWN_KINDS]
-    found = collected(reduce(DataFrame.unionAll, least).drop("order"))
-    return tuple(
-        SampleRow(kind, partition or None, key, before, after)
-        for kind, partition, key, before, after in zip(
-            *(found[name].to_pylist() for name in ("kind", "partition", "key")),
-            *(row_values(found[side]) for side in _STATES),
-            strict=True,
-        )
-    )
-
-
-def _hashable(schema: StructType) -> list[Column]:
-    """Return the fields of both structs that Spark can hash: those without maps."""
-    fields: list[Column] = [sf.lit(0)]
-    for side in _STATES:
-        kind = schema[side].dataType
-        for field in kind.fields if isinstance(kind, StructType) else ():
-            if "map<" not in field.dataType.simpleString():
-                fields.append(sf.col(quoted(side, field.name)))
-    return fields
-
-
-def _nullable(kind: DataType) -> DataType:
-    """Return the type with all fields nullable. toArrow refuses a null struct with fields that are not."""
-    match kind:
-        case StructType():
-            return StructType([StructField(f.name, _nullable(f.dataType)) for f in kind.fields])
-        case ArrayType():
-            return ArrayType(_nullable(kind.elementType))
-        case MapType():
-            return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
-        case _:
-            return kind

@@ -1,9 +1,8 @@
 """merge_into: merge a set of rows into a table by key, in one open transaction.
 
-The API follows PySpark's ``DataFrame.mergeInto``. A row is matched (``matching``) and assigned to the first
-clause whose condition holds. Its values are converted (``assignment``), duplicates are refused
-(``duplicates``), and it becomes one change for :func:`mutation_api.apply_changes`. The rows are cached, so
-the report, the check for duplicates and the writing use the same rows, and the join runs once.
+The API follows PySpark's ``DataFrame.mergeInto``. A row is matched (``spark_matching``) and assigned to the
+first clause whose condition holds. Tasks then apply the clauses (``spark_acting``), and their results are
+cached, so the report, the check for duplicates and the writing use the same rows, and the join runs once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from pyspark.sql import Column, DataFrame
 
 from mutation_api.errors import ConfigurationError
 from mutation_api.merge.clauses import (
-    CHANGE_COLUMN,
     SOURCE,
     TARGET,
     Action,
@@ -32,13 +30,13 @@ from mutation_api.merge.clauses import (
 from mutation_api.merge.local_merge import preview_rows, write_plan
 from mutation_api.merge.local_plan import LocalMergePlan
 from mutation_api.merge.merge_report import MergeReport
-from mutation_api.merge.preview import SAMPLES_DEFAULT
-from mutation_api.merge.spark_evaluator import few_rows_plan, preview_changes
+from mutation_api.merge.preview import SAMPLES_DEFAULT, Preview
+from mutation_api.merge.spark_evaluator import few_rows_plan
 from mutation_api.merge.spark_expressions import Expression, sides_of, with_sides
 from mutation_api.merge.spark_plan import MergePlan
 from mutation_api.spark.frame_table import counted_by_rows
-from mutation_api.spark.job import apply_changes
-from mutation_api.spark.plan import default_num_partitions
+from mutation_api.spark.job import apply_plan
+from mutation_api.spark.plan import default_num_partitions, forecast_changes
 from mutation_api.spark.versions import ansi_rules
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import WriterOptions
@@ -161,20 +159,14 @@ class MergeInto:
             with translated_worker_errors(self._what):
                 return write_plan(few, insert_files, options, before_writing)
         with self._planned() as plan:
-            report = plan.report(is_dry_run=False)
+            report = plan.outcome.report(self.transaction, plan.table, is_dry_run=False)
             if before_writing is not None:
                 before_writing(report)
             if not report.total.changed:
                 return report
-            written = apply_changes(
-                self.transaction,
-                self.table,
-                plan.changes(),
-                num_partitions=num_partitions or self._task_count(report),
-                operation_column=CHANGE_COLUMN,
-                insert_files=insert_files,
-                read_now=True,
-                options=options,
+            tasks = num_partitions or self._task_count(report)
+            written = apply_plan(
+                self.transaction, self.table, lambda: plan.changes(tasks, insert_files), options
             )
         return dataclasses.replace(report, written=written)
 
@@ -204,18 +196,11 @@ class MergeInto:
             with translated_worker_errors(self._what):
                 report = few.report(is_dry_run=True)
                 return dataclasses.replace(report, preview=preview_rows(few, samples, insert_files))
-        with self._planned(keeps_old_rows=samples > 0) as plan:
-            report = plan.report(is_dry_run=True)
-            preview = preview_changes(
-                self.transaction,
-                self.table,
-                plan.changes(),
-                plan.shown_rows() if samples > 0 else None,
-                operation_column=CHANGE_COLUMN,
-                samples=samples,
-                num_partitions=num_partitions or self._task_count(report),
-                insert_files=insert_files,
-            )
+        with self._planned(samples=max(0, samples)) as plan:
+            report = plan.outcome.report(self.transaction, plan.table, is_dry_run=True)
+            tasks = num_partitions or self._task_count(report)
+            forecast = forecast_changes(plan.changes(tasks, insert_files))
+            preview = Preview.of(self.transaction, plan.table, forecast, plan.outcome.samples)
             return dataclasses.replace(report, preview=preview)
 
     def _few_rows_plan(
@@ -273,7 +258,7 @@ class MergeInto:
         return max(1, min(most, math.ceil(report.total.changed / ROWS_PER_TASK)))
 
     @contextmanager
-    def _planned(self, *, keeps_old_rows: bool = False) -> Iterator[MergePlan]:
+    def _planned(self, *, samples: int = 0) -> Iterator[MergePlan]:
         with translated_worker_errors(self._what), counted_by_rows(self.source.sparkSession):
             plan = MergePlan.of(
                 self.transaction,
@@ -283,11 +268,10 @@ class MergeInto:
                 self.on,
                 tuple(self.clauses),
                 self.options,
-                keeps_old_rows=keeps_old_rows,
+                samples=samples,
             )
             try:
-                plan.check_keys()
-                plan.check_duplicates()
+                plan.check()
                 yield plan
             finally:
                 plan.close()

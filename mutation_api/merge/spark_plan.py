@@ -1,19 +1,21 @@
-"""MergePlan: turn two sides and clauses into one change per row.
+"""MergePlan: the rows of a merge by Spark, the clause that acts on each, and the jobs that evaluate them.
 
 Making the plan runs only the jobs that find which rows to read. It checks names, types and conditions against
-the schemas. The job that fills the cache checks values and duplicates before anything is written.
+the schemas. The job that fills the cache checks values, before anything is written.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType
 
-from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
     SOURCE,
@@ -21,69 +23,58 @@ from mutation_api.merge.clauses import (
     Clause,
     Match,
     MergeOptions,
-    altered_keys_error,
     padded_key_error,
 )
-from mutation_api.merge.merge_report import MergeReport, with_compactions_due
+from mutation_api.merge.outcome import MergeOutcome, change_schema
 from mutation_api.merge.resolve import resolve
 from mutation_api.merge.source_rows import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
-from mutation_api.merge.spark_diff import partitions_where
-from mutation_api.merge.spark_expressions import Expression, ExpressionAnalyser, Sides, SparkMerge, column_of
-from mutation_api.merge.spark_matching import ScatteredKeys, SourceKeys, match_rows, source_keys
-from mutation_api.merge.spark_outcome import (
-    CLAUSE,
-    DELETED,
-    INSERTED,
-    MOVED,
-    NEW,
-    UNCHANGED,
-    altered_key,
+from mutation_api.merge.spark_acting import acted
+from mutation_api.merge.spark_columns import (
+    any_of,
     first_holding,
-    inserted_key,
+    is_stored_unchanged,
     json_text,
     keep_first,
     key_text,
-    kind_of,
     order_of,
-    partition_of,
-    with_new_row,
+    value_columns,
+    with_inserted_key,
 )
+from mutation_api.merge.spark_diff import partitions_where
+from mutation_api.merge.spark_expressions import Expression, ExpressionAnalyser, Sides, SparkMerge, column_of
+from mutation_api.merge.spark_matching import ScatteredKeys, SourceKeys, match_rows, source_keys
+from mutation_api.merge.task_clauses import CLAUSE, KEY, OUTCOME, ROW_ID
 from mutation_api.read.key_groups import in_key_types
 from mutation_api.read.table_view import partition_names
-from mutation_api.spark.job import is_read_alone
-from mutation_api.spark.plan import default_num_partitions
+from mutation_api.spark.plan import ChangePlan, default_num_partitions, plan_pieces
 from mutation_api.spark.snapshot_frame import read_table, read_table_by_bucket
-from mutation_api.spark.versions import computed
+from mutation_api.spark.tasks import CHANGES
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.partition import check_may_create
 from mutation_api.table.row_type import quoted
 from mutation_api.write.staged_writer import OpenTransaction
 
 __all__ = ["MergePlan"]
 
-_KEY, _ALTERED, _KIND = "__key", "__altered", "__kind"
-_ROW_ID, _PARTITION, _NEW_PARTITION = "__row_id", "__partition", "__new_partition"
-_COUNTED = "__counted"
+_SHOWN_KEY = "__key"
 
 
 @dataclass(frozen=True)
 class MergePlan:
-    """The rows on which a clause acts. ``acting`` includes the source's row; the steps share ``cached``.
+    """The rows on which a clause acts, and what becomes of them.
 
-    If ``is_first_load``, the table has no rows to search, so rows are only inserted and nothing is cached. If
-    ``is_unique``, no two rows can act on one row or insert one key. If ``may_alter_keys``, an inserted key
-    may be stored as a different key.
+    ``acting`` has a row for each of them: both sides and the number of the clause. ``acted`` is what tasks
+    make of these rows, see :func:`~mutation_api.merge.spark_acting.acted`; it is cached. If ``is_unique``, no
+    two rows can act on one row or insert one key.
     """
 
     transaction: OpenTransaction
     table: AcidTable
     options: MergeOptions
-    keys: tuple[str, ...] | None
+    resolved: SparkMerge
     is_unique: bool
-    may_alter_keys: bool
     acting: DataFrame
+    acted: DataFrame
     caches: tuple[DataFrame, ...]
-    is_first_load: bool
 
     @classmethod
     def of(
@@ -96,11 +87,11 @@ class MergePlan:
         clauses: tuple[Clause[Expression], ...],
         options: MergeOptions,
         *,
-        keeps_old_rows: bool = False,
+        samples: int = 0,
     ) -> MergePlan:
         """Check everything that can be checked without a job, collect the keys, and plan the rest.
 
-        ``keeps_old_rows`` is required for :meth:`shown_rows` and makes the cache larger.
+        ``samples`` is the number of rows of each kind to keep for a preview.
         """
         transaction.check()
         table = transaction.table(table_name)
@@ -118,134 +109,98 @@ class MergePlan:
             prune_buckets=options.prune_buckets,
             is_whole_condition=resolved.is_equalities_alone,
         )
-        altered = altered_key(table, resolved)
         inserts_keys = all(c.takes_all for c in clauses if c.action.adds_row)
-        is_unique = bool(collected and collected.is_unique and inserts_keys and altered is None)
+        is_unique = bool(
+            collected and collected.is_unique and inserts_keys and not _may_alter_keys(table, resolved)
+        )
         cached: list[DataFrame] = []
         try:
             reader = _Reader(transaction, table, sides, resolved, options.prune_buckets)
-            acting = _acting_rows(reader, options, collected, cached, altered, is_unique=is_unique)
-            if not is_unique:
-                acting = _without_repetition(acting, table, resolved, options)
-            kept = acting.drop(SOURCE, *([] if keeps_old_rows else [TARGET]))
-            # Table rows are cached. Partition names, which Python computes, are only counted.
-            is_first_load = is_unique and not cached and is_read_alone(kept.drop(_PARTITION, _NEW_PARTITION))
-            if not is_first_load:
-                # A join has the session's number of partitions, mostly 200; Python then processes each of
-                # them.
-                kept = kept.coalesce(default_num_partitions(source.sparkSession)).persist()
-            cached.append(kept)
+            acting = _acting_rows(reader, options, collected, cached, is_unique=is_unique)
+            # A join has the session's number of partitions, mostly 200; Python then processes each of them.
+            rows = acted(
+                acting.coalesce(default_num_partitions(source.sparkSession)),
+                table,
+                resolved,
+                options,
+                samples=samples,
+                identifies_rows=not is_unique and options.first_by is None,
+            ).persist()
+            cached.append(rows)
         except BaseException:
             _drop(cached)
             raise
-        may_alter = altered is not None
-        caches = tuple(cached)
-        return cls(transaction, table, options, keys, is_unique, may_alter, acting, caches, is_first_load)
+        return cls(transaction, table, options, resolved, is_unique, acting, rows, tuple(cached))
 
-    @property
-    def cached(self) -> DataFrame:
-        """The acting rows without the source columns."""
-        return self.caches[-1]
-
-    def check_keys(self) -> None:
-        """Raise RecordValueError if an inserted key would be stored as a different key."""
-        if not self.may_alter_keys:
-            return
-        altered = self.cached.where(sf.col(_ALTERED).isNotNull())
-        found = altered.select(_ALTERED).orderBy(_ALTERED).limit(ROWS_SHOWN).collect()
-        if found:
-            raise altered_keys_error(self.table.full_name, [row[0] for row in found])
+    @cached_property
+    def outcome(self) -> MergeOutcome:
+        """What the clauses do. The first step that evaluates the rows; it fills the cache."""
+        parts = self.acted.where(sf.col(OUTCOME).isNotNull()).select(OUTCOME).collect()
+        total = MergeOutcome(self.resolved.keys, self.options.count_by, 0)
+        for index, (part,) in enumerate(parts):
+            found = pickle.loads(part)
+            if index == 0:
+                total = found
+            else:
+                total.add_outcome(found)
+        return total
 
     def check_duplicates(self) -> None:
         """Raise DuplicateKeyError if several source rows act on one row or insert one key."""
-        if self.options.first_by or self.is_unique:
+        group = [name for name in (ROW_ID, KEY) if name in self.acted.columns]
+        if not group:
             return
-        group = [_ROW_ID, _KEY]
-        doubled = self.cached.where(_is_in_group()).groupBy(*group).count().where("count > 1")
+        is_in_group = any_of(sf.col(name).isNotNull() for name in group)
+        doubled = self.acted.where(is_in_group).groupBy(*group).count().where("count > 1")
         key_count = doubled.count()
         if not key_count:
             return
         shown = doubled.limit(self.options.duplicates_shown).drop("count").collect()
         names = doubled.drop("count").schema
-        found = self.cached.sparkSession.createDataFrame(shown, names).alias("d")
+        found = self.acted.sparkSession.createDataFrame(shown, names).alias("d")
+        acting = self.acting
+        if KEY in group:
+            acting = with_inserted_key(acting, self.table, self.resolved, self.options, KEY)
+        if ROW_ID in group:
+            acting = acting.withColumn(ROW_ID, sf.col(quoted(TARGET, ROW_ID_COLUMN)))
         same = [sf.col(f"a.{name}").eqNullSafe(sf.col(f"d.{name}")) for name in group]
-        of_keys = self.acting.alias("a").join(sf.broadcast(found), same)
-        name, source_type = sf.col(f"a.{SOURCE}"), self.acting.schema[SOURCE].dataType
+        of_keys = acting.alias("a").join(sf.broadcast(found), same)
+        name, source_type = sf.col(f"a.{SOURCE}"), acting.schema[SOURCE].dataType
         row_id, row_id_type = name, source_type
-        if self.table.version.has_row_ids:
-            row_id, row_id_type = sf.col(f"a.{_ROW_ID}"), self.acting.schema[_ROW_ID].dataType
+        if ROW_ID in group:
+            row_id, row_id_type = sf.col(f"a.{ROW_ID}"), acting.schema[ROW_ID].dataType
         row_texts = sf.sort_array(sf.collect_list(json_text(name, source_type)))
         samples = of_keys.groupBy(*[f"a.{n}" for n in group]).agg(
-            sf.first(key_text(self.keys, name, row_id, source_type, row_id_type)).alias("key"),
+            sf.first(key_text(self.resolved.keys, name, row_id, source_type, row_id_type)).alias(_SHOWN_KEY),
             sf.count(sf.lit(1)).alias("row_count"),
             sf.slice(row_texts, 1, ROWS_SHOWN).alias("rows"),
         )
         found_keys = [
-            DuplicatedKey(row["key"], row["row_count"], row["rows"])
-            for row in samples.orderBy("key").collect()
+            DuplicatedKey(row[_SHOWN_KEY], row["row_count"], row["rows"])
+            for row in samples.orderBy(_SHOWN_KEY).collect()
         ]
         raise duplicate_key_error(self.table.full_name, key_count, found_keys)
 
-    def report(self, *, is_dry_run: bool) -> MergeReport:
-        """Count the rows. The first step that evaluates the rows fills the cache.
+    def check(self) -> None:
+        """Check keys and duplicates. This evaluates the rows.
 
         Raises:
-            PartitionCreationError: If rows belong to missing partitions that must not be created.
+            RecordValueError: If a key to insert would be stored as a different key.
+            DuplicateKeyError: See :meth:`check_duplicates`.
         """
-        by = [_COUNTED] if self.options.count_by else []
-        groups = self.cached.groupBy(_PARTITION, _NEW_PARTITION, _KIND, *by).count().collect()
-        known = {*partition_names(self.transaction, self.table.full_name)}
-        new = {row[_NEW_PARTITION] for row in groups} - known - {None, ""}
-        check_may_create(self.table, new)
-        report = MergeReport.of(
-            self.table.full_name,
-            [(row[_PARTITION], row[_KIND], row["count"]) for row in groups],
-            is_dry_run=is_dry_run,
-            new_partitions=new,
-            counts_by=[(row[_COUNTED], row[_KIND], row["count"]) for row in groups] if by else (),
-        )
-        return with_compactions_due(report, self.table)
+        self.outcome.check_keys(self.table)
+        self.check_duplicates()
 
-    def changes(self) -> DataFrame:
-        """Return the change set for :func:`mutation_api.apply_changes`."""
-        names = (*self.table.column_names, *self.table.partition_key_names)
-        columns = [sf.col(quoted(NEW, name)).alias(name) for name in names]
-        if self.is_first_load:  # with a constant operation, Spark drops its conditions
-            return self.cached.select(sf.lit("insert").alias(CHANGE_COLUMN), *columns)
-        kind = sf.col(_KIND)
-        operations = (
-            sf.when(kind == MOVED, sf.array(sf.lit("delete"), sf.lit("insert")))
-            .when(kind == INSERTED, sf.array(sf.lit("insert")))
-            .when(kind == DELETED, sf.array(sf.lit("delete")))
-            .otherwise(sf.array(sf.lit("update")))
-        )
-        rows = self.cached.where(kind != UNCHANGED)
-        if self.table.version.has_row_ids:
-            columns.insert(0, sf.col(_ROW_ID).alias(ROW_ID_COLUMN))
-        return rows.select(sf.explode(operations).alias(CHANGE_COLUMN), *columns)
-
-    def shown_rows(self) -> DataFrame:
-        """Return every row before and after, for
-        :func:`mutation_api.merge.spark_evaluator.sample_rows`.
-
-        Requires a plan that keeps old rows. These have only the columns that the merge reads.
-        """
-        target = self.cached.schema[TARGET].dataType
-        assert isinstance(target, StructType)
-        read = [name for name in target.fieldNames() if name != ROW_ID_COLUMN]
-        before = sf.lit(None).cast("string")
-        if read:
-            old = sf.struct(*[sf.col(quoted(TARGET, name)).alias(name) for name in read])
-            before = sf.when(sf.col(TARGET).isNotNull(), old)
-        sides = {key: [TARGET] * (key in read) + [NEW] for key in self.keys or ()}
-        parts = [sf.coalesce(*[sf.col(quoted(s, k)) for s in found]).alias(k) for k, found in sides.items()]
-        keys = self.cached.select(*parts).schema
-        return self.cached.select(
-            sf.col(_KIND).alias("kind"),
-            sf.col(_PARTITION).alias("partition"),
-            (json_text(sf.struct(*parts), keys) if parts else sf.lit(None).cast("string")).alias("key"),
-            before.alias("before"),
-            sf.when(sf.col(_KIND) != DELETED, sf.col(NEW)).alias("after"),
+    def changes(self, tasks: int, insert_files: int | None) -> ChangePlan:
+        """Return the plan to write the changes with this number of tasks."""
+        return plan_pieces(
+            self.table,
+            self.acted.where(sf.col(CHANGES).isNotNull()).select(CHANGES),
+            change_schema(self.table),
+            self.transaction.valid_ids(self.table.full_name),
+            operation_column=CHANGE_COLUMN,
+            num_partitions=tasks,
+            insert_files=insert_files,
         )
 
     def close(self) -> None:
@@ -270,49 +225,46 @@ def _refuse_padded_keys(table: AcidTable, sides: Sides, resolved: SparkMerge) ->
             raise padded_key_error(table.full_name, each.target, found[0][0])
 
 
+def _may_alter_keys(table: AcidTable, resolved: SparkMerge) -> bool:
+    """Return True if a key to insert may be stored as a different key, by the types of its values."""
+    columns = {column.name: column for column in table.all_columns}
+    return any(
+        not is_stored_unchanged(columns[key], kind)
+        for key in resolved.keys or ()
+        for _, _, kind in value_columns(resolved, key, inserts_only=True)
+    )
+
+
 def _acting_rows(
     reader: _Reader,
     options: MergeOptions,
     keys: SourceKeys | ScatteredKeys | None,
     cached: list[DataFrame],
-    altered: Column | None,
     *,
     is_unique: bool,
 ) -> DataFrame:
-    """Return the rows on which a clause acts.
+    """Return the rows on which a clause acts: the columns ``source``, ``target`` and CLAUSE.
 
-    Columns: ``source``, ``target``, _ROW_ID, _KEY (JSON string of an inserted key, null if all keys are known
-    to be different), _ALTERED, _KIND, NEW, the partitions, and _COUNTED if ``count_by`` is set.
+    Of several source rows for one row or key, a single one is left if a rule chooses it. Rows that insert one
+    key are recognised by the key as it is stored.
     """
     table, sides, resolved = reader.table, reader.sides, reader.resolved
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))
     rows = match_rows(source_rows, reader, column_of(resolved.on), resolved.matches, keys, cached)
     rows = rows.withColumn(CLAUSE, first_holding(resolved.clauses)).where(sf.col(CLAUSE).isNotNull())
-    nothing = sf.lit(None).cast("string")
-    has_row_ids = table.version.has_row_ids
-    row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN)) if has_row_ids else nothing
-    if options.first_by and not is_unique and any(match.is_pair for match in resolved.matches):
-        rows = _first_of_each(rows, row_id, options)
-    rows = with_new_row(rows, table, resolved)
-    known = sf.lit("")
-    if table.partition_keys:
-        known = sf.col(quoted(TARGET, ROW_ID_COLUMN, PARTITION_FIELD)) if has_row_ids else nothing
-    placed = rows.select(
-        SOURCE,
-        TARGET,
-        row_id.alias(_ROW_ID),
-        (nothing if is_unique else inserted_key(rows, resolved, options)).alias(_KEY),
-        (nothing if altered is None else altered).alias(_ALTERED),
-        kind_of(table, resolved, options).alias(_KIND),
-        known.alias("__known"),
-        NEW,
-        *([sf.col(quoted(SOURCE, options.count_by)).alias(_COUNTED)] if options.count_by else []),
-    )
-    is_placed = sf.col(_KIND).isin(INSERTED, MOVED)
-    names = {name: sf.col(quoted(name)) for name in placed.columns}
-    placed = computed(placed, {**names, _NEW_PARTITION: partition_of(table, is_placed, resolved.keys or ())})
-    partition = sf.coalesce("__known", _NEW_PARTITION) if table.partition_keys else sf.lit("")
-    return placed.withColumn(_PARTITION, partition).drop("__known")
+    row_id = sf.col(quoted(TARGET, ROW_ID_COLUMN))
+    is_pair = sf.col(SOURCE).isNotNull() & sf.col(TARGET).isNotNull()
+    if options.first_by and not is_unique:
+        order = order_of(options.first_by)
+        if any(match.is_pair for match in resolved.matches):
+            rows = keep_first(rows, [row_id], order, is_pair)
+        if resolved.keys and any(clause.action.adds_row for clause in resolved.clauses):
+            keyed = with_inserted_key(rows, table, resolved, options, _SHOWN_KEY)
+            is_key = sf.col(_SHOWN_KEY).isNotNull()
+            rows = keep_first(keyed, [_SHOWN_KEY], order, is_key).drop(_SHOWN_KEY)
+    elif resolved.deletes_all_pairs and table.version.has_row_ids and not is_unique:
+        rows = keep_first(rows, [row_id], [sf.xxhash64(sf.to_json(SOURCE))], is_pair)
+    return rows
 
 
 @dataclass(frozen=True)
@@ -368,34 +320,6 @@ class _Reader:
             wanted += resolved.by_source_where
         names = partition_names(self.transaction, self.table.full_name)
         return partitions_where(self.sides.source.sparkSession, self.table, names, wanted)
-
-
-def _first_of_each(rows: DataFrame, row_id: Column, options: MergeOptions) -> DataFrame:
-    """Keep the first source row for each table row. The values of the others need not fit."""
-    assert options.first_by is not None
-    is_match = row_id.isNotNull() & sf.col(SOURCE).isNotNull()
-    return keep_first(rows, [row_id], order_of(options.first_by), is_match)
-
-
-def _without_repetition(
-    acting: DataFrame, table: AcidTable, resolved: SparkMerge, options: MergeOptions
-) -> DataFrame:
-    """Keep a single row if a rule chooses one of several source rows for one row or key.
-
-    Rows that insert one key are recognised by the key as it is stored. Matched rows were reduced before.
-    """
-    if options.first_by:
-        if not any(clause.action.adds_row for clause in resolved.clauses):
-            return acting
-        return keep_first(acting, [_KEY], order_of(options.first_by), sf.col(_KEY).isNotNull())
-    if resolved.deletes_all_pairs and table.version.has_row_ids:
-        is_match = sf.col(_ROW_ID).isNotNull() & sf.col(SOURCE).isNotNull()
-        return keep_first(acting, [_ROW_ID], [sf.xxhash64(sf.to_json(SOURCE))], is_match)
-    return acting
-
-
-def _is_in_group() -> Column:
-    return sf.col(_ROW_ID).isNotNull() | sf.col(_KEY).isNotNull()
 
 
 def _row_of(names: Iterable[str]) -> Column:

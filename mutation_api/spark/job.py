@@ -12,11 +12,10 @@ finds both. It costs another evaluation of the changes and a scan of the touched
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyspark.sql.functions as sf
@@ -27,7 +26,7 @@ from mutation_api.errors import ConfigurationError, MutationError
 from mutation_api.format.event import ADDED_OPERATION, ROW_ID_COLUMN, Operation
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.frame_table import counted_by_rows
-from mutation_api.spark.jvm import estimated_bytes, is_deterministic, plan_kinds, spark_context
+from mutation_api.spark.jvm import estimated_bytes, plan_kinds, spark_context
 from mutation_api.spark.plan import ChangePlan, plan_changes
 from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.spark.tasks import ChangeWriter
@@ -61,10 +60,10 @@ __all__ = [
     "FEW_BYTES",
     "FEW_BYTES_DEFAULT",
     "apply_changes",
+    "apply_plan",
     "collected_if_few",
     "few_bytes",
     "is_few",
-    "is_read_alone",
     "touched_partitions",
     "verify_changed_row_ids",
 ]
@@ -137,11 +136,6 @@ BOUNDED = frozenset(
 )
 """The plan nodes that return no more rows than their input, or for which Spark knows the size of the rows."""
 
-READING = frozenset(
-    ("Filter", "InMemoryRelation", "LocalRelation", "LogicalRelation", "Project", "SubqueryAlias", "Union")
-)
-"""The nodes in BOUNDED that handle each row separately. A limit may return other rows each time."""
-
 
 def few_bytes(spark: SparkSession) -> int:
     """Return the session's limit.
@@ -163,14 +157,6 @@ def is_few(frame: DataFrame) -> bool:
     """
     limit = few_bytes(frame.sparkSession)
     return limit > 0 and plan_kinds(frame) <= BOUNDED and estimated_bytes(frame) <= limit
-
-
-def is_read_alone(frame: DataFrame) -> bool:
-    """Return True if rows are only read and projected.
-
-    Evaluating them again then costs less than keeping them, and returns the same rows.
-    """
-    return plan_kinds(frame) <= READING and is_deterministic(frame)
 
 
 def collected_if_few(frame: DataFrame) -> pa.Table | None:
@@ -248,44 +234,90 @@ def apply_changes(
     """
     transaction.settle(table)
     acid_table = transaction.table(table)
-    check_sink(acid_table)
-    with transaction.changing(acid_table.full_name):
-        transaction.check()
-        verify_row_ids = verify_row_ids or (acid_table.statement_id > 0 and not read_now)
-        context = spark_context(changes.sparkSession)
-        plan_for = functools.partial(
-            plan_changes,
+
+    def plan_for(tasks: int | None) -> ChangePlan:
+        return plan_changes(
             acid_table,
             changes,
             transaction.valid_ids(acid_table.full_name),
+            num_partitions=tasks,
             insert_files=insert_files,
             operation_column=operation_column,
         )
-        by_driver = num_partitions is None and is_few(changes)
-        plan = plan_for(num_partitions=1 if by_driver else num_partitions)
+
+    by_driver = num_partitions is None and is_few(changes)
+    return _applied(
+        transaction,
+        acid_table,
+        lambda: plan_for(1 if by_driver else num_partitions),
+        options,
+        verify_row_ids=verify_row_ids or (acid_table.statement_id > 0 and not read_now),
+        by_tasks=(lambda: plan_for(None)) if by_driver else None,
+    )
+
+
+def apply_plan(
+    transaction: OpenTransaction,
+    table: str,
+    plan_for: Callable[[], ChangePlan],
+    options: WriterOptions | None = None,
+) -> ApplySummary:
+    """Write a planned change set whose ROW__IDs were read after the transaction's last change of the table.
+
+    Args:
+        transaction: see :func:`apply_changes`.
+        table: see :func:`apply_changes`.
+        plan_for: makes the plan, when it is certain that the table may be changed.
+        options: see :func:`apply_changes`.
+
+    Raises:
+        Errors: See :func:`apply_changes`.
+    """
+    transaction.settle(table)
+    return _applied(transaction, transaction.table(table), plan_for, options, verify_row_ids=False)
+
+
+def _applied(
+    transaction: OpenTransaction,
+    table: AcidTable,
+    plan_for: Callable[[], ChangePlan],
+    options: WriterOptions | None,
+    *,
+    verify_row_ids: bool,
+    by_tasks: Callable[[], ChangePlan] | None = None,
+) -> ApplySummary:
+    """Write a planned change set.
+
+    With ``by_tasks``, the driver writes it. If it has more rows than the driver takes, this makes the plan
+    for tasks.
+    """
+    check_sink(table)
+    with transaction.changing(table.full_name):
+        transaction.check()
+        plan = plan_for()
+        context = spark_context(plan.changes.sparkSession)
         writer_id = uuid.uuid4().hex
-        text = AcidTableSerializer.encode(acid_table)
-        storage = worker_settings(context, table_roots(acid_table))
+        text = AcidTableSerializer.encode(table)
+        storage = worker_settings(context, table_roots(table))
         writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
         started = time.monotonic()
         try:
             with _cancelled_when_lost(transaction, context, writer_id):
                 if verify_row_ids:
-                    _verify(transaction, acid_table, plan.addresses())
+                    _verify(transaction, table, plan.addresses())
                 verified = time.monotonic()
-                manifests = _written_by_driver(acid_table, plan, writer) if by_driver else None
+                manifests = None if by_tasks is None else _written_by_driver(table, plan, writer)
                 if manifests is None:
-                    plan = plan_for(num_partitions=num_partitions) if by_driver else plan
-                    manifests = _run(acid_table, plan, writer)
-            remove_losing_attempts(acid_table, writer_id, manifests)
-            check_partitions_exist(transaction, acid_table, manifests)
-            transaction.add_manifests(acid_table.full_name, writer_id, manifests)
+                    manifests = _run(table, plan if by_tasks is None else by_tasks(), writer)
+            remove_losing_attempts(table, writer_id, manifests)
+            check_partitions_exist(transaction, table, manifests)
+            transaction.add_manifests(table.full_name, writer_id, manifests)
         except BaseException:
-            remove_writer(acid_table, writer_id)
+            remove_writer(table, writer_id)
             raise
     return ApplySummary.from_manifests(
-        acid_table.full_name,
-        acid_table.required_txn_id(),
+        table.full_name,
+        table.required_txn_id(),
         manifests,
         verify_seconds=verified - started if verify_row_ids else 0.0,
         write_seconds=time.monotonic() - verified,

@@ -28,7 +28,6 @@ __all__ = [
     "frame_of_batches",
     "given_or_active",
     "hadoop_configuration",
-    "is_deterministic",
     "is_surely_empty",
     "jvm_of",
     "jvm_of_process",
@@ -88,12 +87,6 @@ def estimated_bytes(frame: DataFrame) -> int:
     """Return Spark's estimate of the DataFrame's size, which is exact for cached rows."""
     _refuse_connect(frame.sparkSession)
     return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
-
-
-def is_deterministic(frame: DataFrame) -> bool:
-    """Return True if every expression of the optimised plan returns the same value each time."""
-    _refuse_connect(frame.sparkSession)
-    return bool(frame._jdf.queryExecution().optimizedPlan().deterministic())
 
 
 def is_surely_empty(frame: DataFrame) -> bool:

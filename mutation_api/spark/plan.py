@@ -8,7 +8,7 @@ would coalesce them to one if the groups are skewed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 
 import pyarrow as pa
@@ -28,10 +28,11 @@ from pyspark.sql.types import (
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.format.event import ADDED_OPERATION, Operation
+from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.spark.frame_table import arrow_type_of
 from mutation_api.spark.jvm import raw_bytes, spark_context
-from mutation_api.spark.tasks import CHANGES, SPLIT_DDL, TASK, ChangeSplitter, to_tasks
-from mutation_api.spark.versions import spark_literal
+from mutation_api.spark.tasks import CHANGES, SPLIT_DDL, TASK, ChangeSplitter, PieceAddresser, to_tasks
+from mutation_api.spark.versions import data_type, spark_literal
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable, AcidTableSerializer
@@ -52,10 +53,14 @@ __all__ = [
     "TASKS_PER_CORE",
     "TASKS_PER_CORE_IF_CLOSING_WAITS",
     "ChangePlan",
+    "PieceChangePlan",
+    "content_hash",
     "default_num_partitions",
     "forecast_changes",
     "given_columns",
+    "in_wall_clock",
     "plan_changes",
+    "plan_pieces",
     "wall_clock_type",
 ]
 
@@ -87,13 +92,10 @@ class ChangePlan:
     changes: DataFrame
     """The columns for ``addresser``, under names that Spark can handle."""
     addresser: ChangeAddresser
+    data: tuple[StructField, ...]
+    """The data columns, in table order."""
     tasks: int
     """The number of writing tasks."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the data columns, in table order."""
-        return self.addresser.fields.columns
 
     def addressed(self) -> DataFrame:
         """Return ADDRESS_COLUMNS and the data columns of each change, without a shuffle.
@@ -101,19 +103,29 @@ class ChangePlan:
         ADDRESS_COLUMNS are the escaped partition name, bucket id, operation code, and the ROW__ID: original
         txn, bucket field, row id. Invalid addresses are found when this is evaluated, see ChangeClassifier.
         """
-        data = self.changes.schema.fields[self.addresser.fields.addressing :]
-        schema = StructType([*_ADDRESS_FIELDS, *data])
-        return self.changes.mapInArrow(self.addresser.__call__, schema).toDF(*ADDRESS_COLUMNS, *self.columns)
+        schema = StructType([*_ADDRESS_FIELDS, *self.data])
+        names = [field.name for field in self.data]
+        return self.changes.mapInArrow(self._address, schema).toDF(*ADDRESS_COLUMNS, *names)
 
     def addresses(self) -> DataFrame:
         """Return ADDRESS_COLUMNS of each change. Only the columns that determine them are evaluated."""
         fields = self.addresser.fields
-        wanted = [c for c in self.columns if c in self.addresser.classifier.table.bucket_columns]
-        names = self.changes.columns
-        kept = [names[fields.addressing + self.columns.index(column)] for column in wanted]
-        changes = self.changes.select(*names[: fields.addressing], *kept)
-        addresser = replace(self.addresser, fields=replace(fields, columns=tuple(wanted)))
-        return ChangePlan(changes, addresser, self.tasks).addressed().select(*ADDRESS_COLUMNS)
+        bucket_columns = self.addresser.classifier.table.bucket_columns
+        kept = tuple(number for number, each in enumerate(self.data) if each.name in bucket_columns)
+        data = tuple(self.data[number] for number in kept)
+        only = replace(self.addresser, fields=replace(fields, columns=tuple(each.name for each in data)))
+        changes = self._with_data(kept)
+        return replace(self, changes=changes, addresser=only, data=data).addressed().select(*ADDRESS_COLUMNS)
+
+    def _with_data(self, kept: Sequence[int]) -> DataFrame:
+        """Return the changes with the data columns of these numbers."""
+        names, first = self.changes.columns, self.addresser.fields.addressing
+        return self.changes.select(*names[:first], *(names[first + number] for number in kept))
+
+    @property
+    def _address(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """The function that addresses batches of ``changes``."""
+        return self.addresser.__call__
 
     def split(self, sort_memory_bytes: int) -> RDD[bytes]:
         """Return the changes in pieces, all of a (partition, bucket) for one task. See ChangeSplitter."""
@@ -126,7 +138,60 @@ class ChangePlan:
             yield from piece[CHANGES].to_pylist()
 
     def _splitter(self, sort_memory_bytes: int) -> ChangeSplitter:
-        return ChangeSplitter(self.addresser, self.tasks, sort_memory_bytes // SPLIT_PARTS)
+        return ChangeSplitter(self._address, self.tasks, sort_memory_bytes // SPLIT_PARTS)
+
+
+@dataclass(frozen=True)
+class PieceChangePlan(ChangePlan):
+    """A plan whose ``changes`` are pieces: Arrow streams in one column, see :func:`plan_pieces`."""
+
+    writers: int = 0
+    """The number of bucket ids for inserts into an unbucketed table, 0 for a bucketed table."""
+
+    def _with_data(self, kept: Sequence[int]) -> DataFrame:
+        return self.changes
+
+    @property
+    def _address(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        return PieceAddresser(self.addresser, self.writers).__call__
+
+
+def plan_pieces(
+    table: AcidTable,
+    pieces: DataFrame,
+    schema: pa.Schema,
+    valid_ids: ValidIdList,
+    *,
+    operation_column: str,
+    num_partitions: int | None = None,
+    insert_files: int | None = None,
+) -> ChangePlan:
+    """Plan how changes are addressed that are already in pieces.
+
+    Args:
+        table: a bound descriptor.
+        pieces: one binary column, CHANGES: an Arrow stream in each row.
+        schema: the columns of the pieces, under the table's names: the operation, ROW__ID unless the table is
+            insert-only, and all columns. Pieces for an unbucketed table have WRITER in addition.
+        valid_ids: see :func:`plan_changes`.
+        operation_column: see :func:`plan_changes`.
+        num_partitions: see :func:`plan_changes`.
+        insert_files: see :func:`plan_changes`.
+
+    Raises:
+        Errors: See :func:`plan_changes`.
+    """
+    layout = match_columns(table, [GivenColumn.of_field(field) for field in schema], operation_column)
+    tasks = num_partitions or default_num_partitions(pieces.sparkSession, table.location)
+    writers = writer_count(table, tasks, insert_files)
+    fields = ChangeFields(
+        tuple(layout.row_id_fields), table.partition_key_names, bool(writers), table.column_names
+    )
+    data = tuple(
+        StructField(each.name, data_type(spark_type(parse_hive_type(each.type)))) for each in table.columns
+    )
+    classifier = ChangeClassifier.of(table, valid_ids, layout, DefaultColumns.of(table, layout.columns))
+    return PieceChangePlan(pieces, ChangeAddresser(classifier, fields), data, tasks, writers)
 
 
 def plan_changes(
@@ -160,7 +225,10 @@ def plan_changes(
     assert layout.operation is not None  # Spark's change sets hold it in a column
     partition_columns = tuple(k for k in table.partition_key_names if k in layout.columns)
     data_columns = tuple(c for c in table.column_names if c in layout.columns or c in defaults.values)
-    values = {name: _wall_clock(schema, given) for name, given in layout.columns.items()}
+    values = {
+        name: in_wall_clock(sf.col(quoted(given)), schema[given].dataType)
+        for name, given in layout.columns.items()
+    }
     values |= {name: spark_literal(value) for name, value in defaults.values.items()}
     is_written = ~sf.lower(sf.col(quoted(layout.operation))).eqNullSafe("delete")
     parts = [
@@ -173,9 +241,12 @@ def plan_changes(
     # pyspark treats a dot in a column's name as access to a struct's field, so columns get plain names.
     plain = changes.select(*(part.alias(f"c{number}") for number, part in enumerate(parts)))
     fields = ChangeFields(tuple(layout.row_id_fields), partition_columns, bool(writers), data_columns)
-    return ChangePlan(
-        plain, ChangeAddresser(ChangeClassifier.of(table, valid_ids, layout, defaults), fields), tasks
+    data = tuple(
+        StructField(name, field.dataType)
+        for name, field in zip(data_columns, plain.schema.fields[fields.addressing :], strict=True)
     )
+    addresser = ChangeAddresser(ChangeClassifier.of(table, valid_ids, layout, defaults), fields)
+    return ChangePlan(plain, addresser, data, tasks)
 
 
 def default_num_partitions(spark: SparkSession, written: Location | None = None) -> int:
@@ -224,21 +295,26 @@ def wall_clock_type(spark_type: DataType) -> DataType:
 
 
 def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Column:
-    """Return a bucket id for each row that depends only on its content.
-
-    If a retried task sent a row elsewhere, the row would be written twice or not at all. Hence random or
-    running numbers are refused. The hash is Spark's own and is computed in the JVM.
-    """
-    contents = [_hashable(schema[name]) for name in layout.columns.values()]
+    """Return a bucket id for each row that depends only on its content."""
+    contents = [(sf.col(quoted(name)), schema[name].dataType) for name in layout.columns.values()]
     if not contents:  # there are only deletes, which have only ROW__ID
         return sf.lit(0)
-    return sf.pmod(sf.xxhash64(*contents), sf.lit(writer_count)).cast("int")
+    return sf.pmod(content_hash(contents), sf.lit(writer_count)).cast("int")
 
 
-def _hashable(field: StructField) -> Column:
-    """Return the column, or its JSON string if it contains a map, since Spark refuses to hash maps."""
-    column = sf.col(quoted(field.name))
-    return sf.to_json(sf.struct(column)) if "map<" in field.dataType.simpleString() else column
+def content_hash(contents: Iterable[tuple[Column, DataType]]) -> Column:
+    """Return a hash of columns, for choosing the file of a new row.
+
+    If a retried task sent a row elsewhere, the row would be written twice or not at all. Hence random or
+    running numbers are refused. The hash is Spark's own and is computed in the JVM. Spark refuses to hash
+    maps, so columns that contain them are hashed as JSON strings.
+    """
+    return sf.xxhash64(
+        *(
+            sf.to_json(sf.struct(column)) if "map<" in kind.simpleString() else column
+            for column, kind in contents
+        )
+    )
 
 
 def _row_id_parts(layout: ChangeLayout) -> list[Column]:
@@ -249,43 +325,27 @@ def _row_id_parts(layout: ChangeLayout) -> list[Column]:
     return [sf.col(f"{source}.{quoted(name)}") for name in layout.row_id_fields.values()]
 
 
-def _wall_clock(schema: StructType, name: str) -> Column:
-    found = schema[name].dataType
+def in_wall_clock(value: Column, found: DataType) -> Column:
+    """Return a value of a type with local timestamps, as its session shows them."""
     wanted = wall_clock_type(found)
-    column = sf.col(quoted(name))
-    return column if wanted == found else column.cast(wanted)
+    return value if wanted == found else value.cast(wanted)
 
 
 _TRIAL_FIELDS = tuple(each.name for each in fields(Trial))
 _TRIAL_DDL = ", ".join(f"{name} long" for name in _TRIAL_FIELDS)
 
 
-def forecast_changes(
-    table: AcidTable,
-    changes: DataFrame,
-    valid_ids: ValidIdList,
-    *,
-    num_partitions: int | None = None,
-    insert_files: int | None = None,
-    operation_column: str = OPERATION_COLUMN_DEFAULT,
-) -> Forecast:
-    """Count what :func:`mutation_api.spark.job.apply_changes` would write with these arguments.
+def forecast_changes(plan: ChangePlan) -> Forecast:
+    """Count what :func:`mutation_api.spark.job.apply_changes` would write.
 
     This evaluates the changes once without their values, and a sample of them with values. Only temporary
     files are written.
 
     Raises:
-        Errors: See :func:`~plan_changes`. For invalid changes, the errors that the writer raises, as
-            far as addresses and the sample show them.
+        Errors: For invalid changes, the errors that the writer raises, as far as addresses and the sample
+            show them.
     """
-    plan = plan_changes(
-        table,
-        changes,
-        valid_ids,
-        num_partitions=num_partitions,
-        insert_files=insert_files,
-        operation_column=operation_column,
-    )
+    table = plan.addresser.classifier.table
     groups = _groups(plan.addresses())
     has_new_rows = any(group.new_row_count for group in groups)
     return forecast(table, groups, _trials(table, plan.addressed()) if has_new_rows else ())

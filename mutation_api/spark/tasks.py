@@ -60,21 +60,59 @@ __all__ = [
     "SPLIT_DDL",
     "TASK",
     "TASKS_PER_CORE",
+    "WRITER",
     "ChangeSplitter",
     "ChangeWriter",
+    "PieceAddresser",
     "SplitReader",
     "batches_in",
     "numbers_for",
     "read_splits",
     "snapshot_ddl",
     "split_numbers",
+    "stream_of",
     "to_tasks",
 ]
 
 
 TASK = "task"
 CHANGES = "changes"
+WRITER = "__writer"
+"""A column of pieces for an unbucketed table: a hash of the content of each row."""
 SPLIT_DDL = f"{TASK} int, {CHANGES} binary"
+
+
+@dataclass(frozen=True)
+class PieceAddresser:
+    """A function that addresses changes in pieces: batches with a column of Arrow streams.
+
+    Args:
+        addresser: computes the address of each change.
+        writers: see :class:`~mutation_api.spark.plan.PieceChangePlan`.
+    """
+
+    addresser: ChangeAddresser
+    writers: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the addressed changes. See :meth:`ChangeAddresser.__call__`."""
+        for batch in batches:
+            for piece in batch.column(CHANGES):
+                for rows in batches_in(piece.as_buffer()):
+                    yield self.addresser.addressed(self._arranged(rows))
+
+    def _arranged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the columns in the order of :class:`~mutation_api.write.address.ChangeFields`."""
+        fields = self.addresser.fields
+        columns = [rows.column(0)]
+        if fields.row_id:
+            columns += rows.column(ROW_ID_COLUMN).flatten()
+        columns += (rows.column(name) for name in fields.partition_columns)
+        if self.writers:
+            hashes = rows.column(rows.num_columns - 1).to_numpy()
+            columns.append(pa.array(hashes % self.writers, pa.int32()))
+        columns += (rows.column(name) for name in fields.columns)
+        return pa.RecordBatch.from_arrays(columns, names=[str(number) for number in range(len(columns))])
 
 
 @dataclass(frozen=True)
@@ -88,7 +126,7 @@ class ChangeSplitter:
             tasks and little memory make small pieces.
     """
 
-    addresser: ChangeAddresser
+    addresser: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     tasks: int
     memory_bytes: int
 
@@ -108,18 +146,19 @@ class ChangeSplitter:
     def _split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for task, piece in split_by_writer(with_names_once(rows), self.tasks):
             yield pa.record_batch(
-                [pa.array([task], pa.int32()), pa.array([_stream_of(with_names_once(piece))])],
+                [pa.array([task], pa.int32()), pa.array([stream_of(with_names_once(piece))])],
                 [TASK, CHANGES],
             )
 
 
-def batches_in(piece: bytes) -> Iterator[pa.RecordBatch]:
+def batches_in(piece: bytes | pa.Buffer) -> Iterator[pa.RecordBatch]:
     """Yield the changes in a piece."""
     with pa.ipc.open_stream(pa.py_buffer(piece)) as stream:
         yield from stream
 
 
-def _stream_of(batch: pa.RecordBatch) -> bytes:
+def stream_of(batch: pa.RecordBatch) -> bytes:
+    """Return the piece that holds a batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.errors import RecordValueError
-from mutation_api.merge.spark_outcome import ColumnConverter
+from mutation_api.merge.spark_columns import ColumnConverter
 from mutation_api.table.acid_table import AcidColumn
 
 

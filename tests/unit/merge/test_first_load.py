@@ -63,14 +63,11 @@ def whole(transaction: Transaction, rows: DataFrame) -> MergeInto:
 def test_it_is_a_plain_insert_with_a_report(
     spark: SparkSession, client: MutatorClient, tmp_path: Path
 ) -> None:
-    """Counts by partition and value; merging the same again changes nothing, and is no first load."""
+    """Counts by partition and value; merging the same again changes nothing."""
     rows = source(spark, tmp_path)
     for expected, is_first in ((MergeCounts(inserted=ROWS), True), (MergeCounts(unchanged=ROWS), False)):
         with client.new_transaction() as transaction:
-            merge = whole(transaction, rows)
-            with merge._planned() as plan:
-                assert plan.is_first_load is is_first
-            report = merge.execute()
+            report = whole(transaction, rows).execute()
         assert report.total == expected
         if is_first:
             assert report.partitions == {

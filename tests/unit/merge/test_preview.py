@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import pyspark.sql.functions as sf
+import numpy as np
+import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from metastore_client.model import LockInfo, LockState, LockType
+from mutation_api.format.layout import AcidVersion
+from mutation_api.merge.acting import Candidates, ClauseRule, RowRules, act
+from mutation_api.merge.clauses import Action, Match
+from mutation_api.merge.outcome import MergeOutcome
 from mutation_api.merge.preview import ForeignLock, SampleRow, foreign_locks
-from mutation_api.merge.spark_evaluator import sample_rows
-
-pytestmark = pytest.mark.tasks
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidColumn, AcidTable
 
 
 def lock(partition: str | None, txn_id: int | None = 7, **changes: Any) -> LockInfo:
@@ -63,36 +67,75 @@ def test_a_sample_row_as_text(row: SampleRow, text: str) -> None:
     assert str(row) == text
 
 
-def rows(spark: SparkSession) -> DataFrame:
-    return spark.range(200).selectExpr(
-        "element_at(array('inserted', 'updated', 'deleted', 'moved', 'unchanged'), "
-        "1 + cast(id % 5 AS int)) kind",
-        "concat('ds=', id % 3) partition",
-        "IF(id < 100, to_json(named_struct('id', id)), '{}') key",
-        "IF(id % 5 = 0, NULL, named_struct('id', id, 'n', 1.5bd, 'when', date '2024-01-02', "
-        "'late', make_date(12000, 1, 1), 'tags', map('k', array(X'ff')))) before",
-        "IF(id % 5 = 2, NULL, named_struct('id', id, 'by_key', map(named_struct('a', 1), 2))) after",
-    )
+ID = pa.int64()
+TABLE = AcidTable(
+    database="d",
+    name="t",
+    location=Location.parse("/t"),
+    columns=(AcidColumn("id", "bigint"), AcidColumn("late", "date"), AcidColumn("tag", "binary")),
+    partition_keys=(),
+    num_buckets=2,
+    bucket_columns=("id",),
+    version=AcidVersion.V2_HIVE4,
+)
+RULES = RowRules(
+    ("id",),
+    (
+        ClauseRule(Match.NOT_MATCHED, Action.INSERT, frozenset(("id", "late", "tag")), {}),
+        ClauseRule(Match.MATCHED, Action.DELETE, frozenset(), {}),
+    ),
+)
+LATE = pa.array([4_000_000], pa.int32()).cast(pa.date32())
 
 
-@pytest.mark.slow
-def test_samples_are_the_same_each_time(spark: SparkSession) -> None:
-    """However the rows lie, also those whose key is not their own; values are those of JSON files."""
-    found = sample_rows(rows(spark), 3)
-    assert found == sample_rows(rows(spark).orderBy("key").repartition(7), 3)
-    assert [row.kind for row in found] == [
-        k for k in ("inserted", "updated", "deleted", "moved") for _ in "123"
+def outcome(parts: Iterable[Sequence[int | None]]) -> MergeOutcome:
+    """Rows to insert and to delete, in parts: odd ids are deleted, NULL is inserted again and again."""
+    total = MergeOutcome(("id",), None, 3)
+    for part in parts:
+        each = MergeOutcome(("id",), None, 3)
+        inserted = pa.array([n for n in part if n is None or n % 2 == 0], ID)
+        tags = pa.array([b"\xff" if n is None else b"%d" % n for n in inserted.to_pylist()], pa.binary())
+        source = pa.record_batch({"id": inserted})
+        given = {"id": inserted, "late": pa.nulls(len(inserted)), "tag": tags}
+        rows = Candidates(Match.NOT_MATCHED, source, np.arange(len(inserted)), None)
+        each.add(act(TABLE, RULES, 0, rows, given, write_unchanged=False))
+        deleted = pa.array([n for n in part if n is not None and n % 2], ID)
+        source = pa.record_batch({"id": deleted})
+        late = pa.repeat(LATE[0], len(deleted))
+        rows = Candidates(Match.MATCHED, source, np.arange(len(deleted)), {"id": deleted, "late": late})
+        each.add(act(TABLE, RULES, 1, rows, {}, write_unchanged=False))
+        total.add_outcome(each)
+    return total
+
+
+def test_samples_are_the_same_however_rows_were_cut_into_parts() -> None:
+    """Also of rows with equal keys; values are those of JSON files."""
+    ids = [*range(40), None, None]
+    found = outcome([ids]).samples
+    assert found == outcome([ids[30:], [], ids[11:30], ids[10::-1]]).samples
+    assert [(row.kind, row.key) for row in found] == [
+        ("inserted", '{"id":0}'),
+        ("inserted", '{"id":10}'),
+        ("inserted", '{"id":12}'),
+        ("deleted", '{"id":11}'),
+        ("deleted", '{"id":13}'),
+        ("deleted", '{"id":15}'),
     ]
-    assert all(row.before is None for row in found[:3])
-    deleted = found[6]
-    assert deleted.after is None
-    assert deleted.before is not None
-    id_ = deleted.before["id"]
-    assert (id_ % 5, deleted.partition) == (2, f"ds={id_ % 3}")
-    assert (deleted.before["n"], deleted.before["when"]) == ("1.5", "2024-01-02")
-    assert deleted.before["tags"] == {"k": ["/w=="]}
-    assert deleted.before["late"] == "12000-01-01"
-    assert found[0].after == {"id": found[0].after["id"], "by_key": [[{"a": 1}, 2]]}  # type: ignore[index]
-    assert sample_rows(rows(spark), 0) == ()
-    unread = rows(spark).withColumn("before", sf.lit(None).cast("string")).where("kind = 'deleted'")
-    assert [(row.kind, row.before, row.after) for row in sample_rows(unread, 1)] == [("deleted", None, None)]
+    assert (found[0].before, found[0].after) == (None, {"id": 0, "late": None, "tag": "MA=="})
+    assert (found[3].before, found[3].after) == ({"id": 11, "late": "12921-08-18"}, None)
+    assert MergeOutcome(("id",), None).samples == ()
+
+
+def test_samples_of_equal_keys_are_those_with_the_least_content() -> None:
+    """NULL keys are inserted as often as they occur."""
+    rows = [pa.array([None] * 9, ID), pa.array([b"%d" % (n * 5 % 9) for n in range(9)], pa.binary())]
+    shown = []
+    for size in (9, 4, 1):
+        total = MergeOutcome(("id",), None, 2)
+        for start in range(0, 9, size):
+            ids, tags = (column.slice(start, size) for column in rows)
+            source, given = pa.record_batch({"id": ids}), {"id": ids, "late": pa.nulls(len(ids)), "tag": tags}
+            candidates = Candidates(Match.NOT_MATCHED, source, np.arange(len(ids)), None)
+            total.add(act(TABLE, RULES, 0, candidates, given, write_unchanged=False))
+        shown.append([row.after["tag"] for row in total.samples if row.after])
+    assert shown == [["MA==", "MQ=="]] * 3

@@ -15,7 +15,7 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.format.layout import AcidVersion
 from mutation_api.spark.job import apply_changes
-from mutation_api.spark.plan import forecast_changes
+from mutation_api.spark.plan import forecast_changes, plan_changes
 from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
@@ -92,7 +92,7 @@ def test_it_comes_true(
 def _check(transaction: Transaction, name: str, changes: DataFrame) -> None:
     table = transaction.table(name)
     changes = changes if table.partition_keys else changes.drop("ds")
-    found = forecast_changes(table, changes, transaction.valid_ids(name), num_partitions=3)
+    found = forecast_changes(plan_changes(table, changes, transaction.valid_ids(name), num_partitions=3))
     written = apply_changes(transaction, name, changes, num_partitions=3)
     assert _counts(found) == (
         *(written.inserted, written.updated, written.deleted),

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mutation_api.format.json_values import json_texts
-from mutation_api.merge.spark_outcome import json_text
+from mutation_api.merge.spark_columns import json_text
 
 ROWS = pa.table(
     {
