@@ -61,6 +61,11 @@ class Capabilities:
         return self.has_exclusive_write_lock
 
     @property
+    def has_compaction_workers(self) -> bool:
+        """True if other programs can take compactions from the queue and do them (4.0 and later)."""
+        return self.has_exclusive_write_lock
+
+    @property
     def prints_shortest_numbers(self) -> bool:
         """True if Hive prints doubles with the fewest digits that identify them (4.2 and later).
 

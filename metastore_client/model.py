@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from typing import Any
 
 __all__ = [
     "ColumnInfo",
     "ColumnStatistics",
+    "CompactionEnd",
     "CompactionInfo",
+    "CompactionJob",
     "CompactionType",
     "ConstraintInfo",
     "ConstraintKind",
@@ -88,6 +91,14 @@ class CompactionType(enum.IntEnum):
     MAJOR = 2
     REBALANCE = 3
     ABORT_TXN_CLEANUP = 4
+
+
+class CompactionEnd(enum.Enum):
+    """How a compaction by a worker ended. REFUSED means that there was nothing to compact."""
+
+    DONE = "mark_compacted"
+    FAILED = "mark_failed"
+    REFUSED = "mark_refused"
 
 
 class ConstraintKind(enum.Enum):
@@ -322,3 +333,20 @@ class CompactionInfo:
     highest_write_id: int | None = None
     end_time: int | None = None
     error: str = ""
+
+
+@dataclass(frozen=True)
+class CompactionJob:
+    """A compaction that a worker took from the queue of Hive 4.
+
+    ``run_as`` is the user that should write, '' for the owner of the files. ``entry`` is the server's own
+    form of the job, which it expects back in each call about it.
+    """
+
+    id: int
+    database: str
+    table: str
+    partition: str | None
+    type: CompactionType
+    run_as: str
+    entry: Any = field(repr=False, compare=False)

@@ -371,11 +371,15 @@ struct CheckConstraintsResponse {
 
 // -- transactions ---------------------------------------------------------------------------------------------
 
+// 4.x; earlier servers skip the field
+enum TxnType { DEFAULT = 0, COMPACTION = 3 }
+
 struct OpenTxnRequest {
   1: required i32 num_txns,
   2: required string user,
   3: required string hostname,
-  4: optional string agentInfo
+  4: optional string agentInfo,
+  7: optional TxnType txn_type
 }
 
 struct OpenTxnsResponse {
@@ -577,7 +581,8 @@ struct CompactionRequest {
   3: optional string partitionname,
   4: required CompactionType type,
   5: optional string runas,
-  6: optional map<string, string> properties
+  6: optional map<string, string> properties,
+  9: optional string poolName
 }
 
 struct CompactionResponse {
@@ -607,6 +612,39 @@ struct ShowCompactResponseElement {
 
 struct ShowCompactResponse {
   1: required list<ShowCompactResponseElement> compacts
+}
+
+// What a worker of 4.x takes from the queue, and gives back with its answer.
+struct CompactionInfoStruct {
+  1: required i64 id,
+  2: required string dbname,
+  3: required string tablename,
+  4: optional string partitionname,
+  5: required CompactionType type,
+  6: optional string runas,
+  7: optional string properties,
+  8: optional bool toomanyaborts,
+  9: optional string state,
+  10: optional string workerId,
+  11: optional i64 start,
+  12: optional i64 highestWriteId,
+  13: optional string errorMessage,
+  14: optional bool hasoldabort,
+  15: optional i64 enqueueTime,
+  16: optional i64 retryRetention,
+  17: optional string poolname,
+  18: optional i32 numberOfBuckets,
+  19: optional string orderByClause
+}
+
+struct OptionalCompactionInfoStruct {
+  1: optional CompactionInfoStruct ci
+}
+
+struct FindNextCompactRequest {
+  1: optional string workerId,
+  2: optional string workerVersion,
+  3: optional string poolName
 }
 
 // -- services -------------------------------------------------------------------------------------------------
@@ -701,4 +739,10 @@ service Metastore4 extends Metastore3 {
 
   WriteNotificationLogResponse add_write_notification_log(1: WriteNotificationLogRequest rqst),
   WriteNotificationLogBatchResponse add_write_notification_log_in_batch(1: WriteNotificationLogBatchRequest rqst),
+
+  OptionalCompactionInfoStruct find_next_compact2(1: FindNextCompactRequest rqst) throws (1: MetaException o1),
+  void update_compactor_state(1: CompactionInfoStruct cr, 2: i64 txn_id),
+  void mark_compacted(1: CompactionInfoStruct cr) throws (1: MetaException o1),
+  void mark_failed(1: CompactionInfoStruct cr) throws (1: MetaException o1),
+  void mark_refused(1: CompactionInfoStruct cr) throws (1: MetaException o1),
 }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from metastore_client.errors import InvalidRequestError
 from metastore_client.hive_site import MetastoreConfig
+from metastore_client.remote.thrift_compactions import CompactionCalls
 from metastore_client.remote.thrift_tables import TableCalls
 from metastore_client.remote.thrift_transactions import TransactionCalls
 
@@ -41,7 +42,7 @@ def open_client(
     return client
 
 
-class ThriftMetastoreClient(TableCalls, TransactionCalls):
+class ThriftMetastoreClient(TableCalls, TransactionCalls, CompactionCalls):
     """A :class:`~metastore_client.client.MetastoreClient` for a real server. It is a context manager.
 
     Several threads may use it. Each thread has its own connection, which is made at its first call.

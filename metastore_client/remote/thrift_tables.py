@@ -22,8 +22,6 @@ from metastore_client.errors import (
 from metastore_client.model import (
     ColumnInfo,
     ColumnStatistics,
-    CompactionInfo,
-    CompactionType,
     ConstraintInfo,
     PartitionInfo,
     TableInfo,
@@ -39,7 +37,6 @@ from metastore_client.remote.thrift_statistics import (
 )
 from metastore_client.remote.thrift_values import (
     CATALOG,
-    compaction_info,
     new_partition,
     new_partition_name,
     partition_info,
@@ -399,33 +396,6 @@ class TableCalls(ThriftCalls):
             except AlreadyExistsError:  # another client created one between the server's check and its insert
                 continue
         return self._call("add_partitions_req", request, repeat=True)["partitions"].elements_or_none()
-
-    # -- compaction ----------------------------------------------------------------------------------------
-    def compact(
-        self,
-        database: str,
-        table: str,
-        partition: str | None,
-        type: CompactionType,
-        properties: Mapping[str, str] | None = None,
-    ) -> bool:
-        """Queue a compaction. Return False if one is already queued or running.
-
-        See :meth:`MetastoreClient.compact`.
-        """
-        request = ttypes.CompactionRequest(
-            dbname=database.lower(),
-            tablename=table.lower(),
-            partitionname=partition,
-            type=int(type),
-            properties=None if properties is None else dict(properties),
-        )
-        return self._call("compact2", request, repeat=True)["accepted"].flag()
-
-    def show_compactions(self) -> list[CompactionInfo]:
-        """Return the compaction queue and its history. See :meth:`MetastoreClient.show_compactions`."""
-        answer = self._call("show_compact", ttypes.ShowCompactRequest(), repeat=True)
-        return [compaction_info(each) for each in answer["compacts"].elements()]
 
 
 def _again_after_a_race(change: Callable[[], int]) -> int:

@@ -59,10 +59,14 @@ class TransactionCalls(ThriftCalls):
     """The part of a :class:`~metastore_client.client.MetastoreClient` with the calls about transactions."""
 
     # -- transactions --------------------------------------------------------------------------------------
-    def open_txn(self, user: str, hostname: str, agent_info: str) -> int:
+    def open_txn(self, user: str, hostname: str, agent_info: str, *, is_compaction: bool = False) -> int:
         """Open one transaction and return its id. See :meth:`MetastoreClient.open_txn`."""
         request = ttypes.OpenTxnRequest(
-            num_txns=1, user=safe_text(user), hostname=safe_text(hostname), agentInfo=safe_text(agent_info)
+            num_txns=1,
+            user=safe_text(user),
+            hostname=safe_text(hostname),
+            agentInfo=safe_text(agent_info),
+            txn_type=ttypes.TxnType.COMPACTION if is_compaction else None,
         )
         ids = self._call("open_txns", request, repeat=True)["txn_ids"]
         if len(ids.elements()) != 1:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from metastore_client.capabilities import Capabilities
-from metastore_client.model import CompactionInfo, CompactionType
+from metastore_client.errors import UnsupportedByServerError
+from metastore_client.model import CompactionEnd, CompactionInfo, CompactionJob, CompactionType
+from metastore_client.testing.memory_tables import Resource, Written
 from metastore_client.testing.memory_transactions import MemoryTransactions
 from metastore_client.testing.server_calls import HIVE_2_3, TXN_TIMEOUT_SECONDS_DEFAULT, server_call
 
@@ -52,6 +56,7 @@ class InMemoryMetastore(MemoryTransactions):
             capabilities=capabilities,
         )
         self._compactions: list[CompactionInfo] = []
+        self._pools: dict[int, str | None] = {}
 
     def reap(self) -> tuple[int, ...]:
         """Abort transactions and drop separate locks without heartbeats, as the server's reaper does.
@@ -86,10 +91,12 @@ class InMemoryMetastore(MemoryTransactions):
         partition: str | None,
         type: CompactionType,
         properties: Mapping[str, str] | None = None,
+        *,
+        pool: str | None = None,
     ) -> bool:
         """Queue a compaction. Return False if one is already queued or running.
 
-        See :meth:`MetastoreClient.compact`. The entry stays in the queue; nothing is compacted.
+        See :meth:`MetastoreClient.compact`. The entry stays in the queue until a worker takes it.
         """
         entry = CompactionInfo(
             database=database.lower(),
@@ -100,12 +107,60 @@ class InMemoryMetastore(MemoryTransactions):
             id=len(self._compactions) + 1,
         )
         same = (entry.database, entry.table, entry.partition)
-        if any((c.database, c.table, c.partition) == same for c in self._compactions):
+        queued = [c for c in self._compactions if c.state in ("initiated", "working")]
+        if any((c.database, c.table, c.partition) == same for c in queued):
             return False
         self._compactions.append(entry)
+        self._pools[len(self._compactions)] = pool
         return True
 
     @server_call
     def show_compactions(self) -> list[CompactionInfo]:
         """Return the compaction queue and its history. See :meth:`MetastoreClient.show_compactions`."""
         return list(self._compactions)
+
+    @server_call
+    def next_compaction(
+        self, worker_id: str, worker_version: str, pool: str | None = None
+    ) -> CompactionJob | None:
+        """Take a compaction from the queue. See :meth:`MetastoreClient.next_compaction`."""
+        del worker_version
+        if not self.capabilities().has_compaction_workers:
+            raise UnsupportedByServerError("only Hive 4 lets other programs compact")
+        for each in self._compactions:
+            assert each.id is not None
+            if each.state == "initiated" and self._pools[each.id] == pool:
+                self._change(each.id, state="working", worker_id=worker_id)
+                return CompactionJob(
+                    each.id, each.database, each.table, each.partition, each.type, "", each.id
+                )
+        return None
+
+    def compaction_job(self, entry: CompactionInfo) -> CompactionJob:
+        """Return the job of an entry of the queue. See :meth:`MetastoreClient.compaction_job`."""
+        assert entry.id is not None
+        return CompactionJob(
+            entry.id, entry.database, entry.table, entry.partition, entry.type, entry.run_as, entry.id
+        )
+
+    @server_call
+    def compaction_began(
+        self, job: CompactionJob, txn_id: int, highest_write_id: int, run_as: str
+    ) -> CompactionJob:
+        """Report the transaction of a compaction. See :meth:`MetastoreClient.compaction_began`."""
+        self._txns[txn_id].written.append(Written(Resource(job.database, job.table, job.partition), "c"))
+        self._change(job.id, highest_write_id=highest_write_id, run_as=job.run_as or run_as)
+        return replace(job, run_as=job.run_as or run_as)
+
+    @server_call
+    def compaction_ended(self, job: CompactionJob, end: CompactionEnd, reason: str = "") -> None:
+        """Report how a compaction ended. See :meth:`MetastoreClient.compaction_ended`."""
+        states = {
+            CompactionEnd.DONE: "ready for cleaning",
+            CompactionEnd.FAILED: "failed",
+            CompactionEnd.REFUSED: "refused",
+        }
+        self._change(job.id, state=states[end], error=reason)
+
+    def _change(self, id: int, **changes: Any) -> None:
+        self._compactions[id - 1] = replace(self._compactions[id - 1], **changes)

@@ -81,8 +81,9 @@ class MemoryTransactions(MemoryTables):
 
     # -- transactions ------------------------------------------------------------------------------
     @server_call
-    def open_txn(self, user: str, hostname: str, agent_info: str) -> int:
+    def open_txn(self, user: str, hostname: str, agent_info: str, *, is_compaction: bool = False) -> int:
         """Open one transaction and return its id. See :meth:`MetastoreClient.open_txn`."""
+        del is_compaction  # nothing here waits for it
         self._last_txn_id += 1
         now = self._clock()
         self._txns[self._last_txn_id] = _Txn(self._last_txn_id, user, hostname, agent_info, now, now)

@@ -14,6 +14,7 @@ from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_
 from mutation_api.cli.terminal import progress, say
 from mutation_api.upkeep.compact import (
     DELTA_ROWS_DEFAULT,
+    ENGINES,
     KINDS,
     WAIT_SECONDS_DEFAULT,
     CompactionThreshold,
@@ -34,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=KINDS,
         default="major",
         help="kind of compaction; rebalance requires Hive 4 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default="hive",
+        help="hive: let a worker of Hive compact; local: compact on this machine, which requires Hive 4 and "
+        "--kind major (default: %(default)s)",
     )
     parser.add_argument(
         "--partition",
@@ -63,7 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="number of compactions to run concurrently (default: %(default)s)",
+        help="number of compactions to run concurrently; with --engine local, of buckets (default: "
+        "%(default)s)",
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
@@ -93,6 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             partitions=arguments.partition,
             threshold=threshold,
             at_once=arguments.at_once,
+            engine=arguments.engine,
             wait_seconds=None if arguments.no_wait else arguments.wait,
             progress=progress(arguments),
         )

@@ -33,6 +33,7 @@ SUBCOMMANDS = {
     "bucket": "compute Hive's bucket hash of values",
     "changes": "print what changed in tables since a position",
     "compact": "make Hive compact the partitions of a table that have enough changes",
+    "compactor": "compact tables of Hive 4 in place of a HiveServer2",
     "create-table": "create an ACID table",
     "delete": "delete rows by a condition",
     "doctor": "show the server's release, and which tables can be changed",

@@ -35,7 +35,7 @@ from mutation_api.orc.read.column_reader import TimestampForm
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.layout import is_text
 
-__all__ = ["are_comparable", "exact_rows", "in_nanoseconds", "in_one_unit", "key_in_type"]
+__all__ = ["are_comparable", "exact_rows", "in_nanoseconds", "in_one_unit", "key_in_type", "with_clocks"]
 
 
 _DIGITS = 20
@@ -184,11 +184,16 @@ def exact_rows(
         rest = batch.slice(min(count, batch.num_rows))
         count -= batch.num_rows - rest.num_rows
         if rest.num_rows:
-            yield _with_clocks(table, rest)
+            yield with_clocks(table, rest)
 
 
-def _with_clocks(table: AcidTable, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the rows with timestamps in place of their strings."""
+def with_clocks(table: AcidTable, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows in the form TEXT with timestamps in place of their strings.
+
+    Raises:
+        RecordValueError: If a column has digits below microseconds as well as years that nanoseconds cannot
+            hold.
+    """
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     for column in table.columns:
         kind = parse_hive_type(column.type)

@@ -97,6 +97,7 @@ class Lease:
         under_lock: called while the lock is held, at the same time as the snapshot is taken. The results of
             the last call count. Its argument is True if ``find_components`` was called under the lock, or
             just before a lock that was granted at once.
+        is_compaction: see :meth:`MetastoreClient.open_txn`.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Lease:
         *,
         queues: Mapping[int, Sequence[str]] = MappingProxyType({}),
         under_lock: Callable[[bool], None] | None = None,
+        is_compaction: bool = False,
     ) -> None:
         self.roll_overs = 0
         self.lock_wait_seconds = 0.0
@@ -122,6 +124,7 @@ class Lease:
         self._changed_tables = tuple(sorted(changed_tables))
         self._queues = queues
         self._under_lock = under_lock
+        self._is_compaction = is_compaction
         self._places: list[Place] = []
         self._opened: list[int] = []
         self._lock: Lock | None = None
@@ -336,7 +339,11 @@ class Lease:
 
     def _request(self, components: tuple[LockComponent, ...]) -> Lock:
         marks = self._settings.marks
-        self._opened.append(self._metastore.open_txn(marks.user, marks.hostname, marks.agent_info))
+        self._opened.append(
+            self._metastore.open_txn(
+                marks.user, marks.hostname, marks.agent_info, is_compaction=self._is_compaction
+            )
+        )
         self._heartbeats.append(
             Heartbeat(
                 self._metastore, self.txn_id, self._settings.txn_timeout_seconds, self._clock, self._on_lost

@@ -193,6 +193,17 @@ class MutatorClient(NotPickled):
             raise
         return past
 
+    def open_compaction(self, table: str) -> Snapshot:
+        """Return the view of a compaction of a table (``database.table``) on Hive 4.
+
+        It must be ended by ``commit`` or ``abort``.
+
+        Raises:
+            Errors: See :meth:`open_snapshot`.
+        """
+        spec = TableSpec(*split_full_name(table), TableRole.SOURCE)
+        return Snapshot(self._connected(), (spec,), is_compaction=True).open()
+
     def close(self) -> None:
         """Abort open transactions, release snapshots and disconnect. May be called twice."""
         session, self._session = self._session, None

@@ -25,6 +25,12 @@ from mutation_api.errors import ClientError, ConfigurationError, TransactionStat
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.transaction.catalog import Catalog, OpenTable, TableSpec
 from mutation_api.transaction.clock import Clock
+from mutation_api.transaction.commit_outcome import (
+    Outcome,
+    commit_and_find_out,
+    refused_commit,
+    unknown_outcome,
+)
 from mutation_api.transaction.lease import Lease, LeaseSettings
 from mutation_api.transaction.listener import LockFailureListener, metastore_errors_as_ours
 from mutation_api.transaction.lock import lock_components
@@ -128,9 +134,12 @@ class Snapshot(NotPickled):
 
     WHAT = "a snapshot"
 
-    def __init__(self, session: ClientSession, specs: tuple[TableSpec, ...]) -> None:
+    def __init__(
+        self, session: ClientSession, specs: tuple[TableSpec, ...], *, is_compaction: bool = False
+    ) -> None:
         self._session = session
         self._specs = specs
+        self._is_compaction = is_compaction
         self._tables: dict[str, OpenTable] = {}
         self._lease: Lease | None = None
 
@@ -141,7 +150,14 @@ class Snapshot(NotPickled):
         ConnectionFailedError.
         """
         session = self._session
-        lease = Lease(session.metastore, session.clock, self._to_lock, session.settings, self._lose)
+        lease = Lease(
+            session.metastore,
+            session.clock,
+            self._to_lock,
+            session.settings,
+            self._lose,
+            is_compaction=self._is_compaction,
+        )
         lease.acquire()
         self._lease = lease
         try:
@@ -192,6 +208,33 @@ class Snapshot(NotPickled):
         lost = self._open_lease().lost
         if lost is not None:
             raise type(lost)(str(lost)) from lost
+
+    def commit(self) -> None:
+        """End the transaction of a compaction whose files are complete.
+
+        Raises:
+            TransactionAbortedError: If it was aborted. Its files are never read.
+            CommitOutcomeUnknownError: If the answer was lost and the server cannot tell the outcome.
+        """
+        lease = self._open_lease()
+        lease.stop()
+        self._lease = None
+        session = self._session
+        outcome, error = commit_and_find_out(session.metastore, session.clock, lease.txn_id, has_records=True)
+        if outcome is Outcome.ABORTED:
+            raise refused_commit(lease.txn_id, error)
+        if outcome is Outcome.UNKNOWN:
+            raise unknown_outcome(lease.txn_id, error)
+
+    def abort(self) -> None:
+        """Abort the transaction. A failure is only logged, since the transaction times out."""
+        lease, self._lease = self._lease, None
+        if lease is None:
+            return
+        try:
+            lease.abort()
+        except MetastoreError as error:
+            _log.warning("could not abort transaction %d: %s", lease.txn_id, error)
 
     def close(self) -> None:
         """Release the lock. May be called twice. A failure is only logged, since the lock times out."""

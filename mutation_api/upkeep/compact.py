@@ -26,10 +26,12 @@ from mutation_api.storage.tree import Directories, directories_below, side_by_si
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.doctor import compactor_trouble
 
 __all__ = [
     "DELTA_ROWS_DEFAULT",
+    "ENGINES",
     "KINDS",
     "WAIT_SECONDS_DEFAULT",
     "CompactReport",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 KINDS = ("minor", "major", "rebalance")
+ENGINES = ("hive", "local")
 DELTA_ROWS_DEFAULT = 100_000
 WAIT_SECONDS_DEFAULT = 900.0
 POLL_SECONDS = 0.5
@@ -242,6 +245,7 @@ def compact_table(
     threshold: CompactionThreshold | None = None,
     at_once: int = 1,
     wait_seconds: float | None = WAIT_SECONDS_DEFAULT,
+    engine: str = "hive",
     progress: Callable[[str], None] = lambda line: None,
 ) -> CompactReport:
     """Compact the partitions of a table that have deltas, if the deltas together reach a threshold.
@@ -258,6 +262,8 @@ def compact_table(
         threshold: minimum size of the deltas. Default: 100,000 rows.
         at_once: maximum number of concurrent compactions; the next one is requested when one has ended.
         wait_seconds: maximum time to wait for one compaction. If None, only request it.
+        engine: ``hive`` to let a worker of Hive compact, or ``local`` for this process (major compactions of
+            Hive 4). See :mod:`mutation_api.upkeep.compactor`.
         progress: called with a message when something changes.
 
     Raises:
@@ -273,6 +279,11 @@ def compact_table(
         raise ConfigurationError(f"kind={kind!r}: expected one of {', '.join(KINDS)}")
     if kind == "rebalance" and not metastore.capabilities().has_exclusive_write_lock:
         raise ConfigurationError("kind='rebalance' requires Hive 4; this server is older")
+    if engine not in ENGINES or (engine == "local" and kind != "major"):
+        raise ConfigurationError(
+            f"engine={engine!r}, kind={kind!r}: expected an engine of {', '.join(ENGINES)}; local does major "
+            "compactions only"
+        )
     limit = threshold or CompactionThreshold()
     sizes = read_sizes(metastore, table, counts_rows=limit.row_count is not None)
     missing = sorted(set(partitions) - {each.partition for each in sizes})
@@ -285,10 +296,26 @@ def compact_table(
     delta_rows = None if limit.row_count is None else sum(count or 0 for count in rows)
     if kind != "rebalance" and not limit.reached_by(chosen):
         return CompactReport(table, kind, limit, delta_rows, ())
-    waiter = _Waiter(metastore, table, CompactionType[kind.upper()], wait_seconds, progress)
-    found = tuple(waiter.compact(chosen, at_once))
+    if engine == "local":
+        found = tuple(_compacted_here(metastore, table, each, at_once, progress) for each in chosen)
+    else:
+        waiter = _Waiter(metastore, table, CompactionType[kind.upper()], wait_seconds, progress)
+        found = tuple(waiter.compact(chosen, at_once))
     after = () if wait_seconds is None else tuple(read_sizes(metastore, table, counts_rows=False))
     return CompactReport(table, kind, limit, delta_rows, found, after)
+
+
+def _compacted_here(
+    metastore: MetastoreClient,
+    table: str,
+    sizes: DeltaSizes,
+    threads: int,
+    progress: Callable[[str], None],
+) -> CompactedPartition:
+    found = compact_partition(metastore, table, sizes.partition, threads=threads)
+    progress(str(found))
+    state = "succeeded" if found.directory is not None else "refused"
+    return CompactedPartition(sizes.partition, sizes, state, found.seconds)
 
 
 def read_sizes(

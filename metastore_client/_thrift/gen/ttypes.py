@@ -157,6 +157,21 @@ class ClientCapability(object):
     }
 
 
+class TxnType(object):
+    DEFAULT = 0
+    COMPACTION = 3
+
+    _VALUES_TO_NAMES = {
+        0: "DEFAULT",
+        3: "COMPACTION",
+    }
+
+    _NAMES_TO_VALUES = {
+        "DEFAULT": 0,
+        "COMPACTION": 3,
+    }
+
+
 class MetaException(TException):
     """
     Attributes:
@@ -5617,15 +5632,17 @@ class OpenTxnRequest(object):
      - user
      - hostname
      - agentInfo
+     - txn_type
 
     """
 
 
-    def __init__(self, num_txns=None, user=None, hostname=None, agentInfo=None,):
+    def __init__(self, num_txns=None, user=None, hostname=None, agentInfo=None, txn_type=None,):
         self.num_txns = num_txns
         self.user = user
         self.hostname = hostname
         self.agentInfo = agentInfo
+        self.txn_type = txn_type
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -5656,6 +5673,11 @@ class OpenTxnRequest(object):
                     self.agentInfo = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.I32:
+                    self.txn_type = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -5681,6 +5703,10 @@ class OpenTxnRequest(object):
         if self.agentInfo is not None:
             oprot.writeFieldBegin('agentInfo', TType.STRING, 4)
             oprot.writeString(self.agentInfo.encode('utf-8') if sys.version_info[0] == 2 else self.agentInfo)
+            oprot.writeFieldEnd()
+        if self.txn_type is not None:
+            oprot.writeFieldBegin('txn_type', TType.I32, 7)
+            oprot.writeI32(self.txn_type)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -8393,17 +8419,19 @@ class CompactionRequest(object):
      - type
      - runas
      - properties
+     - poolName
 
     """
 
 
-    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, runas=None, properties=None,):
+    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, runas=None, properties=None, poolName=None,):
         self.dbname = dbname
         self.tablename = tablename
         self.partitionname = partitionname
         self.type = type
         self.runas = runas
         self.properties = properties
+        self.poolName = poolName
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -8450,6 +8478,11 @@ class CompactionRequest(object):
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.STRING:
+                    self.poolName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -8487,6 +8520,10 @@ class CompactionRequest(object):
                 oprot.writeString(kiter415.encode('utf-8') if sys.version_info[0] == 2 else kiter415)
                 oprot.writeString(viter416.encode('utf-8') if sys.version_info[0] == 2 else viter416)
             oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.poolName is not None:
+            oprot.writeFieldBegin('poolName', TType.STRING, 9)
+            oprot.writeString(self.poolName.encode('utf-8') if sys.version_info[0] == 2 else self.poolName)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -8888,6 +8925,406 @@ class ShowCompactResponse(object):
     def validate(self):
         if self.compacts is None:
             raise TProtocolException(message='Required field compacts is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class CompactionInfoStruct(object):
+    """
+    Attributes:
+     - id
+     - dbname
+     - tablename
+     - partitionname
+     - type
+     - runas
+     - properties
+     - toomanyaborts
+     - state
+     - workerId
+     - start
+     - highestWriteId
+     - errorMessage
+     - hasoldabort
+     - enqueueTime
+     - retryRetention
+     - poolname
+     - numberOfBuckets
+     - orderByClause
+
+    """
+
+
+    def __init__(self, id=None, dbname=None, tablename=None, partitionname=None, type=None, runas=None, properties=None, toomanyaborts=None, state=None, workerId=None, start=None, highestWriteId=None, errorMessage=None, hasoldabort=None, enqueueTime=None, retryRetention=None, poolname=None, numberOfBuckets=None, orderByClause=None,):
+        self.id = id
+        self.dbname = dbname
+        self.tablename = tablename
+        self.partitionname = partitionname
+        self.type = type
+        self.runas = runas
+        self.properties = properties
+        self.toomanyaborts = toomanyaborts
+        self.state = state
+        self.workerId = workerId
+        self.start = start
+        self.highestWriteId = highestWriteId
+        self.errorMessage = errorMessage
+        self.hasoldabort = hasoldabort
+        self.enqueueTime = enqueueTime
+        self.retryRetention = retryRetention
+        self.poolname = poolname
+        self.numberOfBuckets = numberOfBuckets
+        self.orderByClause = orderByClause
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.id = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.dbname = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRING:
+                    self.tablename = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.partitionname = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.I32:
+                    self.type = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.STRING:
+                    self.runas = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.STRING:
+                    self.properties = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 8:
+                if ftype == TType.BOOL:
+                    self.toomanyaborts = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.STRING:
+                    self.state = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 10:
+                if ftype == TType.STRING:
+                    self.workerId = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 11:
+                if ftype == TType.I64:
+                    self.start = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 12:
+                if ftype == TType.I64:
+                    self.highestWriteId = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 13:
+                if ftype == TType.STRING:
+                    self.errorMessage = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 14:
+                if ftype == TType.BOOL:
+                    self.hasoldabort = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I64:
+                    self.enqueueTime = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 16:
+                if ftype == TType.I64:
+                    self.retryRetention = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 17:
+                if ftype == TType.STRING:
+                    self.poolname = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 18:
+                if ftype == TType.I32:
+                    self.numberOfBuckets = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 19:
+                if ftype == TType.STRING:
+                    self.orderByClause = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('CompactionInfoStruct')
+        if self.id is not None:
+            oprot.writeFieldBegin('id', TType.I64, 1)
+            oprot.writeI64(self.id)
+            oprot.writeFieldEnd()
+        if self.dbname is not None:
+            oprot.writeFieldBegin('dbname', TType.STRING, 2)
+            oprot.writeString(self.dbname.encode('utf-8') if sys.version_info[0] == 2 else self.dbname)
+            oprot.writeFieldEnd()
+        if self.tablename is not None:
+            oprot.writeFieldBegin('tablename', TType.STRING, 3)
+            oprot.writeString(self.tablename.encode('utf-8') if sys.version_info[0] == 2 else self.tablename)
+            oprot.writeFieldEnd()
+        if self.partitionname is not None:
+            oprot.writeFieldBegin('partitionname', TType.STRING, 4)
+            oprot.writeString(self.partitionname.encode('utf-8') if sys.version_info[0] == 2 else self.partitionname)
+            oprot.writeFieldEnd()
+        if self.type is not None:
+            oprot.writeFieldBegin('type', TType.I32, 5)
+            oprot.writeI32(self.type)
+            oprot.writeFieldEnd()
+        if self.runas is not None:
+            oprot.writeFieldBegin('runas', TType.STRING, 6)
+            oprot.writeString(self.runas.encode('utf-8') if sys.version_info[0] == 2 else self.runas)
+            oprot.writeFieldEnd()
+        if self.properties is not None:
+            oprot.writeFieldBegin('properties', TType.STRING, 7)
+            oprot.writeString(self.properties.encode('utf-8') if sys.version_info[0] == 2 else self.properties)
+            oprot.writeFieldEnd()
+        if self.toomanyaborts is not None:
+            oprot.writeFieldBegin('toomanyaborts', TType.BOOL, 8)
+            oprot.writeBool(self.toomanyaborts)
+            oprot.writeFieldEnd()
+        if self.state is not None:
+            oprot.writeFieldBegin('state', TType.STRING, 9)
+            oprot.writeString(self.state.encode('utf-8') if sys.version_info[0] == 2 else self.state)
+            oprot.writeFieldEnd()
+        if self.workerId is not None:
+            oprot.writeFieldBegin('workerId', TType.STRING, 10)
+            oprot.writeString(self.workerId.encode('utf-8') if sys.version_info[0] == 2 else self.workerId)
+            oprot.writeFieldEnd()
+        if self.start is not None:
+            oprot.writeFieldBegin('start', TType.I64, 11)
+            oprot.writeI64(self.start)
+            oprot.writeFieldEnd()
+        if self.highestWriteId is not None:
+            oprot.writeFieldBegin('highestWriteId', TType.I64, 12)
+            oprot.writeI64(self.highestWriteId)
+            oprot.writeFieldEnd()
+        if self.errorMessage is not None:
+            oprot.writeFieldBegin('errorMessage', TType.STRING, 13)
+            oprot.writeString(self.errorMessage.encode('utf-8') if sys.version_info[0] == 2 else self.errorMessage)
+            oprot.writeFieldEnd()
+        if self.hasoldabort is not None:
+            oprot.writeFieldBegin('hasoldabort', TType.BOOL, 14)
+            oprot.writeBool(self.hasoldabort)
+            oprot.writeFieldEnd()
+        if self.enqueueTime is not None:
+            oprot.writeFieldBegin('enqueueTime', TType.I64, 15)
+            oprot.writeI64(self.enqueueTime)
+            oprot.writeFieldEnd()
+        if self.retryRetention is not None:
+            oprot.writeFieldBegin('retryRetention', TType.I64, 16)
+            oprot.writeI64(self.retryRetention)
+            oprot.writeFieldEnd()
+        if self.poolname is not None:
+            oprot.writeFieldBegin('poolname', TType.STRING, 17)
+            oprot.writeString(self.poolname.encode('utf-8') if sys.version_info[0] == 2 else self.poolname)
+            oprot.writeFieldEnd()
+        if self.numberOfBuckets is not None:
+            oprot.writeFieldBegin('numberOfBuckets', TType.I32, 18)
+            oprot.writeI32(self.numberOfBuckets)
+            oprot.writeFieldEnd()
+        if self.orderByClause is not None:
+            oprot.writeFieldBegin('orderByClause', TType.STRING, 19)
+            oprot.writeString(self.orderByClause.encode('utf-8') if sys.version_info[0] == 2 else self.orderByClause)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.id is None:
+            raise TProtocolException(message='Required field id is unset!')
+        if self.dbname is None:
+            raise TProtocolException(message='Required field dbname is unset!')
+        if self.tablename is None:
+            raise TProtocolException(message='Required field tablename is unset!')
+        if self.type is None:
+            raise TProtocolException(message='Required field type is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class OptionalCompactionInfoStruct(object):
+    """
+    Attributes:
+     - ci
+
+    """
+
+
+    def __init__(self, ci=None,):
+        self.ci = ci
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.ci = CompactionInfoStruct()
+                    self.ci.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('OptionalCompactionInfoStruct')
+        if self.ci is not None:
+            oprot.writeFieldBegin('ci', TType.STRUCT, 1)
+            self.ci.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class FindNextCompactRequest(object):
+    """
+    Attributes:
+     - workerId
+     - workerVersion
+     - poolName
+
+    """
+
+
+    def __init__(self, workerId=None, workerVersion=None, poolName=None,):
+        self.workerId = workerId
+        self.workerVersion = workerVersion
+        self.poolName = poolName
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.workerId = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.workerVersion = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRING:
+                    self.poolName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('FindNextCompactRequest')
+        if self.workerId is not None:
+            oprot.writeFieldBegin('workerId', TType.STRING, 1)
+            oprot.writeString(self.workerId.encode('utf-8') if sys.version_info[0] == 2 else self.workerId)
+            oprot.writeFieldEnd()
+        if self.workerVersion is not None:
+            oprot.writeFieldBegin('workerVersion', TType.STRING, 2)
+            oprot.writeString(self.workerVersion.encode('utf-8') if sys.version_info[0] == 2 else self.workerVersion)
+            oprot.writeFieldEnd()
+        if self.poolName is not None:
+            oprot.writeFieldBegin('poolName', TType.STRING, 3)
+            oprot.writeString(self.poolName.encode('utf-8') if sys.version_info[0] == 2 else self.poolName)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
         return
 
     def __repr__(self):
@@ -9373,6 +9810,9 @@ OpenTxnRequest.thrift_spec = (
     (2, TType.STRING, 'user', 'UTF8', None, ),  # 2
     (3, TType.STRING, 'hostname', 'UTF8', None, ),  # 3
     (4, TType.STRING, 'agentInfo', 'UTF8', None, ),  # 4
+    None,  # 5
+    None,  # 6
+    (7, TType.I32, 'txn_type', None, None, ),  # 7
 )
 all_structs.append(OpenTxnsResponse)
 OpenTxnsResponse.thrift_spec = (
@@ -9601,6 +10041,9 @@ CompactionRequest.thrift_spec = (
     (4, TType.I32, 'type', None, None, ),  # 4
     (5, TType.STRING, 'runas', 'UTF8', None, ),  # 5
     (6, TType.MAP, 'properties', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 6
+    None,  # 7
+    None,  # 8
+    (9, TType.STRING, 'poolName', 'UTF8', None, ),  # 9
 )
 all_structs.append(CompactionResponse)
 CompactionResponse.thrift_spec = (
@@ -9635,6 +10078,41 @@ all_structs.append(ShowCompactResponse)
 ShowCompactResponse.thrift_spec = (
     None,  # 0
     (1, TType.LIST, 'compacts', (TType.STRUCT, [ShowCompactResponseElement, None], False), None, ),  # 1
+)
+all_structs.append(CompactionInfoStruct)
+CompactionInfoStruct.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'id', None, None, ),  # 1
+    (2, TType.STRING, 'dbname', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'tablename', 'UTF8', None, ),  # 3
+    (4, TType.STRING, 'partitionname', 'UTF8', None, ),  # 4
+    (5, TType.I32, 'type', None, None, ),  # 5
+    (6, TType.STRING, 'runas', 'UTF8', None, ),  # 6
+    (7, TType.STRING, 'properties', 'UTF8', None, ),  # 7
+    (8, TType.BOOL, 'toomanyaborts', None, None, ),  # 8
+    (9, TType.STRING, 'state', 'UTF8', None, ),  # 9
+    (10, TType.STRING, 'workerId', 'UTF8', None, ),  # 10
+    (11, TType.I64, 'start', None, None, ),  # 11
+    (12, TType.I64, 'highestWriteId', None, None, ),  # 12
+    (13, TType.STRING, 'errorMessage', 'UTF8', None, ),  # 13
+    (14, TType.BOOL, 'hasoldabort', None, None, ),  # 14
+    (15, TType.I64, 'enqueueTime', None, None, ),  # 15
+    (16, TType.I64, 'retryRetention', None, None, ),  # 16
+    (17, TType.STRING, 'poolname', 'UTF8', None, ),  # 17
+    (18, TType.I32, 'numberOfBuckets', None, None, ),  # 18
+    (19, TType.STRING, 'orderByClause', 'UTF8', None, ),  # 19
+)
+all_structs.append(OptionalCompactionInfoStruct)
+OptionalCompactionInfoStruct.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'ci', [CompactionInfoStruct, None], None, ),  # 1
+)
+all_structs.append(FindNextCompactRequest)
+FindNextCompactRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'workerId', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'workerVersion', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'poolName', 'UTF8', None, ),  # 3
 )
 fix_spec(all_structs)
 del all_structs

@@ -256,6 +256,7 @@ class OrcEventWriter:
         operations: NDArray[np.integer],
         row_ids: RowIdArrays,
         rows: pa.StructArray | None,
+        own_ids: NDArray[np.int64] | None = None,
     ) -> None:
         """Append n events.
 
@@ -264,6 +265,7 @@ class OrcEventWriter:
             row_ids: n ROW__IDs as they are stored, including those of inserts.
             rows: n rows of ``row_type``. Rows of deletes are always written as NULL. None if all events are
                 deletes.
+            own_ids: n values of ``currentTransaction``. If None, all are the file's ``own_id``.
 
         Raises:
             RecordValueError: If ORC cannot hold a timestamp, or the row of an insert or update is NULL.
@@ -276,7 +278,7 @@ class OrcEventWriter:
         stored = self._rows.storable(operations, rows)
         if stored.needs_pyorc and not isinstance(self._encoder, PyorcEncoder):
             self._change_to_pyorc()
-        table = self._table(operations, row_ids, stored.values)
+        table = self._table(operations, row_ids, stored.values, own_ids)
         with self._encoding():
             if isinstance(self._encoder, PyorcEncoder):
                 self._encoder.write(table)
@@ -315,7 +317,13 @@ class OrcEventWriter:
         self._sink.drop()
         self._file.discard()
 
-    def _table(self, operations: NDArray[np.integer], row_ids: RowIdArrays, rows: pa.StructArray) -> pa.Table:
+    def _table(
+        self,
+        operations: NDArray[np.integer],
+        row_ids: RowIdArrays,
+        rows: pa.StructArray,
+        own_ids: NDArray[np.int64] | None,
+    ) -> pa.Table:
         """Return the rows of the file: events around the rows, or the plain rows."""
         schema = _file_schema(rows.type, self._version)
         if not self._version.has_row_ids:
@@ -326,7 +334,7 @@ class OrcEventWriter:
                 pa.array(row_ids.original_txns, pa.int64()),
                 pa.array(row_ids.buckets, pa.int32()),
                 pa.array(row_ids.row_ids, pa.int64()),
-                pa.array(np.full(len(operations), self._own_id, np.int64)),
+                pa.array(np.full(len(operations), self._own_id, np.int64) if own_ids is None else own_ids),
                 rows,
             ],
             schema=schema,

@@ -1,0 +1,63 @@
+"""``hive-mutate compactor``: compact tables of Hive 4 in place of a HiveServer2.
+
+It takes major compactions from the metastore's queue and does them on this machine. What it writes is
+compared with the old files, row by row, before anything becomes visible. The metastore's cleaner then removes
+the old files:
+
+  hive-mutate compactor --follow 60
+
+Several may run at the same time, also beside Hive's own workers. With --pool, only compactions that were
+requested for that pool are taken (ALTER TABLE … COMPACT 'major' POOL 'name'); without it, those of no pool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
+from mutation_api.cli.terminal import say
+from mutation_api.transaction.clock import SystemClock
+from mutation_api.upkeep.compactor import THREADS_DEFAULT, compact_next
+
+__all__ = ["add_arguments", "run"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.description = (__doc__ or "").partition("\n\n")[2]
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--pool", help="take only compactions that were requested for this pool")
+    parser.add_argument(
+        "--follow",
+        type=float,
+        metavar="SECONDS",
+        help="go on, and look at the queue again after this time (default: end when it is empty)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=THREADS_DEFAULT,
+        metavar="N",
+        help="number of buckets to compact at once; each holds a stripe of each of its files in memory "
+        "(default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print each result as a JSON object")
+    add_metastore_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compact until the queue is empty, or for ever with --follow."""
+    if arguments.follow is not None and arguments.follow <= 0:
+        arguments.refuse_usage("--follow requires seconds above 0")
+    if arguments.threads < 1:
+        arguments.refuse_usage("--threads requires at least 1")
+    with metastore_from(arguments) as metastore:
+        while True:
+            while (
+                done := compact_next(metastore, pool=arguments.pool, threads=arguments.threads)
+            ) is not None:
+                say(json.dumps(done.to_dict()) if arguments.json else done, flush=True)
+            if arguments.follow is None:
+                return 0
+            SystemClock().sleep(arguments.follow)
