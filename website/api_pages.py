@@ -219,7 +219,8 @@ PAGES = (
             "mutation_api": ("create_acid_table create_table list_staged"),
             "mutation_api.upkeep": (
                 "alter_acid_table AlteredTable= added_columns "
-                "compact_table CompactReport= CompactedPartition= CompactionThreshold delta_sizes "
+                "compact_table CompactReport= CompactedPartition= CompactionThreshold compact_next "
+                "compact_partition CompactedDirectory= delta_sizes "
                 "DeltaSizes= FileSizes= doctor DoctorReport= TableReport= verify_table verify_view "
                 "VerifyReport= Finding= Severity= VerifyProgress= table_history TableHistory= "
                 "HistoryEntry= EventCounts= explain_transaction TransactionExplanation= sweep SweptTable= "

@@ -42,7 +42,7 @@ from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import SaidByTheNextStep
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
-from mutation_api.upkeep.compact import delta_sizes
+from mutation_api.upkeep.delta_sizes import delta_sizes
 from mutation_api.upkeep.watermark_table import ensure_watermark_table, watermark_table_beside
 from mutation_api.write.batch_sorter import give_back
 

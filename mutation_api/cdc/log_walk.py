@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.cdc.source import FILE, OFFSET, PART, PARTITION, TIME, TIME_UNKNOWN
+from mutation_api.format.differences import differs
 from mutation_api.format.event import DELETE, INSERT, UPDATE
-from mutation_api.merge.differences import differs
 
 __all__ = [
     "CONTRADICTION",

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mutation_api.format.differences import differs
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.format.json_values import json_texts
 from mutation_api.merge.clauses import SOURCE, TARGET, Action, Match
-from mutation_api.merge.differences import differs
 from mutation_api.merge.key_columns import key_in_type
 from mutation_api.merge.resolve import ResolvedMerge, converted
 from mutation_api.read.key_groups import key_type

@@ -37,12 +37,12 @@ from mutation_api.errors import (
     listed,
 )
 from mutation_api.format.conversion import convert_to_column
+from mutation_api.format.differences import differs
 from mutation_api.format.event import DELETE, INSERT, UPDATE, Mask
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
 from mutation_api.format.json_values import json_texts
 from mutation_api.format.timestamps import exact_unit
 from mutation_api.merge.clauses import altered_keys_error
-from mutation_api.merge.differences import differs
 from mutation_api.merge.key_columns import are_comparable, key_in_type
 from mutation_api.orc.format.stored_values import hollow, nulled
 from mutation_api.table.acid_table import AcidTable

@@ -21,7 +21,7 @@ Messages show rows as JSON strings, see :func:`~mutation_api.format.json_values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +30,11 @@ import pyarrow.compute as pc
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.event import Mask
-from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
-from mutation_api.orc.read.column_reader import TimestampForm
+from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.layout import is_text
 
-__all__ = ["are_comparable", "exact_rows", "in_nanoseconds", "in_one_unit", "key_in_type", "with_clocks"]
+__all__ = ["are_comparable", "in_nanoseconds", "in_one_unit", "key_in_type"]
 
 
 _DIGITS = 20
@@ -151,70 +150,6 @@ def are_comparable(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_null(found) or (found == wanted and not pa.types.is_nested(wanted)):
         return True
     return any(is_member(found) and is_member(wanted) for is_member in _FAMILIES)
-
-
-def exact_rows(
-    read: Callable[[TimestampForm], Iterator[pa.RecordBatch]], table: AcidTable, keys_have_clocks: bool
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part of the table. Timestamps have nanoseconds in batches that need them.
-
-    Args:
-        read: a function that reads the rows in a form, each time in the same order.
-        table: the table.
-        keys_have_clocks: True if a key column has timestamps. Keys are compared in microseconds.
-
-    Raises:
-        RecordValueError: If a column of a batch has digits below microseconds as well as years that
-            nanoseconds cannot hold, or if a key column has timestamps that microseconds cannot hold.
-    """
-    count = 0
-    try:
-        for batch in read(TimestampForm.MICROSECONDS):
-            yield batch
-            count += batch.num_rows
-    except RecordValueError as error:
-        if keys_have_clocks:
-            raise RecordValueError(
-                f"table {table.full_name}: keys that are timestamps are compared in microseconds: {error}. "
-                "Merge by other keys"
-            ) from error
-    else:
-        return
-    for batch in read(TimestampForm.TEXT):
-        rest = batch.slice(min(count, batch.num_rows))
-        count -= batch.num_rows - rest.num_rows
-        if rest.num_rows:
-            yield with_clocks(table, rest)
-
-
-def with_clocks(table: AcidTable, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows in the form TEXT with timestamps in place of their strings.
-
-    Raises:
-        RecordValueError: If a column has digits below microseconds as well as years that nanoseconds cannot
-            hold.
-    """
-    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
-    for column in table.columns:
-        kind = parse_hive_type(column.type)
-        if column.name in arrays and kind.contains("timestamp"):
-            arrays[column.name] = _clocks(table, column.name, arrays[column.name], kind)
-    return pa.RecordBatch.from_pydict(arrays)
-
-
-def _clocks(table: AcidTable, name: str, texts: pa.Array, kind: HiveType) -> pa.Array:
-    try:
-        return texts.cast(arrow_type(kind, timestamp_unit="us"))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        pass
-    try:
-        return texts.cast(arrow_type(kind, timestamp_unit="ns"))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise RecordValueError(
-            f"table {table.full_name}: column {name!r} ({kind.text}): some rows have digits below "
-            "microseconds and others have years outside 1678 to 2261, which nanoseconds cannot hold: "
-            f"{error}. Merge them in separate transactions"
-        ) from error
 
 
 def in_one_unit(table: AcidTable, batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:

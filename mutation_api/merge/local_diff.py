@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.errors import TableNotMutableError, UnsupportedLocallyError
+from mutation_api.format.differences import differs
 from mutation_api.format.event import ROW_ID_COLUMN, Mask
 from mutation_api.format.json_values import json_texts
 from mutation_api.format.plain_array import plain_array
@@ -26,7 +27,6 @@ from mutation_api.merge.differences import (
     OPERATIONS,
     check_states,
     checked_key,
-    differs,
     not_unique,
 )
 from mutation_api.merge.evaluator import target_types

@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import DirectoryStateError
+from mutation_api.format.differences import differs
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.acting import UNCHANGED, UPDATED, Acting, AnyMerge
 from mutation_api.merge.clauses import MergeOptions
-from mutation_api.merge.differences import SourceKeys, differs
+from mutation_api.merge.differences import SourceKeys
 from mutation_api.merge.evaluator import Evaluator, target_types
-from mutation_api.merge.key_columns import exact_rows, in_one_unit
+from mutation_api.merge.key_columns import in_one_unit
 from mutation_api.merge.resolve import Alternatives
 from mutation_api.merge.source_rows import check_memory
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
@@ -35,7 +36,7 @@ from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.read.key_groups import KeyGroups, group_keys
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
-from mutation_api.read.snapshot_reader import split_rows
+from mutation_api.read.snapshot_reader import exact_rows, split_rows
 from mutation_api.read.table_view import open_table, partition_names
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.local_plan import LocalOptions

@@ -13,11 +13,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.errors import ContradictionError, DuplicateKeyError
+from mutation_api.format.differences import differs
 from mutation_api.format.event import DELETE, INSERT, ROW_ID_COLUMN, UPDATE, Mask
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
 from mutation_api.format.json_values import json_texts
 from mutation_api.merge.clauses import CHANGE_COLUMN
-from mutation_api.merge.differences import differs
 from mutation_api.merge.history import Events, HistoryReport, HistoryRules, blank
 from mutation_api.merge.key_columns import in_nanoseconds, in_one_unit
 from mutation_api.merge.source_rows import dense_ranks, row_codes

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.errors import RecordLayoutError
+from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
-from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
 from mutation_api.orc.read.event_file import EventChunk
@@ -34,7 +34,15 @@ from mutation_api.table.bucket_resolver import Placement
 from mutation_api.table.partition import partition_scalars
 from mutation_api.table.row_type import named_data_columns
 
-__all__ = ["full_row_id_type", "read_split", "row_id_type", "snapshot_schema", "split_rows"]
+__all__ = [
+    "exact_rows",
+    "full_row_id_type",
+    "read_split",
+    "row_id_type",
+    "snapshot_schema",
+    "split_rows",
+    "with_clocks",
+]
 
 
 _ROW_ID_TYPES = {
@@ -248,3 +256,67 @@ def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> p
         return row_ids
     partition = pa.repeat(pa.scalar(split.partition_name, pa.string()), len(row_ids))
     return pa.StructArray.from_arrays([*row_ids.flatten(), partition], fields=list(full_row_id_type(table)))
+
+
+def exact_rows(
+    read: Callable[[TimestampForm], Iterator[pa.RecordBatch]], table: AcidTable, keys_have_clocks: bool
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part of the table. Timestamps have nanoseconds in batches that need them.
+
+    Args:
+        read: a function that reads the rows in a form, each time in the same order.
+        table: the table.
+        keys_have_clocks: True if a key column has timestamps. Keys are compared in microseconds.
+
+    Raises:
+        RecordValueError: If a column of a batch has digits below microseconds as well as years that
+            nanoseconds cannot hold, or if a key column has timestamps that microseconds cannot hold.
+    """
+    count = 0
+    try:
+        for batch in read(TimestampForm.MICROSECONDS):
+            yield batch
+            count += batch.num_rows
+    except RecordValueError as error:
+        if keys_have_clocks:
+            raise RecordValueError(
+                f"table {table.full_name}: keys that are timestamps are compared in microseconds: {error}. "
+                "Merge by other keys"
+            ) from error
+    else:
+        return
+    for batch in read(TimestampForm.TEXT):
+        rest = batch.slice(min(count, batch.num_rows))
+        count -= batch.num_rows - rest.num_rows
+        if rest.num_rows:
+            yield with_clocks(table, rest)
+
+
+def with_clocks(table: AcidTable, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return rows in the form TEXT with timestamps in place of their strings.
+
+    Raises:
+        RecordValueError: If a column has digits below microseconds as well as years that nanoseconds cannot
+            hold.
+    """
+    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for column in table.columns:
+        kind = parse_hive_type(column.type)
+        if column.name in arrays and kind.contains("timestamp"):
+            arrays[column.name] = _clocks(table, column.name, arrays[column.name], kind)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _clocks(table: AcidTable, name: str, texts: pa.Array, kind: HiveType) -> pa.Array:
+    try:
+        return texts.cast(arrow_type(kind, timestamp_unit="us"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass
+    try:
+        return texts.cast(arrow_type(kind, timestamp_unit="ns"))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise RecordValueError(
+            f"table {table.full_name}: column {name!r} ({kind.text}): some rows have digits below "
+            "microseconds and others have years outside 1678 to 2261, which nanoseconds cannot hold: "
+            f"{error}. Merge them in separate transactions"
+        ) from error

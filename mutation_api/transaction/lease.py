@@ -339,17 +339,12 @@ class Lease:
 
     def _request(self, components: tuple[LockComponent, ...]) -> Lock:
         marks = self._settings.marks
-        self._opened.append(
-            self._metastore.open_txn(
-                marks.user, marks.hostname, marks.agent_info, is_compaction=self._is_compaction
-            )
-        )
-        self._heartbeats.append(
-            Heartbeat(
-                self._metastore, self.txn_id, self._settings.txn_timeout_seconds, self._clock, self._on_lost
-            )
-        )
-        self._heartbeats[-1].start()
+        who = (marks.user, marks.hostname, marks.agent_info)
+        self._opened.append(self._metastore.open_txn(*who, is_compaction=self._is_compaction))
+        timeout = self._settings.txn_timeout_seconds
+        heartbeat = Heartbeat(self._metastore, self.txn_id, timeout, self._clock, self._on_lost)
+        self._heartbeats.append(heartbeat)
+        heartbeat.start()
         if self._has_write_ids:
             keep = functools.partial(self._keep_files, _table_names(components))
             self._write_ids, _ = self._metastore.together(lambda: self._allocate(components), keep)

@@ -4,10 +4,13 @@ from .alter_acid_table import alter_acid_table as alter_acid_table
 from .compact import CompactedPartition as CompactedPartition
 from .compact import CompactionThreshold as CompactionThreshold
 from .compact import CompactReport as CompactReport
-from .compact import DeltaSizes as DeltaSizes
-from .compact import FileSizes as FileSizes
 from .compact import compact_table as compact_table
-from .compact import delta_sizes as delta_sizes
+from .compactor import CompactedDirectory as CompactedDirectory
+from .compactor import compact_next as compact_next
+from .compactor import compact_partition as compact_partition
+from .delta_sizes import DeltaSizes as DeltaSizes
+from .delta_sizes import FileSizes as FileSizes
+from .delta_sizes import delta_sizes as delta_sizes
 from .doctor import DoctorReport as DoctorReport
 from .doctor import TableReport as TableReport
 from .doctor import doctor as doctor

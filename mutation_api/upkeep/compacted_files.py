@@ -20,15 +20,14 @@ import pyarrow as pa
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import CompactionError, RecordValueError
+from mutation_api.format.differences import differs
 from mutation_api.format.event import Operation, RowIdArrays
 from mutation_api.format.layout import bucket_file_name, plain_file_name
 from mutation_api.format.plain_array import struct_fields
-from mutation_api.merge.differences import differs
-from mutation_api.merge.key_columns import with_clocks
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
 from mutation_api.read.partition_plan import SnapshotSplit
-from mutation_api.read.snapshot_reader import read_split, snapshot_schema
+from mutation_api.read.snapshot_reader import read_split, snapshot_schema, with_clocks
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged

@@ -36,6 +36,9 @@ PAGES: Mapping[str, RunBy] = {
         {"install": "test_wheel.py installs what was built here", "where": OTHER_MACHINE},
     ),
     "docs/change-feed.md": RunBy((f"{FRONT}/test_pages.py::test_change_feed",)),
+    "docs/compaction.md": RunBy(
+        ("tests/integration/upkeep/test_compactor.py::test_the_commands_of_the_page",)
+    ),
     "docs/cookbook.md": RunBy(
         ("tests/unit/test_cookbook.py::test_the_recipes_run_and_print_what_the_page_shows",)
     ),

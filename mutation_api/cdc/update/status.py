@@ -33,7 +33,8 @@ from mutation_api.format.printable import one_line
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT
-from mutation_api.upkeep.compact import DeltaSizes, FileSizes, read_sizes
+from mutation_api.upkeep.compact import read_sizes
+from mutation_api.upkeep.delta_sizes import DeltaSizes, FileSizes
 
 __all__ = [
     "UpdateStatus",

@@ -17,7 +17,7 @@ from typing import Any
 from mutation_api.cdc.update.progress_mark import Run
 from mutation_api.cdc.update.status import UpdateStatus, shown_time
 from mutation_api.errors import ConfigurationError
-from mutation_api.upkeep.compact import DeltaSizes
+from mutation_api.upkeep.delta_sizes import DeltaSizes
 
 __all__ = ["Chart", "lag_chart", "rows_chart", "shown_seconds", "status_page"]
 

@@ -23,6 +23,7 @@ from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
+from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.write.coordinator import MutatorCoordinator
 
 RowId = tuple[int, int, int]
@@ -294,11 +295,19 @@ class History:
                 continue  # a partition without files, in an object store
             if not self.is_worth_compacting(location, kind):
                 continue
-            if self.metastore.compact(self.database, self.table, name or None, kind):
+            if self.compacts_itself(kind):
+                self.log.append(f"our compaction of {name!r}")
+                compact_partition(self.metastore, self.full_name, name)
+            elif self.metastore.compact(self.database, self.table, name or None, kind):
                 while any(c.state == "initiated" and c.table == self.table for c in self.hive.worker()):
                     continue
         if self.random.random() < 0.7:
             self.hive.cleaner()
+
+    def compacts_itself(self, kind: CompactionType) -> bool:
+        """Whether our own compactor does it, which half of Hive 4's major compactions are."""
+        is_possible = kind is CompactionType.MAJOR and self.metastore.capabilities().has_compaction_workers
+        return is_possible and self.random.random() < 0.5
 
     def relearn(self, added: list[tuple[str, Row]], removed: list[tuple[str, Row]]) -> None:
         """After Hive's own DML: the values are known, the ids are Hive's to choose."""

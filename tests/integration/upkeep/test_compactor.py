@@ -18,6 +18,8 @@ from mutation_api.storage.local import LocalStorage
 from mutation_api.upkeep import compactor
 from mutation_api.upkeep.compactor import compact_next, compact_partition
 from mutation_api.upkeep.verify.verify import verify_table
+from tests.support.doc_blocks import DOCS, run_blocks
+from tests.support.hive_site import write_hive_site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -204,3 +206,23 @@ def test_two_compactors_and_a_difference(shop: Shop, monkeypatch: pytest.MonkeyP
     assert not [each for each in shop.directories() if each.startswith("base")]
     monkeypatch.undo()
     assert shop.compact() is not None
+
+
+@pytest.mark.long
+@LINES
+def test_the_commands_of_the_page(hive_line: HiveJudge, tmp_path: Path) -> None:
+    """docs/compaction.md: one table now, then the queue."""
+    hive_line.sql("create database sales")
+    try:
+        with connect(hive_line.uri) as hive, open_client(hive_line.uri) as metastore:
+            shop = Shop(hive_line, hive, metastore, "sales.orders")
+            shop.create("")
+            shop.append(1, 2)
+            shop.append(3)
+            before = shop.rows()
+            write_hive_site(tmp_path, hive_line.uri)
+            assert run_blocks(DOCS / "compaction.md", tmp_path, HIVE_CONF_DIR=str(tmp_path))
+            assert [each.partition("_")[0] for each in shop.directories() if "_v" in each] == ["base"]
+            assert shop.rows() == before
+    finally:
+        hive_line.sql("drop database sales cascade")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.upkeep.compact import DeltaSizes, FileSizes, delta_sizes
+from mutation_api.upkeep.delta_sizes import DeltaSizes, FileSizes, delta_sizes
 from tests.support.golden_tables import GoldenTable
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mutation_api.merge.differences import differs
+from mutation_api.format.differences import differs
 
 NAN = float("nan")
 STRUCT = pa.struct([("a", pa.int32()), ("f", pa.float64())])
