@@ -273,7 +273,7 @@ class MetastoreClient(CompactionQueue, Protocol):
     def open_txn(self, user: str, hostname: str, agent_info: str, *, is_compaction: bool = False) -> int:
         """Open one transaction and return its id.
 
-        ``is_compaction`` tells Hive 4 that it compacts, so that it does not wait for itself.
+        With ``is_compaction``, Hive 4 remembers it as the transaction of a compaction.
         """
         ...
 

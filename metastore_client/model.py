@@ -94,7 +94,7 @@ class CompactionType(enum.IntEnum):
 
 
 class CompactionEnd(enum.Enum):
-    """How a compaction by a worker ended. REFUSED means that there was nothing to compact."""
+    """The end of a compaction by a worker. REFUSED means that there was nothing to compact."""
 
     DONE = "mark_compacted"
     FAILED = "mark_failed"

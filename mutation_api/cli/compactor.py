@@ -1,12 +1,12 @@
 """``hive-mutate compactor``: compact tables of Hive 4 in place of a HiveServer2.
 
-It takes major compactions from the metastore's queue and does them on this machine. What it writes is
-compared with the old files, row by row, before anything becomes visible. The metastore's cleaner then removes
-the old files:
+It takes major compactions from the metastore's queue and does them on this machine. The new files are compared
+with the old ones, row by row, before anything becomes visible. The metastore's cleaner then removes the old
+files:
 
   hive-mutate compactor --follow 60
 
-Several may run at the same time, also beside Hive's own workers. With --pool, only compactions that were
+Several may run at the same time, together with Hive's own workers. With --pool, only compactions that were
 requested for that pool are taken (ALTER TABLE … COMPACT 'major' POOL 'name'); without it, those of no pool.
 """
 

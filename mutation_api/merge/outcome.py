@@ -1,4 +1,4 @@
-"""What the clauses of a merge did to rows: counts, altered keys, sample rows, and the change set.
+"""Counts, altered keys, sample rows and the change set of the rows on which clauses acted.
 
 Rows come as :class:`~mutation_api.merge.acting.Acting`, from this process or in Spark's tasks.
 """
@@ -123,7 +123,7 @@ class MergeOutcome:
         chosen = each if len(rows) == len(each.kinds) else each.take(rows)
         named = list(zip(chosen.partitions.to_pylist(), _key_texts(self._keys, chosen), strict=True))
         last = heapq.nsmallest(self._sample_count, named)[-1]
-        least = [row for row, name in enumerate(named) if name <= last]  # more than wanted if names are equal
+        least = [row for row, name in enumerate(named) if name <= last]  # more than needed if names are equal
         shown = chosen.take(np.array(least))
         columns = dict(shown.rows.target or {})
         columns.pop(ROW_ID_COLUMN, None)

@@ -1,7 +1,7 @@
 """The clauses of a merge by Spark, applied to rows in Spark's tasks.
 
-Spark pairs the rows, chooses each row's clause and evaluates expressions. What then happens to a row is
-decided by :func:`mutation_api.merge.acting.act`, as on the local engine. Changes leave the task as bytes with
+Spark pairs the rows, chooses each row's clause and evaluates expressions. The rest is decided by
+:func:`mutation_api.merge.acting.act`, as on the local engine. Changes leave the task as bytes with
 an Arrow stream in each, so that Spark need not convert every row back.
 """
 
@@ -61,8 +61,8 @@ def acted(
             several that act on one row or insert one key.
 
     Returns:
-        Rows that have one of these columns: CHANGES, a piece of the change set, see
-        :func:`mutation_api.spark.plan.plan_pieces`; OUTCOME; ROW_ID; KEY.
+        Rows that have one of these columns: CHANGES (a piece of the change set, see
+        :func:`mutation_api.spark.plan.plan_pieces`), OUTCOME, ROW_ID, KEY.
 
     Raises:
         RecordLayoutError: If a column cannot store the values that are assigned to it. If a single value does

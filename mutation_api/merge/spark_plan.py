@@ -134,7 +134,7 @@ class MergePlan:
 
     @cached_property
     def outcome(self) -> MergeOutcome:
-        """What the clauses do. The first step that evaluates the rows; it fills the cache."""
+        """The counts and samples. This is the first step that evaluates the rows. It fills the cache."""
         parts = self.acted.where(sf.col(OUTCOME).isNotNull()).select(OUTCOME).collect()
         total = MergeOutcome(self.resolved.keys, self.options.count_by, 0)
         for index, (part,) in enumerate(parts):
@@ -245,8 +245,8 @@ def _acting_rows(
 ) -> DataFrame:
     """Return the rows on which a clause acts: the columns ``source``, ``target`` and CLAUSE.
 
-    Of several source rows for one row or key, a single one is left if a rule chooses it. Rows that insert one
-    key are recognised by the key as it is stored.
+    If a rule chooses one of several source rows for one row or key, the others are left out. Rows that insert
+    one key are recognised by the key as it is stored.
     """
     table, sides, resolved = reader.table, reader.sides, reader.resolved
     source_rows = sides.source.select(_row_of(sides.source_schema.fieldNames()).alias(SOURCE))

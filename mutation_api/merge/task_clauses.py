@@ -1,6 +1,6 @@
 """The function that applies the clauses of a merge in Spark's tasks.
 
-Each worker imports this module anew, so it imports nothing that only the driver needs.
+Each worker imports this module, so it imports nothing that only the driver needs.
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ class Snapshot(NotPickled):
 
         Raises:
             TransactionAbortedError: If it was aborted. Its files are never read.
-            CommitOutcomeUnknownError: If the answer was lost and the server cannot tell the outcome.
+            CommitOutcomeUnknownError: If the answer was lost and the server does not know the outcome.
         """
         lease = self._open_lease()
         lease.stop()
