@@ -3,8 +3,8 @@
 A major compaction writes the visible rows of a bucket with their ROW__IDs. They are read and written in the
 order of their ROW__IDs, in batches, so memory holds a stripe of each file.
 
-A written file is not trusted. It is read again and compared with the files that it will replace, row by row and
-with every column.
+A written file is not trusted. It is read again and compared with the files that it will replace, row by row
+and with every column.
 
 Source: Hive's CompactorMR and MajorQueryCompactor (4.0 to 4.2): every event of a base is an insert whose
     ``currentTransaction`` is its ``originalTransaction``.
