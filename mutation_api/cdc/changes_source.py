@@ -32,7 +32,8 @@ from mutation_api.errors import ClientError, ConfigurationError, listed
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.row_changes import CHANGE_COLUMN, WRITE_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.read.changes import SplitChanges, count_changes, split_changes
+from mutation_api.read.change_plan import count_changes, split_changes
+from mutation_api.read.changes import SplitChanges
 from mutation_api.spark.snapshot_frame import selected_columns
 from mutation_api.spark.tasks import snapshot_ddl
 from mutation_api.spark.versions import class_of, has_read_limits

@@ -28,7 +28,8 @@ from mutation_api.merge.row_changes import (
     labelled,
 )
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.read.changes import SplitChanges, split_changes
+from mutation_api.read.change_plan import split_changes
+from mutation_api.read.changes import SplitChanges
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
 from mutation_api.read.snapshot_reader import split_rows
