@@ -12,6 +12,7 @@ from judges.hive.hive_judges import HiveJudge
 from mutation_api import DirectoryStateError, Hive, connect
 from mutation_api.storage.connect import storage_at
 from tests.integration.snapshots.test_changes_judged import Shop, State, applied
+from tests.unit.hive.test_changes import rows
 
 pytestmark = pytest.mark.slow
 
@@ -36,11 +37,16 @@ def directories(hive: Hive, name: str) -> set[str]:
 
 
 def compact(shop: Shop, kind: str) -> None:
-    """Compact and let the cleaner run. Hive 4 refuses while it has not cleaned up after the last time."""
+    """Compact and let the cleaner run.
+
+    Hive 4 refuses while it has not cleaned up after the last time. Hive 2 fails if there is nothing below the
+    hold's transaction.
+    """
     try:
         shop.compact(kind)
     except HiveError as error:
-        if "Compaction is already scheduled" not in str(error):
+        is_refused = "Compaction is already scheduled" in str(error)
+        if not is_refused and not (shop.judge.line == "2.3" and "the worker failed" in str(error)):
             raise
     shop.judge.cleaner()
 
@@ -62,7 +68,10 @@ def test_a_hold_keeps_what_a_major_compaction_replaced(
     rng = random.Random(seed)
     with connect(hive_line.uri) as hive:
         shop = Shop(hive_line, hive, line_database, rng)
-        for _ in range(3):
+        with hive.transaction(*shop.names, create_partitions=True) as tx:
+            for name in shop.names:
+                tx.table(name).append(rows(*[(-day, "p", day) for day in (1, 2, 3)]))
+        for _ in range(2):
             shop.step()
         since, seen, _ = look(hive, shop, "beginning", {name: {} for name in shop.names})
         assert seen == shop.state()
@@ -82,7 +91,8 @@ def test_a_hold_keeps_what_a_major_compaction_replaced(
         kept = directories(hive, shop.names[1])
         last = shop.position()
         shop.step()
-    hive_line.cleaner()
+    for name in shop.names:
+        hive_line.clean(name)  # before that Hive 4 refuses the next compaction
     shop.compact("major")
     for name in shop.names:
         hive_line.clean(name)
