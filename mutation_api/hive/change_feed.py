@@ -48,10 +48,9 @@ from mutation_api.transaction.feed_position import (
     position_text,
 )
 from mutation_api.transaction.hold import Hold, Holds, HoldTime, hold_seconds
-from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.snapshot import NotPickled, Snapshot
-from mutation_api.upkeep.transaction_files import transactions_of_write_ids
+from mutation_api.upkeep.transaction_files import known_transactions
 from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["ChangeFeed", "ChangedTable", "ChangedTransaction"]
@@ -334,17 +333,10 @@ class ChangeFeed(NotPickled):
     def _known_transactions(self, name: str) -> Mapping[int, int]:
         """Return the transactions of the table's ids, as far as the metastore knows them."""
         if name not in self._transactions_of:
-            self._transactions_of[name] = self._asked_transactions(name)
+            assert self._snapshot is not None
+            found = known_transactions(self._client.metastore, self._snapshot.table(name))
+            self._transactions_of[name] = found
         return self._transactions_of[name]
-
-    def _asked_transactions(self, name: str) -> Mapping[int, int]:
-        assert self._snapshot is not None
-        table = self._snapshot.table(name)
-        if not table.version.uses_write_ids:
-            return _Same()
-        metastore = self._client.metastore
-        with metastore_errors_as_ours(f"could not look up the transactions of table {name}"):
-            return transactions_of_write_ids(metastore, name, metastore.get_open_txns().high_watermark)
 
     def _shown(self, name: str) -> tuple[AcidColumn, ...]:
         assert self._snapshot is not None
@@ -419,11 +411,3 @@ class ChangeFeed(NotPickled):
     ) -> None:
         """Close."""
         self.close()
-
-
-class _Same(dict[int, int]):
-    """Ids that are transactions themselves."""
-
-    def get(self, key: int, default: object = None) -> int:
-        """Return the id."""
-        return key

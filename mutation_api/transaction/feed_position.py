@@ -136,8 +136,12 @@ def ids_seen(view: SnapshotView, names: Sequence[str], since: Since) -> dict[str
 
 
 def ids_between(
-    view: SnapshotView, name: str, since: Since, until: Since | None
-) -> tuple[ValidIdList | None, ValidIdList]:
+    view: SnapshotView,
+    name: str,
+    since: Since,
+    until: Since | None,
+    is_kept: Callable[[str, str], bool] | None = None,
+) -> tuple[ValidIdList | None, ValidIdList, bool]:
     """Return the ids of a table at the begin of its changes and at their end.
 
     Args:
@@ -145,9 +149,11 @@ def ids_between(
         name: the full name of the table.
         since: see :func:`ids_seen`.
         until: the same. If None, the view.
+        is_kept: see :func:`~mutation_api.transaction.past_snapshot.check_history`.
 
     Returns:
-        The ids that were seen, None if ``since`` is BEGINNING, and those that are seen at the end.
+        The ids that were seen, None if ``since`` is BEGINNING, and those that are seen at the end; and True
+        if only directories show the changes which have been replaced since.
 
     Raises:
         ConfigurationError: See :func:`ids_seen` and :func:`check_order`.
@@ -157,11 +163,10 @@ def ids_between(
     after = ids_seen(view, (name,), NOW if until is None else until)
     check_order(name, before[name], after[name])
     is_whole = since == BEGINNING
-    if not is_whole:
-        check_complete(view, before)
+    replaced = () if is_whole else check_complete(view, before, is_kept=is_kept)
     if is_whole or not view.table(name).version.has_row_ids:
         check_history(view, after)
-    return None if is_whole else before[name], after[name]
+    return None if is_whole else before[name], after[name], bool(replaced)
 
 
 def check_complete(

@@ -124,7 +124,7 @@ def test_stream_demo() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2])
 def test_feed_demo(seed: int) -> None:
-    """From MariaDB through Hive and Kafka to a second database, with compactions and kills of each process."""
+    """From MariaDB through Hive and Kafka to a second database, with compactions and kills."""
     printed = run("demo", "--feed", "--rows", "1000", "--rounds", "3", "--seed", str(seed))
     assert "major compactions" in printed
     assert printed.count("killed (kill -9) and started again; all have made the trip") == 2

@@ -48,7 +48,20 @@ def compact(shop: Shop, kind: str) -> None:
         is_refused = "Compaction is already scheduled" in str(error)
         if not is_refused and not (shop.judge.line == "2.3" and "the worker failed" in str(error)):
             raise
-    shop.judge.cleaner()
+    clean(shop)
+
+
+def clean(shop: Shop) -> None:
+    """Let the cleaner run.
+
+    That of Hive 3.1 fails on a compaction which it could not clean up before a major one of higher ids. It
+    goes on with the later one.
+    """
+    try:
+        shop.judge.cleaner()
+    except HiveError as error:
+        if "Not enough history available" not in str(error):
+            raise
 
 
 def look(hive: Hive, shop: Shop, since: str, before: State) -> tuple[str, State, list[Any]]:
@@ -87,7 +100,7 @@ def test_a_hold_keeps_what_a_major_compaction_replaced(
             since, seen, found = look(hive, shop, since, seen)
             assert found[: len(expected)] == expected
             assert seen == shop.state()
-            hive_line.cleaner()
+            clean(shop)
         kept = directories(hive, shop.names[1])
         last = shop.position()
         shop.step()
