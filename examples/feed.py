@@ -26,7 +26,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from judges.hive.hive_judges import Hive41
 from judges.kafka import Kafka
 from judges.mysql import MariaDbJudge
 from metastore_client import open_client
+from mutation_api import Hive, connect
 
 ROWS_DEFAULT = 2_000
 ROUNDS_DEFAULT = 4
@@ -185,29 +186,37 @@ class RoundTrip:
     def _wait(self) -> None:
         """Wait until everything has arrived."""
         longest = time.monotonic() + LONGEST_SECONDS
-        while not self._compare(quiet=True):
-            for each in self.processes:
-                each.check()
-            if time.monotonic() > longest:
-                raise RuntimeError("something did not arrive\n" + "\n".join(p.tail() for p in self.processes))
-            time.sleep(0.5)
+        with connect(self.hive.uri) as hive:
+            while not all(self._has_arrived(hive, name) for name in TABLES):
+                for each in self.processes:
+                    each.check()
+                if time.monotonic() > longest:
+                    tails = "\n".join(each.tail() for each in self.processes)
+                    raise RuntimeError(f"something did not arrive\n{tails}")
+                time.sleep(0.5)
 
-    def _compare(self, *, quiet: bool = False) -> bool:
-        """Return True if all have the same rows."""
+    def _has_arrived(self, hive: Hive, name: str) -> bool:
+        with hive.snapshot(f"{COPY}.{name}") as view:
+            found = view.table(f"{COPY}.{name}").scan().to_arrow().to_pylist()
+        return _texts([each.values() for each in found]) == _texts(
+            self.maria.sql(f"SELECT * FROM shop.{name}")
+        )
+
+    def _compare(self) -> bool:
+        """Return True if all have the same rows, as Hive reads them."""
         is_equal = True
-        for name, (keys, columns) in TABLES.items():
-            shown = ", ".join(column.split()[0] for column in columns.replace(", ", ";").split(";"))
-            found = {"MariaDB": self.maria.sql(f"SELECT {shown} FROM shop.{name}")}
-            for database in (COPY,) if quiet else (LAKE, COPY):
-                found[database] = [
-                    tuple(row) for row in self.hive.sql(f"SELECT {shown} FROM {database}.{name}")
-                ]
-            rows = [sorted(tuple(map(str, row)) for row in each) for each in found.values()]
-            is_equal &= all(each == rows[0] for each in rows)
-            if not quiet:
-                counts = ", ".join(f"{place} {len(each):,}" for place, each in zip(found, rows, strict=True))
-                print(f"  {name} (key {keys}): {counts}")
+        for name, (keys, _) in TABLES.items():
+            found = {"MariaDB": _texts(self.maria.sql(f"SELECT * FROM shop.{name}"))}
+            for database in (LAKE, COPY):
+                found[database] = _texts(self.hive.sql(f"SELECT * FROM {database}.{name}"))
+            is_equal &= len({str(rows) for rows in found.values()}) == 1
+            counts = ", ".join(f"{place} {len(rows):,}" for place, rows in found.items())
+            print(f"  {name} (key {keys}): {counts}")
         return is_equal
+
+
+def _texts(rows: Iterable[Iterable[object]]) -> list[tuple[str, ...]]:
+    return sorted(tuple(map(str, row)) for row in rows)
 
 
 class Process:

@@ -72,11 +72,14 @@ def split_changes(
         found = [SplitChanges(view.table, split, before, after, columns, form) for split in view.plan()]
     else:
         plan = _KeptPlan(view, before, after, missing, kept, columns, form)
-        directories = directories_below([view.table.location, *view.locations.values()])
+        root = view.table.location
+        directories = directories_below(
+            root if each.is_within(root) else each for each in view.locations.values()
+        )
         listed = side_by_side(
             lambda name: plan.splits(directories, name),
             view.locations,
-            storage_at(view.table.location).threads,
+            storage_at(root).threads,
         )
         found = [each for splits in listed for each in splits]
     return [each for each in found if each.may_have_changes]
