@@ -28,6 +28,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from examples.stream import say
@@ -216,7 +217,15 @@ class RoundTrip:
 
 
 def _texts(rows: Iterable[Iterable[object]]) -> list[tuple[str, ...]]:
-    return sorted(tuple(map(str, row)) for row in rows)
+    return sorted(tuple(map(_text, row)) for row in rows)
+
+
+def _text(value: object) -> str:
+    """Return a value as text, without the zeros at the end of a number, which depend on who prints it."""
+    try:
+        return f"{Decimal(str(value)).normalize():f}"
+    except InvalidOperation:
+        return str(value)
 
 
 class Process:
