@@ -135,8 +135,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="run the demo of streams instead: see examples/stream.py for its options",
     )
+    parser.add_argument(
+        "--feed",
+        action="store_true",
+        help="run the demo of the change feed instead: see examples/feed.py for its options",
+    )
     options, others = parser.parse_known_args(arguments)
-    for name in ("incremental", "stream"):
+    for name in ("incremental", "stream", "feed"):
         if getattr(options, name):  # each requires packages that the others do not
             return int(importlib.import_module(f"examples.{name}").main(others))
     if others:

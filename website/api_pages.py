@@ -154,7 +154,8 @@ PAGES = (
             "mutation_api.cdc": "ChangeTopics SentChanges=",
         },
         {
-            "mutation_api": "transaction.feed_position.Since",
+            "mutation_api.transaction": "feed_position.Since hold.HoldTime",
+            "mutation_api.hive": "feed_keys.FeedKeys",
         },
     ),
     ApiPage(

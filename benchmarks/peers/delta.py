@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import deltalake
+import pyarrow as pa
 import pyarrow.dataset as ds
 
-__all__ = ["count", "delete", "files", "load", "merge", "version"]
+__all__ = ["changes", "count", "delete", "files", "load", "load_with_feed", "merge", "version"]
 
 
 def version() -> str:
@@ -16,6 +17,21 @@ def version() -> str:
 def load(folder: str, base: str) -> None:
     """Write a table of the rows in Parquet files, everything as delta-rs chooses."""
     deltalake.write_deltalake(folder, ds.dataset(base).scanner().to_reader())
+
+
+def load_with_feed(folder: str, base: str) -> None:
+    """The same with a change data feed, for which each later commit writes further files."""
+    deltalake.write_deltalake(
+        folder,
+        ds.dataset(base).scanner().to_reader(),
+        configuration={"delta.enableChangeDataFeed": "true"},
+    )
+
+
+def changes(folder: str, version: int) -> int:
+    """Read the changes of a version and all later ones into memory, and return their number."""
+    reader = deltalake.DeltaTable(folder).load_cdf(starting_version=version)
+    return int(pa.table(reader).num_rows)
 
 
 def merge(folder: str, changes: str) -> None:

@@ -15,6 +15,7 @@ transactions.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import logging
 import sys
@@ -27,12 +28,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.cdc.spark_changes import ChangeReader, committed_view, plan_changes
+from mutation_api.cdc.spark_changes import ChangeReader, Held, committed_view, plan_changes
 from mutation_api.errors import ClientError, ConfigurationError, listed
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.row_changes import CHANGE_COLUMN, WRITE_ID_COLUMN
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.read.changes import SplitChanges, count_changes, split_changes
+from mutation_api.read.change_plan import count_changes, split_changes
+from mutation_api.read.changes import SplitChanges
 from mutation_api.spark.snapshot_frame import selected_columns
 from mutation_api.spark.tasks import snapshot_ddl
 from mutation_api.spark.versions import class_of, has_read_limits
@@ -48,8 +50,10 @@ from mutation_api.transaction.feed_position import (
     ids_seen,
     position_text,
 )
+from mutation_api.transaction.hold import Hold
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.snapshot import Snapshot
+from mutation_api.upkeep.transaction_files import known_transactions
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -74,8 +78,8 @@ _log = logging.getLogger(__name__)
 
 _STORAGE_KEYS = ("fs.", "dfs.", "hadoop.", "ipc.", "google.cloud.")
 _TABLE, _METASTORE, _USER, _SINCE, _COLUMNS = "table", "metastore", "user", "since", "columns"
-_TRANSACTIONS, _ROWS = "maxTransactionsPerTrigger", "maxRowsPerTrigger"
-_NAMES = (_TABLE, _METASTORE, _USER, _SINCE, _COLUMNS, _TRANSACTIONS, _ROWS)
+_TRANSACTIONS, _ROWS, _HOLD = "maxTransactionsPerTrigger", "maxRowsPerTrigger", "hold"
+_NAMES = (_TABLE, _METASTORE, _USER, _SINCE, _COLUMNS, _TRANSACTIONS, _ROWS, _HOLD)
 _TASKS_MAX = 64
 """The maximum number of tasks that read a batch."""
 
@@ -100,6 +104,8 @@ class HiveChangesSource(DataSource):
     * ``columns``: names of data and partition columns, separated by commas. Without it, all.
     * ``maxTransactionsPerTrigger``, ``maxRowsPerTrigger``: limits of a batch, from Spark 4.2 on. A batch has
       whole transactions, at least one.
+    * ``hold``: seconds for which Hive's cleaner keeps the files that a batch has not read, at most; so that
+      the next batch finds all changes even after a major compaction. Without it, the query ends then.
     * ``fs.…``, ``dfs.…``, ``hadoop.…``: storage settings that the driver's environment does not have.
     """
 
@@ -136,6 +142,7 @@ class _Options:
     columns: tuple[str, ...] | None
     transactions: int | None
     rows: int | None
+    hold: int | None
     storage: Mapping[str, str]
 
     @classmethod
@@ -160,6 +167,7 @@ class _Options:
             tuple(each.strip() for each in found[_COLUMNS].split(",")) if _COLUMNS in found else None,
             _limit(found, _TRANSACTIONS),
             _limit(found, _ROWS),
+            _limit(found, _HOLD),
             storage,
         )
         if (options.transactions or options.rows) and not has_read_limits():
@@ -216,6 +224,9 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._view: Snapshot | None = None
         self._target: ValidIdList | None = None
         self._last: Offset | None = None
+        self._hold: Hold | None = None
+        self._next_hold: Hold | None = None
+        self._is_replaced = False
 
     def initialOffset(self) -> Offset:  # noqa: N802  (Spark's name)
         """Return where a new query begins."""
@@ -250,11 +261,15 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._release()  # the last batch has been read
         start = self._last if start is None else start
         try:
+            if self._options.hold is not None:
+                self._drop_next_hold()
+                self._next_hold = self._connected().open_hold(self._options.table, seconds=self._options.hold)
             end = self._end(self._opened(), start, limit)
         except BaseException:
             self._release()
             raise
         if end == start:
+            self._swap_holds(end)
             self._release()
         self._last = end
         return end
@@ -268,8 +283,11 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = ids_seen(view, (name,), json.dumps(start))
         if _offset(before) == _offset({name: now}):
             return start
-        check_complete(view, before)
-        readers = split_changes(seen, before[name], (), until=now)
+        held = self._held(view, before)
+        is_kept = None if held is None else held.hold.keeps
+        self._is_replaced = bool(check_complete(view, before, is_kept=is_kept))
+        kept = held.transactions() if self._is_replaced and held is not None else None
+        readers = split_changes(seen, before[name], (), until=now, kept=kept)
         counts = count_changes(readers)
         if not counts:
             return start
@@ -297,6 +315,7 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         (name,) = view.table_names
         seen = committed_view(view, name)
         own = (CHANGE_COLUMN, WRITE_ID_COLUMN, ROW_ID_COLUMN)
+        held = None if BEGINNING in start else self._held(view, ids_seen(view, (name,), json.dumps(start)))
         plan = plan_changes(
             view,
             seen,
@@ -306,6 +325,7 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             net=False,
             options=ReadOptions(TimestampForm.MICROSECONDS),
             storage=settings(),
+            held=held,
         )
         count = min(len(plan.splits), _TASKS_MAX)
         return [InputPartition(_Task(plan.reader, plan.splits[at::count])) for at in range(count)]
@@ -319,11 +339,15 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Offset) -> None:
         """Release the lock: a batch has been written."""
+        self._swap_holds(end)
         self._release()
 
     def stop(self) -> None:
         """Close the connection."""
         self._release()
+        self._drop_next_hold()
+        if self._hold is not None:
+            self._hold.close()
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -337,10 +361,42 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 _log.warning("the snapshot of %s is opened again: %s", self._options.table, error)
                 self._release()
         if self._view is None:
-            if self._client is None:
-                self._client = self._options.client().connect()
-            self._view = self._client.open_snapshot(self._options.table)
+            self._view = self._connected().open_snapshot(self._options.table)
         return self._view
+
+    def _connected(self) -> MutatorClient:
+        if self._client is None:
+            self._client = self._options.client().connect()
+        return self._client
+
+    def _held(self, view: Snapshot, seen: Mapping[str, ValidIdList]) -> Held | None:
+        """Return the hold if it protects all changes after a position."""
+        if self._hold is None or not self._hold.covers(seen):
+            return None
+        (table,) = (view.table(name) for name in view.table_names)
+        return Held(self._hold, functools.partial(known_transactions, self._connected().metastore, table))
+
+    def _swap_holds(self, end: Offset) -> None:
+        """Go on with the new hold, unless the rest of what the old one protects has not been read."""
+        new = self._next_hold
+        if new is None:
+            return
+        seen = ids_seen(view := self._opened(), view.table_names, json.dumps(end))
+        (name,) = seen
+        now = committed_view(view, name).valid_ids
+        if self._is_replaced and _offset(seen) != _offset({name: now}):
+            self._drop_next_hold()
+            return
+        new.protect(seen)
+        self._next_hold = None
+        if self._hold is not None:
+            self._hold.close()
+        self._hold = new
+
+    def _drop_next_hold(self) -> None:
+        new, self._next_hold = self._next_hold, None
+        if new is not None:
+            new.close()
 
     def _release(self) -> None:
         view, self._view = self._view, None

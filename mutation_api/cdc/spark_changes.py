@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -28,7 +28,8 @@ from mutation_api.merge.row_changes import (
     labelled,
 )
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.read.changes import SplitChanges, split_changes
+from mutation_api.read.change_plan import split_changes
+from mutation_api.read.changes import SplitChanges
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
 from mutation_api.read.snapshot_reader import split_rows
@@ -42,9 +43,10 @@ from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerializer, SnapshotView
 from mutation_api.table.row_type import checked_names, named_columns, quoted
 from mutation_api.transaction.feed_position import Since, committed_ids, ids_between
+from mutation_api.transaction.hold import Hold
 from mutation_api.write.writing_order import joined_batches
 
-__all__ = ["ChangePlan", "ChangeReader", "committed_view", "plan_changes", "table_changes"]
+__all__ = ["ChangePlan", "ChangeReader", "Held", "committed_view", "plan_changes", "table_changes"]
 
 _BATCH_BYTES = 8 << 20
 
@@ -129,6 +131,14 @@ def committed_view(view: SnapshotView, table: str) -> TableView:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A hold that protects all files since a position, and a function for the transactions of ids."""
+
+    hold: Hold
+    transactions: Callable[[], Mapping[int, int]]
+
+
+@dataclass(frozen=True)
 class ChangeReader:
     """A reader of splits in a worker.
 
@@ -151,22 +161,27 @@ class ChangeReader:
     storage: HadoopSettings
 
     def batches(self, splits: Iterable[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the changes in splits, which are given as JSON."""
+        """Yield the changes in splits of a plan."""
         configure_storage(self.storage)
         table = AcidTableSerializer.decode(self.table_text)
-        read = functools.partial(self._read, table)
-        found = (batch for _, batch in read_in_turn(map(SnapshotSplit.from_json, splits), read))
+        wiped_by = dict(map(_parsed_split, splits))
+        read = functools.partial(self._read, table, wiped_by)
+        found = (batch for _, batch in read_in_turn(wiped_by, read))
         limit = self.options.batch_rows
         for batch in joined_batches(found, _BATCH_BYTES, limit):
             for start in range(0, batch.num_rows, limit):
                 yield batch.slice(start, limit)
 
-    def _read(self, table: AcidTable, split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self, table: AcidTable, wiped_by: Mapping[SnapshotSplit, int | None], split: SnapshotSplit
+    ) -> Iterator[pa.RecordBatch]:
         if self.before is None:
             for rows in split_rows(table, split, self.after, self.columns, self.options):
                 yield labelled(INSERT, None, rows)
             return
-        changes = SplitChanges(table, split, self.before, self.after, self.columns, self.options)
+        by = wiped_by[split]
+        after = self.after if by is None else self.after.up_to(by - 1)
+        changes = SplitChanges(table, split, self.before, after, self.columns, self.options, wiped_by=by)
         for found in changes.read(net=self.net):
             yield labelled(found.kind, found.ids, found.rows)
 
@@ -177,7 +192,7 @@ class ChangePlan:
 
     Attributes:
         reader: the reader.
-        splits: the splits in which something may have changed, as JSON.
+        splits: the splits in which something may have changed, with the overwrites after them, as strings.
         ddl: the Spark types of the columns.
     """
 
@@ -217,6 +232,7 @@ def plan_changes(
     net: bool,
     options: ReadOptions,
     storage: HadoopSettings,
+    held: Held | None = None,
 ) -> ChangePlan:
     """Return which splits are read, and how. Directories are listed.
 
@@ -229,20 +245,35 @@ def plan_changes(
         net: see :func:`table_changes`.
         options: the form of timestamps, and the size of batches.
         storage: storage settings for the workers.
+        held: what protects the files since then. If None, nothing does.
 
     Raises:
         ConfigurationError, DirectoryStateError, TableNotMutableError: See :func:`table_changes`.
     """
     table = seen.table
     ddl = f"{CHANGE_COLUMN} string, {WRITE_ID_COLUMN} bigint, {snapshot_ddl(table, columns)}"
-    before, after = ids_between(view, table.full_name, since, until)
+    is_kept = None if held is None else held.hold.keeps
+    before, after, is_replaced = ids_between(view, table.full_name, since, until, is_kept)
     if before is None:
-        splits = dataclasses.replace(seen, valid_ids=after).plan()
+        splits = [_split_text(split, None) for split in dataclasses.replace(seen, valid_ids=after).plan()]
     else:
-        splits = [each.split for each in split_changes(seen, before, columns, until=after)]
+        kept = held.transactions() if is_replaced and held is not None else None
+        changes = split_changes(seen, before, columns, until=after, kept=kept)
+        splits = [_split_text(each.split, each.wiped_by) for each in changes]
+    if is_replaced and held is not None:
+        held.hold.check()
     text = AcidTableSerializer.encode(table)
     reader = ChangeReader(text, before, after, columns, net, options, storage)
-    return ChangePlan(reader, tuple(split.to_json() for split in splits), ddl)
+    return ChangePlan(reader, tuple(splits), ddl)
+
+
+def _split_text(split: SnapshotSplit, wiped_by: int | None) -> str:
+    return f"{'' if wiped_by is None else wiped_by} {split.to_json()}"
+
+
+def _parsed_split(text: str) -> tuple[SnapshotSplit, int | None]:
+    wiped_by, _, split = text.partition(" ")
+    return SnapshotSplit.from_json(split), int(wiped_by) if wiped_by else None
 
 
 def _paired(changes: DataFrame, keys: Sequence[str], *, together: bool) -> DataFrame:

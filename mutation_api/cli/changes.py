@@ -27,7 +27,8 @@ An update is a delete and an insert. With --on, a delete and an insert of one ke
 update_before and update_after. Values have the form of "hive-mutate read --json".
 
 A major compaction or an overwrite removes deletes from the files. If one lies above the position, the
-command refuses to go on. Begin again with --since beginning.
+command refuses to go on. Begin again with --since beginning. With --follow and --hold, the files that it
+replaced are kept until the next look, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -56,13 +57,14 @@ from mutation_api.cli.terminal import say
 from mutation_api.errors import ConfigurationError
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
+from mutation_api.hive.feed_keys import parsed_keys
 from mutation_api.transaction.clock import SystemClock
 from mutation_api.transaction.feed_position import BEGINNING, NOW, Since
 
 __all__ = ["add_arguments", "run"]
 
 _OPTIONS = option_names(
-    "since", "on", "columns", "consumer", "watermark_table", "topic_prefix", "topic", "format"
+    "since", "on", "columns", "consumer", "watermark_table", "topic_prefix", "topic", "format", "hold"
 )
 
 _OF_KAFKA: Mapping[str, Any] = {
@@ -106,7 +108,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DB.TABLE",
         help="table of consumers' positions (default: mutation_watermarks in the database of the tables)",
     )
-    parser.add_argument("--on", metavar="A,B", help="key columns that make a delete and an insert an update")
+    parser.add_argument(
+        "--on",
+        action="append",
+        metavar="[DB.TABLE=]A,B",
+        help="key columns that make a delete and an insert an update, of all tables or of one (repeatable)",
+    )
     parser.add_argument("--columns", metavar="A,B", help="columns to print (default: all)")
     parser.add_argument(
         "--net", action="store_true", help="print all changes together, without rows that came and went"
@@ -116,6 +123,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="SECONDS",
         help="go on, and look again after this time (default: end)",
+    )
+    parser.add_argument(
+        "--hold",
+        type=float,
+        metavar="SECONDS",
+        help="with --follow: keep files from the cleaner until the next look, at most for this time, so "
+        "that a major compaction in between loses no changes (default: no)",
     )
     _add_kafka_arguments(parser)
     add_lock_timeout_argument(parser, "an exclusive lock on a table, such as that of DDL")
@@ -161,6 +175,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.refuse_usage("--since is required, unless --position-file names a file with a position")
     if arguments.follow is not None and arguments.follow <= 0:
         arguments.refuse_usage("--follow requires seconds above 0")
+    if arguments.hold is not None and (arguments.follow is None or arguments.hold <= arguments.follow):
+        arguments.refuse_usage("--hold requires --follow with fewer seconds")
     since = _since(arguments)
     with metastore_from(arguments) as metastore, in_option_names(_OPTIONS):
         options = {
@@ -199,10 +215,12 @@ def _send(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> int
         settings=kafka_settings_from(arguments),
         timeout_seconds=arguments.kafka_timeout,
     )
-    on, columns = _names(arguments.on) or (), _names(arguments.columns)
+    keys, columns = parsed_keys(arguments.on or ()), _names(arguments.columns)
     with topics:
         while True:
-            sent = topics.send(hive, *arguments.tables, since=since, on=on, columns=columns)
+            sent = topics.send(
+                hive, *arguments.tables, since=since, on=keys, columns=columns, hold=arguments.hold
+            )
             if sent.message_count or arguments.follow is None:
                 counts = {"transactions": sent.transaction_count, "messages": sent.message_count}
                 say(json.dumps({**counts, "position": sent.position}), flush=True)
@@ -221,15 +239,16 @@ def _print(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> in
 
 def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> str:
     """Print what changed since a position, and return the position after it."""
-    on, columns = _names(arguments.on), _names(arguments.columns)
+    keys, columns = parsed_keys(arguments.on or ()), _names(arguments.columns)
     with hive.changes(
         *arguments.tables,
         since=since,
         consumer=arguments.consumer,
-        on=on,
+        on=keys,
         net=arguments.net,
         columns=columns,
         watermark_table=arguments.watermark_table,
+        hold=arguments.hold,
     ) as feed:
         for transaction in feed:
             for name, table in transaction.tables.items():

@@ -60,6 +60,7 @@ def _text(report: DoctorReport) -> str:
     lines = [f"{word.ljust(width)}  {value}" for word, value in report.server]
     lines.append("")
     lines += [_line(table) for table in report.tables] or ["the database has no tables"]
+    lines += [f"warning: {each}" for each in report.warnings]
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ from mutation_api.format.layout import (
     parse_directory_name,
 )
 
-__all__ = ["COMPACTED", "DirectoryState", "choose_directories"]
+__all__ = ["COMPACTED", "DirectoryState", "choose_directories", "first_missing", "is_compacted", "spans"]
 
 COMPACTED = "compacted"
 """The ``dataFormat`` of the marker in a base that a compaction made."""
@@ -79,7 +79,7 @@ def choose_directories(
     acid, original_directories = _parse(sorted(directories), version, location)
     acid = [d for d in acid if _is_finished(d, valid_txns, location)]
     bases = [d for d in acid if isinstance(d, BaseDirectory)]
-    compacted = {b for b in bases if _is_compacted(b, version, base_formats or {}, location)}
+    compacted = {b for b in bases if is_compacted(b, version, base_formats or {}, location)}
     base = _best_base(bases, compacted, valid, version, location)
     visible = [d for d in acid if isinstance(d, DeltaDirectory) and _is_visible(d, valid)]
     deltas, covered = _choose_deltas(visible, base.last if base else 0, valid)
@@ -133,9 +133,13 @@ def _is_finished(
     return valid_txns.is_valid(directory.compaction_txn)
 
 
-def _is_compacted(
+def is_compacted(
     base: BaseDirectory, version: AcidVersion, base_formats: Mapping[str, str], location: str
 ) -> bool:
+    """Return True if a compaction wrote a base, False if an overwrite did.
+
+    For the arguments and DirectoryStateError see :func:`choose_directories`.
+    """
     marker = base_formats.get(base.name)
     if marker not in (None, COMPACTED) and not version.is_hive_4:
         raise DirectoryStateError(
@@ -220,3 +224,25 @@ def _reading_order(delta: DeltaDirectory) -> tuple[int, int, int, str]:
 
 def _same_range(one: DeltaDirectory, other: DeltaDirectory) -> bool:
     return (one.first, one.last, one.statement_id) == (other.first, other.last, other.statement_id)
+
+
+def first_missing(past: ValidIdList, now: ValidIdList) -> int | None:
+    """Return the lowest id that is visible now but not in the past; None if there is none."""
+    missing = [id for id in past.exceptions if now.is_valid(id)]
+    above = range(past.high_watermark + 1, now.high_watermark + 1)
+    missing.extend(next(([id] for id in above if now.is_valid(id)), []))
+    return min(missing, default=None)
+
+
+def spans(
+    directory: BaseDirectory | DeltaDirectory, past: ValidIdList, missing: int, version: AcidVersion
+) -> bool:
+    """Return True if a directory has rows of the past and later ones without distinguishing them.
+
+    ``missing`` is the result of :func:`first_missing`.
+    """
+    if isinstance(directory, BaseDirectory):
+        return directory.last >= missing
+    if version.has_row_ids or directory.first == directory.last:
+        return False
+    return past.range_validity(directory.first, directory.last) is RangeValidity.SOME

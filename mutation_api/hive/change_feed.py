@@ -6,7 +6,8 @@ transaction if the metastore still knows it. Transactions come in an order that 
 ascending: a transaction that changes rows of another one has a greater id in their table.
 
 A position is usable as long as the files have all events after it. A base that a compaction or an overwrite
-wrote above it has lost deletes, so the feed refuses to begin there.
+wrote above it has lost deletes, so the feed refuses to begin there. But if an earlier feed left a hold, the
+files that the base replaced are all there, and are read.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.format.event import INSERT, ROW_ID_COLUMN
 from mutation_api.hive.consumer import Consumer
+from mutation_api.hive.feed_keys import FeedKeys, keys_by_table
 from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.hive.transaction_order import in_order
 from mutation_api.merge.row_changes import (
@@ -32,11 +34,12 @@ from mutation_api.merge.row_changes import (
     labelled,
     paired,
 )
-from mutation_api.read.changes import RowChanges, SplitChanges, count_changes, split_changes
+from mutation_api.read.change_plan import count_changes, split_changes
+from mutation_api.read.changes import RowChanges, SplitChanges
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.row_type import checked_names, named_columns
+from mutation_api.table.row_type import named_columns
 from mutation_api.transaction.feed_position import (
     BEGINNING,
     Since,
@@ -44,10 +47,10 @@ from mutation_api.transaction.feed_position import (
     ids_seen,
     position_text,
 )
-from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.transaction.hold import Hold, Holds, HoldTime, hold_seconds
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.snapshot import NotPickled, Snapshot
-from mutation_api.upkeep.transaction_files import transactions_of_write_ids
+from mutation_api.upkeep.transaction_files import known_transactions
 from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["ChangeFeed", "ChangedTable", "ChangedTransaction"]
@@ -116,6 +119,8 @@ class ChangeFeed(NotPickled):
         columns: see ``Hive.changes``.
         local: memory and threads.
         consumer: the consumer whose position is read and moved. If None, ``since`` is the position.
+        holds: the holds of earlier feeds, to which one of this feed is added.
+        hold: how long it lasts at most. If None, there is none.
     """
 
     WHAT = "a change feed"
@@ -126,20 +131,29 @@ class ChangeFeed(NotPickled):
         tables: Sequence[str],
         since: Since | None,
         *,
-        on: Sequence[str] | None,
+        on: FeedKeys | None,
         net: bool,
         columns: Sequence[str] | None,
         local: LocalOptions,
         consumer: Consumer | None = None,
+        holds: Holds | None = None,
+        hold: HoldTime | None = None,
     ) -> None:
         self._client = client
         self._names = tables
         self._since = since
-        self._on = None if on is None else tuple(checked_names(on, "changes: on"))
+        self._on = keys_by_table(on, tables, "changes: on")
         self._net = net
         self._columns = columns
         self._local = local
         self._consumer = consumer
+        self._holds = holds or Holds()
+        self._hold_seconds = None if hold is None else hold_seconds(hold)
+        self._hold: Hold | None = None
+        self._held: Hold | None = None
+        self._replaced: tuple[str, ...] = ()
+        self._is_read = False
+        self._transactions_of: dict[str, Mapping[int, int]] = {}
         self._snapshot: Snapshot | None = None
         self._before: dict[str, ValidIdList] = {}
         self._position: str | None = None
@@ -186,7 +200,8 @@ class ChangeFeed(NotPickled):
 
         Raises:
             ConfigurationError: If ``since`` is not a position of these tables, or a column does not exist.
-            DirectoryStateError: If a compaction or an overwrite has removed changes since then.
+            DirectoryStateError: If a compaction or an overwrite has removed changes since then, or would
+                have if there were no hold, which does not protect a partition of the table.
             Other errors: See ``Hive.snapshot``.
         """
         if self._closed:
@@ -195,7 +210,10 @@ class ChangeFeed(NotPickled):
             try:
                 if self._consumer is not None:
                     self._since = self._consumer.position(self._since)
-                self._open(self._client.connect().open_snapshot(*self._names))
+                client = self._client.connect()
+                if self._hold_seconds is not None:
+                    self._hold = client.open_hold(*self._names, seconds=self._hold_seconds)
+                self._open(client.open_snapshot(*self._names))
                 if self._consumer is not None and self._consumer.is_new:
                     self._consumer.move(BEGINNING if self._since == BEGINNING else self.position)
             except BaseException:
@@ -207,14 +225,17 @@ class ChangeFeed(NotPickled):
         for name in snapshot.table_names:
             table = snapshot.table(name)
             named_columns(table, self._columns)
-            if self._on is not None:
-                named_columns(table, self._on)
+            named_columns(table, self._on.get(name, ()))
         if self._since is None:
             raise ConfigurationError('since is required: "beginning", "now", a position, or a time')
         self._before = ids_seen(snapshot, snapshot.table_names, self._since)
         if self._since != BEGINNING:
             first = "" if self._consumer is None else f"remove consumer {self._consumer.name} and "
-            check_complete(snapshot, self._before, first)
+            held = self._holds.of(snapshot.table_names)
+            if held is not None and held.covers(self._before):
+                self._held = held
+            is_kept = None if self._held is None else self._held.keeps
+            self._replaced = check_complete(snapshot, self._before, first, is_kept)
         self._snapshot = snapshot
         self._position = position_text(self._before)
 
@@ -227,6 +248,7 @@ class ChangeFeed(NotPickled):
             self._position = transaction.position
             yield transaction
         self._position = position_text(self._now)
+        self._is_read = True
 
     @property
     def _now(self) -> dict[str, ValidIdList]:
@@ -310,13 +332,11 @@ class ChangeFeed(NotPickled):
 
     def _known_transactions(self, name: str) -> Mapping[int, int]:
         """Return the transactions of the table's ids, as far as the metastore knows them."""
-        assert self._snapshot is not None
-        table = self._snapshot.table(name)
-        if not table.version.uses_write_ids:
-            return _Same()
-        metastore = self._client.metastore
-        with metastore_errors_as_ours(f"could not look up the transactions of table {name}"):
-            return transactions_of_write_ids(metastore, name, metastore.get_open_txns().high_watermark)
+        if name not in self._transactions_of:
+            assert self._snapshot is not None
+            found = known_transactions(self._client.metastore, self._snapshot.table(name))
+            self._transactions_of[name] = found
+        return self._transactions_of[name]
 
     def _shown(self, name: str) -> tuple[AcidColumn, ...]:
         assert self._snapshot is not None
@@ -326,23 +346,32 @@ class ChangeFeed(NotPickled):
         assert self._snapshot is not None
         view = open_table(self._snapshot, name)
         columns = list(self._shown(name))
-        extra = [c for c in named_columns(view.table, self._on) if c not in columns] if self._on else []
-        return split_changes(view, self._before[name], (*columns, *extra))
+        extra = [c for c in named_columns(view.table, self._on.get(name, ())) if c not in columns]
+        kept = self._known_transactions(name) if name in self._replaced else None
+        found = split_changes(view, self._before[name], (*columns, *extra), kept=kept)
+        self._check_files()
+        return found
+
+    def _check_files(self) -> None:
+        """Raise if the files may no longer be there."""
+        assert self._snapshot is not None
+        self._snapshot.check()
+        if self._replaced and self._held is not None:
+            self._held.check()
 
     def _read(
         self, readers: Sequence[SplitChanges], ids: Sequence[int], before: ValidIdList
     ) -> Iterator[RowChanges]:
         """Yield the changes of some ids; ``before`` is what was visible before all of them."""
-        assert self._snapshot is not None
         for reader in readers:
-            self._snapshot.check()
+            self._check_files()
             for found in dataclasses.replace(reader, before=before).read(ids, net=self._net):
                 yield from found.by_id()
 
     def _table(self, name: str, changes: Sequence[RowChanges]) -> ChangedTable:
         batches = [labelled(each.kind, each.id, each.rows) for each in changes]
-        if self._on is not None:
-            batches = paired(batches, self._on)
+        if name in self._on:
+            batches = paired(batches, self._on[name])
         names = [CHANGE_COLUMN, WRITE_ID_COLUMN]
         if ROW_ID_COLUMN in batches[0].schema.names:
             names.append(ROW_ID_COLUMN)
@@ -351,9 +380,24 @@ class ChangeFeed(NotPickled):
         return ChangedTable(name, shown[0].schema, shown)
 
     def close(self) -> None:
-        """Release the lock. May be called twice."""
+        """Release the lock, but not a hold. May be called twice."""
         self._closed = True
-        self._client.close()
+        try:
+            self._leave_hold()
+        finally:
+            self._client.close()
+
+    def _leave_hold(self) -> None:
+        """Leave the new hold to the next feed, or the earlier one if that protects what was not read."""
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return
+        if self._position is None or self._snapshot is None or (self._held is not None and not self._is_read):
+            hold.close()
+            return
+        # All rows are one transaction, so after these the position is that of the snapshot.
+        hold.protect(self._now if self._is_read or self._since == BEGINNING else self._before)
+        self._holds.keep(self._snapshot.table_names, hold)
 
     def __enter__(self) -> ChangeFeed:
         """Open."""
@@ -367,11 +411,3 @@ class ChangeFeed(NotPickled):
     ) -> None:
         """Close."""
         self.close()
-
-
-class _Same(dict[int, int]):
-    """Ids that are transactions themselves."""
-
-    def get(self, key: int, default: object = None) -> int:
-        """Return the id."""
-        return key

@@ -12,6 +12,7 @@ from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection_options import ConnectionOptions
 from mutation_api.hive.consumer import Consumer
+from mutation_api.hive.feed_keys import FeedKeys
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.attempts import LOST_RACES, Attempts, check_function
@@ -24,6 +25,7 @@ from mutation_api.transaction.catalog import (
 )
 from mutation_api.transaction.commit_outcome import close_after_aborts
 from mutation_api.transaction.feed_position import Since
+from mutation_api.transaction.hold import Holds, HoldTime
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf
@@ -60,6 +62,7 @@ class Hive(NotPickled):
         self._options = options
         self._owns_metastore = owns_metastore
         self._is_open = True
+        self._holds = Holds()
         self._users: list[tuple[frozenset[str], HiveTransaction | HiveSnapshot | ChangeFeed]] = []
 
     @property
@@ -192,10 +195,11 @@ class Hive(NotPickled):
         *tables: str,
         since: Since | None = None,
         consumer: str | None = None,
-        on: Sequence[str] | None = None,
+        on: FeedKeys | None = None,
         net: bool = False,
         columns: Sequence[str] | None = None,
         watermark_table: str | None = None,
+        hold: HoldTime | None = None,
     ) -> ChangeFeed:
         """Return the changes of tables in a ``with`` block, transaction by transaction::
 
@@ -209,11 +213,13 @@ class Hive(NotPickled):
                 ``"beginning"`` returns the rows as they are, as inserts. ``"now"`` only gives a position.
             consumer: the name of a consumer, whose position ``ChangeFeed.commit`` moves. ``since`` is then
                 only where its first feed begins.
-            on: key columns that make a delete and an insert ``update_before`` and ``update_after``.
+            on: key columns that make a delete and an insert ``update_before`` and ``update_after``: names, or
+                names by table.
             net: True for all changes at once, without rows that were inserted and deleted since.
             columns: names of data and partition columns. If None, all.
             watermark_table: the table of consumers' positions, ``database.table``; created if it does not
                 exist. If None, ``mutation_watermarks`` in the database of the tables.
+            hold: how long Hive's cleaner must keep the files for the next feed of these tables, in seconds.
 
         Raises MutationError: See :meth:`transaction` and ``ChangeFeed.open``.
         """
@@ -224,7 +230,18 @@ class Hive(NotPickled):
         if consumer is not None:
             named = Consumer(self._metastore, self._options, consumer, tables, watermark_table)
         client, local = self._options.builder().metastore(self._metastore).build(), self._options.local
-        feed = ChangeFeed(client, tables, since, on=on, net=net, columns=columns, local=local, consumer=named)
+        feed = ChangeFeed(
+            client,
+            tables,
+            since,
+            on=on,
+            net=net,
+            columns=columns,
+            local=local,
+            consumer=named,
+            holds=self._holds,
+            hold=hold,
+        )
         self._remember(feed, *tables)
         return feed
 
@@ -390,6 +407,7 @@ class Hive(NotPickled):
         for _, user in self._users:
             user.close()
         self._users = []
+        self._holds.close()
         if self._owns_metastore:
             close_after_aborts(self._metastore)
 

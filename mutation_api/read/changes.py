@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -41,9 +41,7 @@ from mutation_api.read.file_merge import merge_files
 from mutation_api.read.key_groups import count_events
 from mutation_api.read.partition_plan import SnapshotSplit, takes_deletes_of_all_buckets
 from mutation_api.read.snapshot_reader import full_row_id_type
-from mutation_api.read.table_view import TableView
 from mutation_api.storage.connect import storage_at
-from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_scalars
 
@@ -53,8 +51,6 @@ __all__ = [
     "ChangedRows",
     "RowChanges",
     "SplitChanges",
-    "count_changes",
-    "split_changes",
 ]
 
 UPDATE_BEFORE, UPDATE_AFTER = "update_before", "update_after"
@@ -113,6 +109,7 @@ class SplitChanges:
         after: the ids of the newer one.
         columns: the data and partition columns of the rows, in order.
         options: the form of timestamps.
+        wiped_by: the id of an overwrite that deleted all rows of ``after``. If None, they are still there.
     """
 
     table: AcidTable
@@ -121,11 +118,12 @@ class SplitChanges:
     after: ValidIdList
     columns: Sequence[AcidColumn]
     options: ReadOptions = field(default_factory=ReadOptions)
+    wiped_by: int | None = None
 
     @property
     def may_have_changes(self) -> bool:
         """True if the split has files that may hold events which only the newer snapshot sees."""
-        return any(True for _ in self._new_files())
+        return self.wiped_by is not None or any(True for _ in self._new_files())
 
     def plain_ranges(self) -> list[range]:
         """Return the ids of each file of an insert-only table, whose rows have no ids of their own."""
@@ -136,6 +134,8 @@ class SplitChanges:
     def counts(self) -> Counter[int]:
         """Return the number of events of each id that only the newer snapshot sees."""
         found: Counter[int] = Counter()
+        if self.wiped_by is not None:
+            found[self.wiped_by] += count_events(self.split.files)
         scatters_deletes = takes_deletes_of_all_buckets(self.table)
         for file in self._new_files():
             if not self.table.version.has_row_ids or (file.first == file.last and not scatters_deletes):
@@ -159,6 +159,18 @@ class SplitChanges:
         Raises:
             Errors: See :func:`mutation_api.read.snapshot_reader.read_split`.
         """
+        wiping = (
+            () if self.wiped_by is None or not (ids is None or self.wiped_by in ids) else (self.wiped_by,)
+        )
+        if wiping and net:
+            yield from self._wiped(self.before, *wiping)
+            return
+        yield from self._changed(ids, net=net)
+        for by in wiping:
+            yield from self._wiped(self.after, by)
+
+    def _changed(self, ids: Sequence[int] | None, *, net: bool) -> Iterator[ChangedRows]:
+        """Yield the changes of some ids; see :meth:`read`."""
         if not self.table.version.has_row_ids:
             yield from self._plain_inserts(ids)
             return
@@ -363,11 +375,27 @@ class SplitChanges:
         for file in self._new_files():
             if ids is not None and file.last not in ids:
                 continue
+            for chunk in self._plain_rows([file]):
+                if count := len(chunk.keys):
+                    by = np.full(count, file.last, np.int64)
+                    yield ChangedRows(INSERT, by, self._rows(chunk.complete()))
+
+    def _plain_rows(self, files: Iterable[EventFile]) -> Iterator[EventChunk]:
+        for file in files:
             storage = storage_at(file.location)
             for stripe in read_events(storage, file, self._wanted(None), version=self.table.version):
-                if count := len(stripe.chunk.keys):
-                    by = np.full(count, file.last, np.int64)
-                    yield ChangedRows(INSERT, by, self._rows(stripe.chunk.complete()))
+                yield stripe.chunk
+
+    def _wiped(self, valid: ValidIdList, by: int) -> Iterator[ChangedRows]:
+        """Yield the rows that an overwrite deleted."""
+        chunks: Iterable[EventChunk]
+        if self.table.version.has_row_ids:
+            chunks = self._merged(self.split.files, valid)
+        else:
+            chunks = self._plain_rows(f for f in self.split.files if valid.is_valid(f.last))
+        for chunk in chunks:
+            if count := len(chunk.keys):
+                yield ChangedRows(DELETE, np.full(count, by, np.int64), self._rows(chunk.complete()))
 
     def _rows(self, chunk: EventChunk) -> pa.RecordBatch:
         """Return ROW__ID and the columns of events."""
@@ -385,35 +413,6 @@ class SplitChanges:
                 parts.append(pa.repeat(pa.scalar(self.split.partition_name, pa.string()), count))
             arrays = {ROW_ID_COLUMN: pa.StructArray.from_arrays(parts, fields=list(kind)), **arrays}
         return pa.record_batch(arrays)
-
-
-def split_changes(
-    view: TableView,
-    before: ValidIdList,
-    columns: Sequence[AcidColumn],
-    *,
-    until: ValidIdList | None = None,
-    options: ReadOptions | None = None,
-) -> list[SplitChanges]:
-    """Return a reader for each split of a table in which something may have changed. Directories are listed.
-
-    Args:
-        view: a view of the table.
-        before: the ids of the older snapshot.
-        columns: the data and partition columns of the rows, in order.
-        until: the ids of the newer snapshot, all of which the view sees. If None, those of the view.
-        options: the form of timestamps. If None, nanoseconds.
-    """
-    after = view.valid_ids if until is None else until
-    form = options or ReadOptions()
-    found = [SplitChanges(view.table, split, before, after, columns, form) for split in view.plan()]
-    return [each for each in found if each.may_have_changes]
-
-
-def count_changes(readers: Sequence[SplitChanges]) -> Counter[int]:
-    """Return the number of events of each id in several splits, which are read side by side."""
-    threads = max((storage_at(each.split.location).threads for each in readers), default=1)
-    return sum(side_by_side(SplitChanges.counts, readers, threads), Counter[int]())
 
 
 def _joined(chunks: Sequence[EventChunk]) -> EventChunk:

@@ -42,7 +42,13 @@ from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.storage.tree import Directories, directories_below, side_by_side
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["find_partitions", "is_written_by_hive_4", "list_partition_files", "uses_write_ids"]
+__all__ = [
+    "base_formats",
+    "find_partitions",
+    "is_written_by_hive_4",
+    "list_partition_files",
+    "uses_write_ids",
+]
 
 
 _UNKNOWN_BUCKET = -1
@@ -83,14 +89,14 @@ def list_partition_files(
         version=version,
         location=str(location),
         valid_txns=valid_txns,
-        base_formats=_base_formats(storage, location, directories, version),
+        base_formats=base_formats(storage, location, directories, version),
     )
     if version.has_row_ids:
         return list(_files_with_row_ids(storage, location, entries, state, version))
     return list(_insert_only_files(storage, location, state, version))
 
 
-def _base_formats(
+def base_formats(
     storage: Directories, location: Location, directories: Sequence[str], version: AcidVersion
 ) -> dict[str, str]:
     """Return the ``dataFormat`` of each base that has a marker."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.errors import ConfigurationError, DirectoryStateError, listed
@@ -28,6 +28,7 @@ __all__ = [
     "joined_positions",
     "position_text",
     "positions_of_tables",
+    "unseen_id",
 ]
 
 BEGINNING, NOW = "beginning", "now"
@@ -135,8 +136,12 @@ def ids_seen(view: SnapshotView, names: Sequence[str], since: Since) -> dict[str
 
 
 def ids_between(
-    view: SnapshotView, name: str, since: Since, until: Since | None
-) -> tuple[ValidIdList | None, ValidIdList]:
+    view: SnapshotView,
+    name: str,
+    since: Since,
+    until: Since | None,
+    is_kept: Callable[[str, str], bool] | None = None,
+) -> tuple[ValidIdList | None, ValidIdList, bool]:
     """Return the ids of a table at the begin of its changes and at their end.
 
     Args:
@@ -144,9 +149,11 @@ def ids_between(
         name: the full name of the table.
         since: see :func:`ids_seen`.
         until: the same. If None, the view.
+        is_kept: see :func:`~mutation_api.transaction.past_snapshot.check_history`.
 
     Returns:
-        The ids that were seen, None if ``since`` is BEGINNING, and those that are seen at the end.
+        The ids that were seen, None if ``since`` is BEGINNING, and those that are seen at the end; and True
+        if only directories show the changes which have been replaced since.
 
     Raises:
         ConfigurationError: See :func:`ids_seen` and :func:`check_order`.
@@ -156,20 +163,25 @@ def ids_between(
     after = ids_seen(view, (name,), NOW if until is None else until)
     check_order(name, before[name], after[name])
     is_whole = since == BEGINNING
-    if not is_whole:
-        check_complete(view, before)
+    replaced = () if is_whole else check_complete(view, before, is_kept=is_kept)
     if is_whole or not view.table(name).version.has_row_ids:
         check_history(view, after)
-    return None if is_whole else before[name], after[name]
+    return None if is_whole else before[name], after[name], bool(replaced)
 
 
-def check_complete(view: SnapshotView, seen: Mapping[str, ValidIdList], first: str = "") -> None:
+def check_complete(
+    view: SnapshotView,
+    seen: Mapping[str, ValidIdList],
+    first: str = "",
+    is_kept: Callable[[str, str], bool] | None = None,
+) -> tuple[str, ...]:
     """Raise DirectoryStateError if the files no longer have all changes since a position.
 
-    ``first`` is what else to do to begin again, for the message.
+    ``first`` is what else to do to begin again, for the message. For ``is_kept`` and the result see
+    :func:`~mutation_api.transaction.past_snapshot.check_history`.
     """
     try:
-        check_history(view, seen)
+        return check_history(view, seen, is_kept)
     except DirectoryStateError as error:
         raise DirectoryStateError(
             f"changes since this position are no longer complete: {error}. To begin again, {first}read the "
@@ -179,11 +191,16 @@ def check_complete(view: SnapshotView, seen: Mapping[str, ValidIdList], first: s
 
 def check_order(name: str, before: ValidIdList, after: ValidIdList) -> None:
     """Raise ConfigurationError if some ids of a table were seen at one position but not at a later one."""
-    lost = [id for id in after.exceptions if before.is_valid(id)]
+    lost = unseen_id(before, after)
+    if lost is not None:
+        raise ConfigurationError(
+            f"table {name}: until is not after since: since has seen id {lost}, until has not. Exchange them"
+        )
+
+
+def unseen_id(before: ValidIdList, after: ValidIdList) -> int | None:
+    """Return an id that was seen at one position but not at another one; None if there is none."""
+    lost = next((id for id in after.exceptions if before.is_valid(id)), None)
     above = before.range_validity(after.high_watermark + 1, before.high_watermark)
     is_ahead = before.high_watermark > after.high_watermark and above is not RangeValidity.NONE
-    if lost or is_ahead:
-        raise ConfigurationError(
-            f"table {name}: until is not after since: since has seen id "
-            f"{lost[0] if lost else before.high_watermark}, until has not. Exchange them"
-        )
+    return before.high_watermark if lost is None and is_ahead else lost

@@ -6,7 +6,7 @@ import logging
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import overload
@@ -27,6 +27,7 @@ from mutation_api.transaction.clock import Clock
 from mutation_api.transaction.commit_outcome import close_after_aborts
 from mutation_api.transaction.committer import DML_EVENTS
 from mutation_api.transaction.descriptors import POSITIONAL_EVOLUTION
+from mutation_api.transaction.hold import Hold
 from mutation_api.transaction.lease import LeaseSettings
 from mutation_api.transaction.listener import LockFailureListener, metastore_errors_as_ours
 from mutation_api.transaction.lock import Marks, WriteLock
@@ -179,9 +180,7 @@ class MutatorClient(NotPickled):
         session = self._connected()
         if not full_names:
             raise ConfigurationError("a snapshot needs the name of at least one table")
-        names = [split_full_name(name) for name in full_names]
-        specs = tuple(TableSpec(d, t, TableRole.SOURCE) for d, t in dict.fromkeys(names))
-        snapshot = Snapshot(session, specs).open()
+        snapshot = Snapshot(session, _sources(full_names)).open()
         self._snapshots = [*(s for s in self._snapshots if not s.closed), snapshot]
         if as_of is None:
             return snapshot
@@ -201,8 +200,21 @@ class MutatorClient(NotPickled):
         Raises:
             Errors: See :meth:`open_snapshot`.
         """
-        spec = TableSpec(*split_full_name(table), TableRole.SOURCE)
-        return Snapshot(self._connected(), (spec,), is_compaction=True).open()
+        return Snapshot(self._connected(), _sources((table,)), is_compaction=True).open()
+
+    def open_hold(self, *full_names: str, seconds: float) -> Hold:
+        """Keep the cleaner away from the files of tables, until the hold is closed or its time is over.
+
+        It outlives this client, but not the metastore's client.
+
+        Args:
+            full_names: the tables.
+            seconds: the limit in time.
+
+        Raises:
+            TableNotMutableError, LockNotAcquiredError, ConnectionFailedError: See :meth:`open_snapshot`.
+        """
+        return Hold(self._connected(), _sources(full_names), seconds).open()
 
     def close(self) -> None:
         """Abort open transactions, release snapshots and disconnect. May be called twice."""
@@ -279,6 +291,11 @@ class MutatorClient(NotPickled):
     def _close_metastore(self, metastore: MetastoreClient) -> None:
         if self._owns_metastore:
             close_after_aborts(metastore)
+
+
+def _sources(full_names: Sequence[str]) -> tuple[TableSpec, ...]:
+    names = [split_full_name(name) for name in full_names]
+    return tuple(TableSpec(d, t, TableRole.SOURCE) for d, t in dict.fromkeys(names))
 
 
 _told: set[str] = set()

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
 from metastore_client.model import PartitionInfo
-from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
+from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.errors import ConfigurationError, DirectoryStateError
-from mutation_api.format.directory_state import COMPACTED
+from mutation_api.format.directory_state import COMPACTED, first_missing, spans
 from mutation_api.format.layout import (
     BASE_MARKER,
     AcidVersion,
@@ -216,30 +216,42 @@ class PastSnapshot:
         check_history(self._snapshot, self._ids)
 
 
-def check_history(view: SnapshotView, ids: Mapping[str, ValidIdList]) -> None:
+def check_history(
+    view: SnapshotView, ids: Mapping[str, ValidIdList], is_kept: Callable[[str, str], bool] | None = None
+) -> tuple[str, ...]:
     """Raise if a past state may have lost rows.
 
     Args:
         view: an open snapshot or transaction.
         ids: the ids of the past state, by full name of the table.
+        is_kept: returns whether it is certain that no file of a table's partition has been removed since the
+            past state. If None, it is not.
+
+    Returns:
+        The tables that only directories show which have been replaced since.
 
     Raises:
         DirectoryStateError: See :meth:`PastSnapshot.check_history`.
     """
+    replaced = []
     for name, past in ids.items():
         table, now = view.table(name), view.valid_ids(name)
-        first_missing = _first_missing(past, now)
-        if first_missing is None:
+        missing = first_missing(past, now)
+        if missing is None:
             continue
         found = [
             (partition, each.directory)
             for partition, listed in _listed(view, table).items()
             for each in listed
         ]
-        spanning = [each for each in found if _spans(each[1], past, first_missing, table.version)]
+        spanning = [each for each in found if spans(each[1], past, missing, table.version)]
+        lost = [each for each in spanning if is_kept is None or not is_kept(name, each[0])]
+        if lost:
+            oldest = max(directory.last for _, directory in lost)
+            raise DirectoryStateError(_refusal(table, lost[0], missing, oldest))
         if spanning:
-            oldest = max(directory.last for _, directory in spanning)
-            raise DirectoryStateError(_refusal(table, spanning[0], first_missing, oldest))
+            replaced.append(name)
+    return tuple(replaced)
 
 
 def ids_of_point(view: SnapshotView, name: str, point: int | datetime.datetime) -> ValidIdList:
@@ -375,35 +387,16 @@ def _is_marked(storage: Storage, files: Sequence[FileEntry]) -> bool:
     return False
 
 
-def _first_missing(past: ValidIdList, now: ValidIdList) -> int | None:
-    """Return the lowest id that is visible now but not in the past; None if there is none."""
-    missing = [id for id in past.exceptions if now.is_valid(id)]
-    above = range(past.high_watermark + 1, now.high_watermark + 1)
-    missing.extend(next(([id] for id in above if now.is_valid(id)), []))
-    return min(missing, default=None)
-
-
-def _spans(
-    directory: BaseDirectory | DeltaDirectory, past: ValidIdList, first_missing: int, version: AcidVersion
-) -> bool:
-    """Return True if a directory holds rows of the past and later ones without distinguishing them."""
-    if isinstance(directory, BaseDirectory):
-        return directory.last >= first_missing
-    if version.has_row_ids or directory.first == directory.last:
-        return False
-    return past.range_validity(directory.first, directory.last) is RangeValidity.SOME
-
-
 def _refusal(
     table: AcidTable,
     spanning: tuple[str, BaseDirectory | DeltaDirectory],
-    first_missing: int,
+    missing: int,
     oldest: int,
 ) -> str:
     name, directory = spanning
     where = f" partition {name}" if name else ""
     return (
-        f"table {table.full_name}{where} cannot be read as it was before id {first_missing}: "
+        f"table {table.full_name}{where} cannot be read as it was before id {missing}: "
         f"{directory.name} holds rows from before and after it (after a compaction or an overwrite), so the "
         f"history is no longer complete. The lowest id that can still be read is {oldest}; or compare "
         "with a saved snapshot"

@@ -5,6 +5,7 @@ Its only change is a hidden empty file that it creates in each table's directory
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,7 @@ from mutation_api.transaction.descriptors import (
     describe,
     with_constraints,
 )
+from mutation_api.transaction.hold import open_holds
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 
@@ -84,10 +86,15 @@ class TableReport:
 
 @dataclass(frozen=True)
 class DoctorReport:
-    """A server and its tables. ``server``: capabilities and settings with values; ``tables``: by name."""
+    """A server and its tables.
+
+    ``server``: capabilities and settings with values; ``tables``: by name; ``warnings``: what keeps the
+    server's cleaner from its work.
+    """
 
     server: tuple[tuple[str, str], ...]
     tables: tuple[TableReport, ...]
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as a JSON-serialisable dict."""
@@ -101,7 +108,7 @@ class DoctorReport:
             }
             for each in self.tables
         ]
-        return {"server": dict(self.server), "tables": tables}
+        return {"server": dict(self.server), "tables": tables, "warnings": [*self.warnings]}
 
 
 def constraint_text(constraint: ConstraintInfo) -> str:
@@ -137,7 +144,18 @@ def doctor(metastore: MetastoreClient, name: str) -> DoctorReport:
             raise ConfigurationError(
                 f"there is no database {database}: check the name; {HOW_TO_FIND_DATABASES}"
             )
-    return DoctorReport(server, tables)
+        warnings = tuple(map(_hold_warning, open_holds(metastore.get_open_txns())))
+    return DoctorReport(server, tables, warnings)
+
+
+def _hold_warning(hold: tuple[str, str, int | None]) -> str:
+    host, tables, began = hold
+    since = "" if began is None else datetime.datetime.fromtimestamp(began / 1000, datetime.UTC).isoformat()
+    return (
+        f"a change feed on {host} keeps Hive's cleaner from the files of {tables}"
+        f"{since and f' since {since}'}: obsolete files of the tables take space until it has read on or its "
+        "--hold has ended"
+    )
 
 
 def _server(metastore: MetastoreClient) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,7 @@ Source: TxnHandler.getValidWriteIds (3.1.3, 4.1.0), as observed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
@@ -26,6 +26,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.manifest import STAGING_PREFIX
 from mutation_api.upkeep.verify.finding import KnownIds
 
@@ -35,6 +36,7 @@ __all__ = [
     "current_ids",
     "files_below",
     "hidden_ids",
+    "known_transactions",
     "transaction_directories",
     "transactions_of_write_ids",
 ]
@@ -167,6 +169,27 @@ def hidden_ids(first: int, last: int, full_name: str) -> range:
 
 RECENT_TXNS_DEFAULT = 4096
 """Number of newest transactions whose write ids are searched: a request lists half of them."""
+
+
+def known_transactions(metastore: MetastoreClient, table: AcidTable) -> Mapping[int, int]:
+    """Return the transactions of the ids in a table's files, as far as the metastore knows them.
+
+    Raises:
+        ConnectionFailedError, TransactionError: If the server could not be asked.
+    """
+    if not table.version.uses_write_ids:
+        return _Same()
+    with metastore_errors_as_ours(f"could not look up the transactions of table {table.full_name}"):
+        highest = metastore.get_open_txns().high_watermark
+        return transactions_of_write_ids(metastore, table.full_name, highest)
+
+
+class _Same(dict[int, int]):
+    """Ids that are transactions themselves."""
+
+    def get(self, key: int, default: object = None) -> int:
+        """Return the id."""
+        return key
 
 
 def transactions_of_write_ids(

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mutation_api.cdc.kafka.feed_messages import DebeziumMessages, FeedFormat, FeedTopics, JsonMessages
 from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT, needs_extra
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ConfigurationError, listed
 from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection import Hive
-from mutation_api.table.row_type import checked_names
+from mutation_api.hive.feed_keys import FeedKeys, keys_by_table
+from mutation_api.transaction.catalog import normal_full_name
 from mutation_api.transaction.feed_position import Since
+from mutation_api.transaction.hold import HoldTime
 
 if TYPE_CHECKING:
     from mutation_api.cdc.kafka.feed_producer import FeedProducer
@@ -108,8 +110,9 @@ class ChangeTopics:
         hive: Hive,
         *tables: str,
         since: Since | None = None,
-        on: Sequence[str] = (),
+        on: FeedKeys = (),
         columns: Sequence[str] | None = None,
+        hold: HoldTime | None = None,
     ) -> SentChanges:
         """Send what changed since the position in Kafka, transaction by transaction, up to now.
 
@@ -117,8 +120,9 @@ class ChangeTopics:
             hive: the connection.
             tables: ``database.table``, at least one.
             since: where the first run begins, see ``Hive.changes``. Later runs ignore it.
-            on: key columns of the tables: the keys of messages. Required by ``debezium``.
+            on: key columns of the tables, or by table: the keys of messages. Required by ``debezium``.
             columns: names of data and partition columns. If None, all.
+            hold: how long the files are kept from the cleaner for the next call; see ``Hive.changes``.
 
         Raises:
             ConfigurationError: If an argument is invalid, confluent-kafka is not installed, there is no
@@ -128,12 +132,12 @@ class ChangeTopics:
             Other errors: See ``Hive.changes``. Only whole transactions are visible then; the next run
                 continues after them.
         """
-        keys = tuple(checked_names(on, "send: on")) if on else ()
-        messages = self._messages(keys)
+        keys = keys_by_table(on, tables, "send: on")
+        messages = self._messages(keys, tables)
         try:
             producer = self._opened(messages, tables)
             begin = self._begin(since)
-            with hive.changes(*tables, since=begin, on=keys or None, columns=columns) as feed:
+            with hive.changes(*tables, since=begin, on=keys, columns=columns, hold=hold) as feed:
                 return self._sent(producer, messages, feed)
         except BaseException:
             self.close()
@@ -186,12 +190,13 @@ class ChangeTopics:
         producer.commit(position)
         self._position = position
 
-    def _messages(self, on: tuple[str, ...]) -> FeedFormat:
+    def _messages(self, on: Mapping[str, tuple[str, ...]], tables: Sequence[str]) -> FeedFormat:
         if self._format == JSON:
             return JsonMessages(self._names, on)
-        if not on:
+        if missing := sorted({normal_full_name(each) for each in tables} - on.keys()):
             raise ConfigurationError(
-                "debezium requires on: the key columns of the tables, which become the keys of the messages"
+                "debezium requires on: the key columns of the tables, which become the keys of the messages. "
+                f"Missing for {listed(missing)}"
             )
         return DebeziumMessages(self._names, on, self._names.prefix, lambda: time.time_ns() // 1_000_000)
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -99,13 +99,13 @@ def change_lines(txn_id: int | None, table: str, batch: pa.RecordBatch) -> Itera
 
 @dataclass(frozen=True)
 class JsonMessages:
-    """The lines of ``hive-mutate changes``. The key is a JSON object with the key columns.
+    """The lines of ``hive-mutate changes``. The key is a JSON object with the key columns of the table.
 
     Without key columns there is no key.
     """
 
     names: FeedTopics
-    on: tuple[str, ...] = ()
+    on: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def topics(self, tables: Sequence[str]) -> tuple[str, ...]:
         """See :class:`FeedFormat`."""
@@ -114,19 +114,21 @@ class JsonMessages:
     def messages(self, transaction: ChangedTransaction) -> Iterator[FeedMessage]:
         """See :class:`FeedFormat`."""
         for name, table in transaction.tables.items():
-            _check_keys(table, self.on)
+            on = self.on.get(name, ())
+            _check_keys(table, on)
             topic = self.names.of(name)
             for batch in table.to_batches():
-                keys = self._keys(batch)
+                keys = _json_keys(batch, on)
                 for key, line in zip(keys, change_lines(transaction.txn_id, name, batch), strict=True):
                     yield FeedMessage(topic, key, line.encode())
 
-    def _keys(self, batch: pa.RecordBatch) -> list[bytes | None]:
-        if not self.on:
-            return [None] * batch.num_rows
-        columns = [to_json(batch.column(name)) for name in self.on]
-        rows = zip(*columns, strict=True)
-        return [json_text(dict(zip(self.on, row, strict=True))).encode() for row in rows]
+
+def _json_keys(batch: pa.RecordBatch, on: Sequence[str]) -> list[bytes | None]:
+    if not on:
+        return [None] * batch.num_rows
+    columns = [to_json(batch.column(name)) for name in on]
+    rows = zip(*columns, strict=True)
+    return [json_text(dict(zip(on, row, strict=True))).encode() for row in rows]
 
 
 class _Change(NamedTuple):
@@ -143,11 +145,11 @@ class _Change(NamedTuple):
 class DebeziumMessages:
     """Debezium's envelopes.
 
-    ``on``: the key columns. ``milliseconds``: returns the present time. ``name``: the name of the source.
+    ``on``: the key columns of each table. ``milliseconds``: returns the present time. ``name``: the source.
     """
 
     names: FeedTopics
-    on: tuple[str, ...]
+    on: Mapping[str, tuple[str, ...]]
     name: str
     milliseconds: Callable[[], int]
 
@@ -187,8 +189,8 @@ class DebeziumMessages:
                 yield from writer.messages(change._replace(code="r"), source, "null", time)
 
     def _writer(self, name: str, table: ChangedTable) -> _TableWriter:
-        _check_keys(table, self.on)
-        return _table_writer(self.names.of(name), table.schema, self.on)
+        _check_keys(table, self.on[name])
+        return _table_writer(self.names.of(name), table.schema, self.on[name])
 
     def _source(
         self, table: str, time: int, txn_id: int | None, write_id: int | None, position: str | None = None

@@ -122,6 +122,17 @@ def test_stream_demo() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
+def test_feed_demo(seed: int) -> None:
+    """From MariaDB through Hive and Kafka to a second database, with compactions and kills."""
+    printed = run("demo", "--feed", "--rows", "1000", "--rounds", "3", "--seed", str(seed))
+    assert "major compactions" in printed
+    assert printed.count("killed (kill -9) and started again; all have made the trip") == 2
+    *_, last = printed.splitlines()
+    assert " equal, " in last
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("moment", ["starting a Hive 2.3 metastore", "merging", "real Hive reads the table"])
 def test_ctrl_c_stops_everything_that_the_demo_started(moment: str, tmp_path: Path) -> None:
     """Interrupted as from a terminal, the demo leaves no process and no temporary file behind."""

@@ -115,7 +115,9 @@ class Shop:
 
     def expected(self, since: str) -> list[Any]:
         """The changes that the topics must have, from the feed itself."""
-        form = DebeziumMessages(FeedTopics(self.prefix), ("id",), self.prefix, lambda: 0)
+        form = DebeziumMessages(
+            FeedTopics(self.prefix), dict.fromkeys(self.tables, ("id",)), self.prefix, lambda: 0
+        )
         with self.hive.changes(*self.tables, since=since, on=["id"]) as feed:
             return sorted(map(str, (found for each in feed for found in map(seen, form.messages(each)))))
 

@@ -15,8 +15,10 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
+from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from mutation_api import HiveChangesSource, connect
+from mutation_api.spark.versions import has_read_limits
 from tests.fixtures.fix_clock import wait_until
 
 pytestmark = pytest.mark.slow
@@ -193,3 +195,32 @@ def test_a_compaction_above_the_checkpoint_ends_the_query(query: Query) -> None:
     assert list(query.batches()) == [0]
     with pytest.raises(PySparkException, match="ConfigurationError: hive_changes has no option key"):
         query.changes(key="id")
+
+
+@pytest.mark.long
+@LINES
+def test_a_hold_survives_major_compactions(query: Query, tmp_path: Path) -> None:
+    """The query goes on without an end, while Hive compacts and its cleaner runs between two batches."""
+    start = query.position()
+    options = {"hold": "600", "since": start}
+    if has_read_limits():
+        options["maxTransactionsPerTrigger"] = "2"
+    out = str(tmp_path / "followed")
+    writer = query.changes(**options).writeStream.format("parquet").option("path", out)
+    running = writer.option("checkpointLocation", str(tmp_path / "followed-checkpoint")).start()
+    try:
+        for number in range(3):
+            running.processAllAvailable()
+            for id in range(10 * number + 10, 10 * number + 13):
+                query.insert(id)
+            query.judge.sql(f"DELETE FROM {query.name} WHERE id = {10 * number + 10}")
+            with contextlib.suppress(HiveError):  # Hive 4 refuses before it has cleaned up after the last one
+                query.judge.compact(query.name, "major", clean=False)
+            query.judge.cleaner()
+        running.processAllAvailable()
+    finally:
+        running.stop()
+    changes = query.spark.read.parquet(out).select("_change", "id").collect()
+    expected = [(kind, 10 * n + 10) for n in range(3) for kind in ("insert", "delete")]
+    expected += [("insert", 10 * n + at) for n in range(3) for at in (11, 12)]
+    assert sorted(map(tuple, changes)) == sorted(expected)

@@ -81,10 +81,12 @@ def test_changes_since_the_last_run(uri: str, tmp_path: Path, capsys: pytest.Cap
         ([NAME], EXIT_USAGE, "--since is required"),
         ([NAME, "--since", "yesterday"], EXIT_USAGE, "expected a position, beginning, now"),
         ([NAME, "--since", "now", "--follow", "0"], EXIT_USAGE, "--follow requires"),
+        ([NAME, "--since", "now", "--hold", "9"], EXIT_USAGE, "--hold requires --follow"),
+        ([NAME, "--since", "now", "--on", "id", "--on", f"{NAME}=id"], EXIT_FAILED, "once for each table"),
         ([NAME, "--since", "{}"], EXIT_FAILED, "not a position of a change feed"),
         ([NAME, "--since", "now", "--on", "nothing"], EXIT_FAILED, "nothing"),
     ],
-    ids=range(5),
+    ids=range(7),
 )
 def test_mistakes_are_named(
     uri: str, capsys: pytest.CaptureFixture[str], words: list[str], code: int, message: str

@@ -59,7 +59,13 @@ def test_the_server_is_described_and_nothing_is_changed() -> None:
     assert server["write ids"] == "no"
     assert server["hive.metastore.dml.events"] == "true"
     assert server["hive.compactor.worker.threads"] == NOT_TOLD
-    read = {"capabilities", "get_config_value", "get_all_tables", "get_database_parameters"}
+    read = {
+        "capabilities",
+        "get_config_value",
+        "get_all_tables",
+        "get_database_parameters",
+        "get_open_txns",
+    }
     assert set(metastore.calls) == read
 
 

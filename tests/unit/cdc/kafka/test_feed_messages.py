@@ -88,7 +88,7 @@ def appended(hive: Hive, *rows: dict[str, Any]) -> None:
 
 
 def debezium(hive: Hive, since: str) -> tuple[list[FeedMessage], str]:
-    form = DebeziumMessages(FeedTopics("hive"), ("id",), "hive", lambda: 7)
+    form = DebeziumMessages(FeedTopics("hive"), {SOURCE: ("id",)}, "hive", lambda: 7)
     with hive.changes(SOURCE, since=since, on=["id"]) as feed:
         return [each for found in feed for each in form.messages(found)], feed.position
 
@@ -163,7 +163,7 @@ def test_lines_as_messages(hive: Hive) -> None:
     appended(hive, row(1))
     for on, key in ((("id", "born"), b'{"id":1,"born":"0001-01-01"}'), ((), None)):
         with hive.changes(SOURCE, since=position) as feed:
-            (message,) = JsonMessages(FeedTopics("all", "all"), on).messages(next(iter(feed)))
+            (message,) = JsonMessages(FeedTopics("all", "all"), {SOURCE: on}).messages(next(iter(feed)))
         assert (message.topic, message.key) == ("all", key)
         line = json.loads(message.value or b"")
         assert (line["table"], line["change"], line["row"]["price"]) == (SOURCE, "insert", "-0.0128")
@@ -172,7 +172,7 @@ def test_lines_as_messages(hive: Hive) -> None:
 def test_key_columns_that_are_left_out(hive: Hive) -> None:
     """The message names the column."""
     appended(hive, row(1))
-    form = DebeziumMessages(FeedTopics("hive"), ("id",), "hive", lambda: 7)
+    form = DebeziumMessages(FeedTopics("hive"), {SOURCE: ("id",)}, "hive", lambda: 7)
     with (
         hive.changes(SOURCE, since="beginning", on=["id"], columns=["name"]) as feed,
         pytest.raises(ConfigurationError, match="must contain the key column id"),

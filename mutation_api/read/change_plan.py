@@ -1,0 +1,242 @@
+"""Which splits of a table have changes between two snapshots, and over which directories they are read.
+
+Changes are usually read from the files of the newer snapshot. A base that a compaction wrote since the older
+one has lost deletes. But the directories of which it was made stay until the cleaner removes them. If it is
+certain that none has been removed, such a base is left out, and the deltas are read instead of it.
+
+An overwrite leaves files of the rows before it as well, until the cleaner comes. They are a layer of their
+own: changes up to the overwrite, which deletes all rows that are left. The rows that it wrote are inserts,
+and the first ones of the next layer.
+
+A single missing directory would make changes wrong without a trace. An id may have no file in a partition, so
+the names do not show what is missing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from metastore_client.valid_ids import RangeValidity, ValidIdList
+from mutation_api.errors import DirectoryStateError
+from mutation_api.format.directory_state import first_missing, is_compacted, spans
+from mutation_api.format.layout import BaseDirectory, is_hidden, parse_directory_name
+from mutation_api.orc.read.column_reader import ReadOptions
+from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.read.changes import SplitChanges
+from mutation_api.read.partition_files import base_formats
+from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.table_view import TableView
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry
+from mutation_api.storage.tree import Directories, directories_below, side_by_side
+from mutation_api.table.acid_table import AcidColumn
+
+__all__ = ["count_changes", "split_changes"]
+
+
+def split_changes(
+    view: TableView,
+    before: ValidIdList,
+    columns: Sequence[AcidColumn],
+    *,
+    until: ValidIdList | None = None,
+    options: ReadOptions | None = None,
+    kept: Mapping[int, int] | None = None,
+) -> list[SplitChanges]:
+    """Return a reader for each split of a table in which something may have changed. Directories are listed.
+
+    Args:
+        view: a view of the table.
+        before: the ids of the older snapshot.
+        columns: the data and partition columns of the rows, in order.
+        until: the ids of the newer snapshot, all of which the view sees. If None, those of the view.
+        options: the form of timestamps. If None, nanoseconds.
+        kept: the transactions of the table's ids, as far as they are known, if it is certain that no file of
+            the older snapshot or a later one has been removed. If None, it is not.
+
+    Raises:
+        DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`. With ``kept`` also
+            if the older snapshot has seen an id above that of an overwrite that it has not seen, or if it is
+            not known whether a base is an overwrite.
+    """
+    after = view.valid_ids if until is None else until
+    form = options or ReadOptions()
+    missing = None if kept is None else first_missing(before, after)
+    if kept is None or missing is None:
+        found = [SplitChanges(view.table, split, before, after, columns, form) for split in view.plan()]
+    else:
+        plan = _KeptPlan(view, before, after, missing, kept, columns, form)
+        root = view.table.location
+        directories = directories_below(
+            root if each.is_within(root) else each for each in view.locations.values()
+        )
+        listed = side_by_side(
+            lambda name: plan.splits(directories, name),
+            view.locations,
+            storage_at(root).threads,
+        )
+        found = [each for splits in listed for each in splits]
+    return [each for each in found if each.may_have_changes]
+
+
+def count_changes(readers: Sequence[SplitChanges]) -> Counter[int]:
+    """Return the number of events of each id in several splits, which are read side by side."""
+    threads = max((storage_at(each.split.location).threads for each in readers), default=1)
+    return sum(side_by_side(SplitChanges.counts, readers, threads), Counter[int]())
+
+
+@dataclass(frozen=True)
+class _KeptPlan:
+    """A plan over all directories, including those that were replaced since the older snapshot."""
+
+    view: TableView
+    before: ValidIdList
+    after: ValidIdList
+    missing: int
+    transactions: Mapping[int, int]
+    columns: Sequence[AcidColumn]
+    options: ReadOptions
+
+    def splits(self, directories: Directories, name: str) -> list[SplitChanges]:
+        """Return the readers of a partition, layer by layer."""
+        location = self.view.locations[name]
+        bases = self._bases(directories, location)
+        overwrites = sorted(
+            base.last
+            for base, compacted in bases.items()
+            if not compacted and self._is_new(base.last) and self.after.is_valid(base.last)
+        )
+        self._check_order(location, overwrites)
+        found: list[SplitChanges] = []
+        for first, last in zip([None, *overwrites], [*overwrites, None], strict=True):
+            if first is None:
+                left_out = {
+                    each.name for each, compacted in bases.items() if self._is_left_out(each, compacted)
+                }
+            else:
+                left_out = {each.name for each, compacted in bases.items() if compacted or each.last != first}
+            found += self._layer(_Chosen(directories, location, left_out, self), name, first, last)
+        return found
+
+    def _layer(
+        self, directories: Directories, name: str, first: int | None, last: int | None
+    ) -> Iterator[SplitChanges]:
+        """Yield readers of the changes after an overwrite, if there is one, up to the next one, if any."""
+        view = self.view
+        after = self.after if last is None else self.after.up_to(last - 1)
+        location = view.locations[name]
+        for split in plan_splits(view.table, name, location, after, view.valid_txns, directories):
+            if first is not None:
+                files = tuple(_as_delta(file, first) for file in split.files)
+                split = dataclasses.replace(split, files=files)
+            yield SplitChanges(
+                view.table, split, self.before, after, self.columns, self.options, wiped_by=last
+            )
+
+    def _bases(self, directories: Directories, location: Location) -> dict[BaseDirectory, bool]:
+        """Return the bases of a partition, and which of them a compaction wrote."""
+        version = self.view.table.version
+        names = [e.name for e in _listed(directories, location) if e.is_directory and not is_hidden(e.name)]
+        parsed = [parse_directory_name(each, version) for each in names]
+        formats = base_formats(directories, location, names, version)
+        return {
+            each: is_compacted(each, version, formats, str(location))
+            and not self._is_own_overwrite(each, location)
+            for each in parsed
+            if isinstance(each, BaseDirectory)
+        }
+
+    def _is_own_overwrite(self, base: BaseDirectory, location: Location) -> bool:
+        """Return True if a base named like that of a compaction was written by the transaction of its id.
+
+        Overwrites of this library have such names. A compaction has no id.
+        """
+        id = base.last
+        if not base.compaction_txn or id < self.missing or not self.after.is_valid(id):
+            return False
+        if (txn := self.transactions.get(id)) is None:
+            raise DirectoryStateError(
+                f"table {self.view.table.full_name}, {location / base.name}: the metastore has forgotten the "
+                f"transaction of id {id}, so it is not known whether a compaction or an overwrite wrote this "
+                'base. Begin again (since="beginning")'
+            )
+        if txn != base.compaction_txn:
+            return False
+        if not (self.after.is_valid_base(id) and (self._is_new(id) or self.before.is_valid_base(id))):
+            raise DirectoryStateError(
+                f"table {self.view.table.full_name}, {location / base.name}: an id below {id} is still open, "
+                "so readers do not see this overwrite yet. Look again when its transaction has ended"
+            )
+        return True
+
+    def _is_new(self, id: int) -> bool:
+        return id >= self.missing and not self.before.is_valid(id)
+
+    def _is_left_out(self, base: BaseDirectory, compacted: bool) -> bool:
+        return base.last >= self.missing and (compacted or not self.before.is_valid(base.last))
+
+    def _check_order(self, location: Location, overwrites: Sequence[int]) -> None:
+        seen = self.before
+        for first in overwrites[:1]:
+            if seen.range_validity(first, max(first, seen.high_watermark)) is not RangeValidity.NONE:
+                raise DirectoryStateError(
+                    f"table {self.view.table.full_name}, {location}: id {first} overwrote rows, and the "
+                    'position has seen a higher id but not this one. Begin again (since="beginning")'
+                )
+
+
+class _Chosen:
+    """A listing of a partition without some of its directories."""
+
+    def __init__(
+        self, directories: Directories, location: Location, left_out: set[str], plan: _KeptPlan
+    ) -> None:
+        self._directories = directories
+        self._location = location
+        self._left_out = left_out
+        self._plan = plan
+
+    def list(self, directory: Location) -> list[FileEntry]:
+        """Return the children of a directory."""
+        found = self._directories.list(directory)
+        if directory != self._location:
+            return found
+        return [each for each in found if not (each.is_directory and self._hides(each.name))]
+
+    def open_input(self, location: Location) -> pa.NativeFile:
+        """Return a stream over a file."""
+        return self._directories.open_input(location)
+
+    def _hides(self, name: str) -> bool:
+        """Return True for what was left out, and for deltas without row ids that a compaction joined."""
+        plan, version = self._plan, self._plan.view.table.version
+        if name in self._left_out:
+            return True
+        if is_hidden(name) or version.has_row_ids:
+            return False
+        directory = parse_directory_name(name, version)
+        if directory is None or isinstance(directory, BaseDirectory):
+            return False
+        return spans(directory, plan.before, plan.missing, version)
+
+
+def _listed(directories: Directories, location: Location) -> list[FileEntry]:
+    try:
+        return directories.list(location)
+    except FileNotFoundError:
+        return []
+
+
+def _as_delta(file: EventFile, overwrite: int) -> EventFile:
+    """Return a file of the base that an overwrite wrote as one of a delta of its id."""
+    if file.kind is EventFileKind.BASE:
+        return dataclasses.replace(file, kind=EventFileKind.DELTA, first=overwrite, last=overwrite)
+    if file.kind is EventFileKind.ORIGINAL and file.first == 0:
+        return dataclasses.replace(file, first=overwrite, last=overwrite)
+    return file
