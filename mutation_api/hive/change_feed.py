@@ -16,7 +16,6 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 import pyarrow as pa
 
@@ -49,7 +48,7 @@ from mutation_api.transaction.feed_position import (
 )
 from mutation_api.transaction.hold import Hold, Holds, HoldTime, hold_seconds
 from mutation_api.transaction.mutator_client import MutatorClient
-from mutation_api.transaction.snapshot import NotPickled, Snapshot
+from mutation_api.transaction.snapshot import ClosedAtEnd, NotPickled, Snapshot
 from mutation_api.upkeep.transaction_files import known_transactions
 from mutation_api.write.local_plan import LocalOptions
 
@@ -102,7 +101,7 @@ class ChangedTransaction:
     is_snapshot: bool = False
 
 
-class ChangeFeed(NotPickled):
+class ChangeFeed(ClosedAtEnd, NotPickled):
     """The changes of tables since a position. Created by ``Hive.changes``; a context manager and iterator::
 
         with hive.changes("sales.orders", since=position) as feed:
@@ -402,12 +401,3 @@ class ChangeFeed(NotPickled):
     def __enter__(self) -> ChangeFeed:
         """Open."""
         return self.open()
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, TypeVar
 
 from metastore_client.client import MetastoreClient
@@ -29,7 +28,7 @@ from mutation_api.transaction.hold import Holds, HoldTime
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf
-from mutation_api.transaction.snapshot import NotPickled
+from mutation_api.transaction.snapshot import ClosedAtEnd, NotPickled
 from mutation_api.transaction.transaction_state import TransactionState
 from mutation_api.upkeep.alter_acid_table import AlteredTable, alter_acid_table
 from mutation_api.upkeep.create_acid_table import (
@@ -44,7 +43,7 @@ __all__ = ["Hive"]
 _T = TypeVar("_T")
 
 
-class Hive(NotPickled):
+class Hive(ClosedAtEnd, NotPickled):
     """A connection to a metastore. Created by ``connect``.
 
     Args:
@@ -410,19 +409,6 @@ class Hive(NotPickled):
         self._holds.close()
         if self._owns_metastore:
             close_after_aborts(self._metastore)
-
-    def __enter__(self) -> Hive:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _check_open(self) -> None:
         if not self._is_open:

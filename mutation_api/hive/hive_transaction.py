@@ -27,7 +27,7 @@ from mutation_api.read.table_scan import arrow_schema
 from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
-from mutation_api.transaction.snapshot import NotPickled, OfOneProcess, Snapshot
+from mutation_api.transaction.snapshot import ClosedAtEnd, NotPickled, OfOneProcess, Snapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
 from mutation_api.upkeep.alter_acid_table import AlteredTable, SchemaMode, added_columns, check_mode
@@ -208,7 +208,7 @@ class HiveTransaction(OfOneProcess):
         return self._transaction
 
 
-class HiveSnapshot(NotPickled):
+class HiveSnapshot(ClosedAtEnd, NotPickled):
     """The tables as they are when the block begins. Created by ``Hive.snapshot``.
 
     Its read lock keeps Hive from removing the files. Other transactions can change the tables meanwhile.
@@ -287,15 +287,6 @@ class HiveSnapshot(NotPickled):
     def __enter__(self) -> HiveSnapshot:
         """Open."""
         return self.open()
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
 
 class TableHandle:

@@ -8,7 +8,6 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import overload
 
 from metastore_client.client import MetastoreClient
@@ -32,7 +31,7 @@ from mutation_api.transaction.lease import LeaseSettings
 from mutation_api.transaction.listener import LockFailureListener, metastore_errors_as_ours
 from mutation_api.transaction.lock import Marks, WriteLock
 from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
-from mutation_api.transaction.snapshot import ClientSession, NotPickled, Snapshot
+from mutation_api.transaction.snapshot import ClientSession, ClosedAtEnd, NotPickled, Snapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionState
 
@@ -67,7 +66,7 @@ class ClientOptions:
     clock: Clock
 
 
-class MutatorClient(NotPickled):
+class MutatorClient(ClosedAtEnd, NotPickled):
     """Creates transactions and snapshots of tables of one metastore. Created by MutatorClientBuilder.
 
     As a context manager it connects on entry and closes on exit.
@@ -231,15 +230,6 @@ class MutatorClient(NotPickled):
     def __enter__(self) -> MutatorClient:
         """Connect."""
         return self.connect()
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _connected(self) -> ClientSession:
         if self._session is None:

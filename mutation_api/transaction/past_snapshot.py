@@ -17,7 +17,6 @@ import datetime
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 
 from metastore_client.model import PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
@@ -36,7 +35,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidTable, SnapshotView
-from mutation_api.transaction.snapshot import Snapshot
+from mutation_api.transaction.snapshot import ClosedAtEnd, Snapshot
 
 __all__ = [
     "AsOf",
@@ -128,7 +127,7 @@ AsOf = int | datetime.datetime | Mapping[str, int | datetime.datetime]
 for all tables, or a mapping from table names to such points."""
 
 
-class PastSnapshot:
+class PastSnapshot(ClosedAtEnd):
     """The tables of an open snapshot without rows written after a point in the past.
 
     A transaction counts by its id, no matter how late it committed. For a moment, it counts by the time its
@@ -189,19 +188,6 @@ class PastSnapshot:
     def close(self) -> None:
         """Close the snapshot."""
         self._snapshot.close()
-
-    def __enter__(self) -> PastSnapshot:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
     def check_history(self) -> None:
         """Raise if the past state may have lost rows.

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Self
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
@@ -36,7 +37,7 @@ from mutation_api.transaction.listener import LockFailureListener, metastore_err
 from mutation_api.transaction.lock import lock_components
 from mutation_api.transaction.machine_queue import in_turn
 
-__all__ = ["ClientSession", "NotPickled", "OfOneProcess", "Snapshot", "call_quietly"]
+__all__ = ["ClientSession", "ClosedAtEnd", "NotPickled", "OfOneProcess", "Snapshot", "call_quietly"]
 
 
 _log = logging.getLogger(__name__)
@@ -102,6 +103,27 @@ class NotPickled:
         self.__reduce__()
 
 
+class ClosedAtEnd(ABC):
+    """Base class of context managers that are closed at the end of their block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close. May be called twice."""
+
+    def __enter__(self) -> Self:
+        """Return self."""
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close."""
+        self.close()
+
+
 class OfOneProcess(NotPickled):
     """Base class of objects with a heartbeat and changes that no other process has.
 
@@ -129,7 +151,7 @@ class OfOneProcess(NotPickled):
             )
 
 
-class Snapshot(NotPickled):
+class Snapshot(ClosedAtEnd, NotPickled):
     """The tables as they were when opened, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
 
     WHAT = "a snapshot"
@@ -246,19 +268,6 @@ class Snapshot(NotPickled):
             self._session.metastore.commit_txn(lease.txn_id)
         except MetastoreError as error:
             _log.warning("could not end the reading transaction %d: %s", lease.txn_id, error)
-
-    def __enter__(self) -> Snapshot:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _to_lock(self) -> tuple[LockComponent, ...]:
         catalog = self._session.catalog

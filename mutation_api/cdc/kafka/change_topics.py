@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from mutation_api.cdc.kafka.feed_messages import DebeziumMessages, FeedFormat, FeedTopics, JsonMessages
 from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT, needs_extra
@@ -17,6 +16,7 @@ from mutation_api.hive.feed_keys import FeedKeys, keys_by_table
 from mutation_api.transaction.catalog import normal_full_name
 from mutation_api.transaction.feed_position import Since
 from mutation_api.transaction.hold import HoldTime
+from mutation_api.transaction.snapshot import ClosedAtEnd
 
 if TYPE_CHECKING:
     from mutation_api.cdc.kafka.feed_producer import FeedProducer
@@ -44,7 +44,7 @@ class SentChanges:
     position: str
 
 
-class ChangeTopics:
+class ChangeTopics(ClosedAtEnd):
     """Topics of Kafka to which the changes of tables are sent, each exactly once; a context manager::
 
         with connect() as hive, ChangeTopics("broker:9092", topic_prefix="hive") as topics:
@@ -149,19 +149,6 @@ class ChangeTopics:
         self._position = None
         if producer is not None:
             producer.close()
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _begin(self, since: Since | None) -> Since:
         found = self._position or since
