@@ -37,6 +37,7 @@ BENCHMARKS = {
     "wide_tables": "benchmarks.wide_tables",
     "many_deltas": "benchmarks.many_deltas",
     "verbs": "benchmarks.verbs",
+    "compaction": "benchmarks.compaction",
     "feed": "benchmarks.feed",
     "load": "benchmarks.load",
     "ingest": "benchmarks.ingest",

@@ -75,6 +75,7 @@ TABLES = (
     "explaining transactions",
     "incremental update from a database",
     "requesting compactions and waiting for them",
+    "compactions by this library",
     "metastore behind TLS",
     "metastore behind HTTPS",
     "metastore with user and password",

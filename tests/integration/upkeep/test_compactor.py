@@ -89,6 +89,7 @@ def shop(hive_line: HiveJudge, line_database: str) -> Iterator[Shop]:
 LINES = pytest.mark.parametrize("hive_line", ["4.1", "4.2"], indirect=True)
 
 
+@pytest.mark.feature("compactions by this library")
 @LINES
 @pytest.mark.parametrize("buckets", ["clustered by (id) into 3 buckets", ""])
 def test_hive_goes_on_with_what_it_wrote(shop: Shop, buckets: str) -> None:

@@ -1,0 +1,137 @@
+"""A major compaction by this library, beside the one of Hive 4.1's own worker.
+
+    python -m benchmarks compaction            # 10,000,000 rows in 100 deltas
+    python -m benchmarks compaction --quick    # 1,000,000 rows in 20
+
+Each round compacts a new partition, whose files are links to those of the first one: rows in as many deltas,
+of which 1 % are deleted, in 8 buckets. The library's compaction reads the new files again and compares them
+with the old ones. Afterwards Hive counts the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from benchmarks.data.merge_data import COLUMNS, base_batches
+from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.local_metastore import METASTORE
+from benchmarks.measuring.measure import Contestant, Watch, beside_baseline, machine, versions
+from benchmarks.measuring.report import save_cases, show_case
+from benchmarks.merging.merge_tables import BUCKETS, linked_copy
+from judges.hive.hive_judges import Hive41
+from metastore_client.model import CompactionType
+from mutation_api import connect
+from mutation_api.upkeep import compact_partition
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+HELP = "a major compaction beside Hive's own"
+
+ROWS_DEFAULT, DELTAS_DEFAULT = 10_000_000, 100
+QUICK_ROWS, QUICK_DELTAS = 1_000_000, 20
+ROUNDS = Rounds(3, warm_up=1)
+DELETED_PART = 100
+TIME_AIM = 0.7
+KINDS = ("driver", METASTORE)
+NAME = "compacted.t"
+RESULTS = Path(__file__).parent / "results" / "compaction.json"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--rows", type=int, help=f"rows of a partition (default: {ROWS_DEFAULT:,})")
+    parser.add_argument("--deltas", type=int, help=f"deltas of a partition (default: {DELTAS_DEFAULT})")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows in {QUICK_DELTAS} deltas")
+    ROUNDS.add_argument(parser)
+    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the benchmark; 0 if all partitions hold what they should."""
+    rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
+    deltas = arguments.deltas or (QUICK_DELTAS if arguments.quick else DELTAS_DEFAULT)
+    rounds = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
+    with Stage.opened(rows, deltas) as stage:
+        case = beside_baseline(
+            "compaction",
+            f"major compaction of {rows:,} rows in {deltas} deltas, {BUCKETS} buckets, 1 % deleted",
+            [
+                Contestant("ours", stage.by_us, KINDS, stage.folder, stage.add_partition),
+                Contestant("Hive", stage.by_hive, KINDS, stage.folder, stage.add_partition),
+            ],
+            rounds,
+            Watch({stage.judge.pid: METASTORE}),
+        )
+        case["aims"] = {"ours / Hive": {"wall": TIME_AIM}}
+        case["is_right"] = stage.is_right()
+    show_case(case)
+    if arguments.save:
+        known = ", ".join(versions("pyarrow"))
+        save_cases([case], RESULTS, title="Compaction", versions=known, machine=machine())
+    return 0 if case["is_right"] else 1
+
+
+@dataclass
+class Stage:
+    """A Hive 4.1 with a table; partition 0 has the files that all others are links to."""
+
+    judge: Hive41
+    folder: Path
+    row_count: int
+    last: int = 0
+
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, rows: int, deltas: int) -> Iterator[Stage]:
+        """Start Hive and fill the table."""
+        with tempfile.TemporaryDirectory(prefix="bench-") as name, Hive41(Path(name) / "hive") as judge:
+            judge.sql("create database compacted")
+            with connect(judge.uri) as hive:
+                hive.create_table(
+                    NAME, f"{COLUMNS}, p int", partitioned_by=["p"], clustered_by=["id"], num_buckets=BUCKETS
+                )
+                table = pa.concat_tables(base_batches(rows))
+                table = table.append_column("p", pa.array([0] * rows, pa.int32()))
+                size = -(-rows // deltas)
+                for start in range(0, rows, size):
+                    with hive.transaction(NAME, create_partitions=True) as tx:
+                        tx.table(NAME).append(table.slice(start, size))
+                hive.table(NAME).delete(where=f"id % {DELETED_PART} = 0")
+                info = hive.metastore.get_table(*NAME.split("."))
+            folder = Path(info.location.removeprefix("file:"))
+            ((count,),) = judge.sql(f"select count(*) from {NAME}")
+            yield cls(judge, folder, int(str(count)))
+
+    def add_partition(self, number: int) -> None:
+        """Add a partition with links to the files of the first one."""
+        del number
+        self.last += 1
+        linked_copy(self.folder / "p=0", self.folder / f"p={self.last}")
+        with connect(self.judge.uri) as hive:
+            hive.metastore.add_partitions(*NAME.split("."), [(str(self.last),)])
+
+    def by_us(self, number: int) -> None:
+        """Compact the last partition with the library."""
+        del number
+        with connect(self.judge.uri) as hive:
+            assert compact_partition(hive.metastore, NAME, f"p={self.last}").directory is not None
+
+    def by_hive(self, number: int) -> None:
+        """Compact the last partition with Hive's worker."""
+        del number
+        with connect(self.judge.uri) as hive:
+            assert hive.metastore.compact(*NAME.split("."), f"p={self.last}", CompactionType.MAJOR)
+        while any(each.state == "initiated" for each in self.judge.worker()):
+            continue
+
+    def is_right(self) -> bool:
+        """Whether Hive counts the same rows in all partitions."""
+        counted = self.judge.sql(f"select p, count(*) from {NAME} group by p")
+        return {int(str(count)) for _, count in counted} == {self.row_count}
