@@ -26,7 +26,7 @@ from benchmarks.measuring.measure import Contestant, Watch, beside_baseline, mac
 from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.merging.merge_tables import BUCKETS, linked_copy
 from judges.hive.hive_judges import Hive41
-from metastore_client.model import CompactionType
+from metastore_client import CompactionType
 from mutation_api import connect
 from mutation_api.upkeep import compact_partition
 
