@@ -172,12 +172,12 @@ def changes_case(stage: Stage, count: int | None = None) -> dict[str, Any]:
     )
     before = _bytes_read()
     stage.read(since)
-    text = f"{case['text']} The feed reads {(_bytes_read() - before) / 1e6:,.1f} MB"
+    text = f"{case['text']} The feed reads {(_bytes_read() - before) / 1e6:,.2f} MB"
     with stage.hive.snapshot(TABLE) as view:
         location = view.table(TABLE).descriptor.location
     sizes = [(f.parent.name, f.stat().st_size) for f in Path(location.local_path or "").rglob("bucket_*")]
     new = sum(size for name, size in sizes if not name.startswith("delta_0000001"))
-    text += f" of {sum(size for _, size in sizes) / 1e6:,.1f} MB; the deltas have {new / 1e6:,.1f} MB."
+    text += f" of {sum(size for _, size in sizes) / 1e6:,.2f} MB; the deltas have {new / 1e6:,.2f} MB."
     return {**case, "text": text, "is_right": case["is_right"] and len({*found.values()}) == 1}
 
 
@@ -186,7 +186,7 @@ def diff_case(stage: Stage) -> dict[str, Any]:
     since = stage.position()
     changes = min(CHANGES, stage.rows // 10)
     stage.merge(changes)
-    words = ["diff", TABLE, "--since", "1", "--key", "id", "--summary", "--engine", "local"]
+    words = ["diff", "--table", TABLE, "--since", "1", "--key", "id", "--summary", "--engine", "local"]
 
     def theirs(_: int) -> None:
         with contextlib.redirect_stdout(io.StringIO()):

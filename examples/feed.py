@@ -221,7 +221,7 @@ def _texts(rows: Iterable[Iterable[object]]) -> list[tuple[str, ...]]:
 
 
 def _text(value: object) -> str:
-    """Return a value as text, without the zeros at the end of a number, which depend on who prints it."""
+    """Return a value as a string, without the zeros at the end of a number, which depend on who prints it."""
     try:
         return f"{Decimal(str(value)).normalize():f}"
     except InvalidOperation:

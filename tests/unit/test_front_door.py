@@ -22,7 +22,7 @@ INSIDE = {
     "benchmarks/writing/storage_case.py": "measures the bare storage as its baseline",
     "benchmarks/json_logs.py": "reading and reducing without what ingest does before and after",
     "benchmarks/data/message_reading.py": "the same",
-    "benchmarks/feed.py": "measures messages without brokers, and the command in this process",
+    "benchmarks/feed.py": "sends a feed's messages without the feed, and runs a command, as its baselines",
 }
 """Benchmarks that measure a piece users never touch, and why."""
 
