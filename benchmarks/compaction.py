@@ -40,7 +40,8 @@ ROUNDS = Rounds(3, warm_up=1)
 DELETED_PART = 100
 TIME_AIM = 0.7
 KINDS = ("driver", METASTORE)
-NAME = "compacted.t"
+DATABASE, TABLE = "compacted", "t"
+NAME = f"{DATABASE}.{TABLE}"
 RESULTS = Path(__file__).parent / "results" / "compaction.json"
 
 
@@ -92,7 +93,7 @@ class Stage:
     def opened(cls, rows: int, deltas: int) -> Iterator[Stage]:
         """Start Hive and fill the table."""
         with tempfile.TemporaryDirectory(prefix="bench-") as name, Hive41(Path(name) / "hive") as judge:
-            judge.sql("create database compacted")
+            judge.sql(f"create database {DATABASE}")
             with connect(judge.uri) as hive:
                 hive.create_table(
                     NAME, f"{COLUMNS}, p int", partitioned_by=["p"], clustered_by=["id"], num_buckets=BUCKETS
@@ -104,7 +105,7 @@ class Stage:
                     with hive.transaction(NAME, create_partitions=True) as tx:
                         tx.table(NAME).append(table.slice(start, size))
                 hive.table(NAME).delete(where=f"id % {DELETED_PART} = 0")
-                info = hive.metastore.get_table(*NAME.split("."))
+                info = hive.metastore.get_table(DATABASE, TABLE)
             folder = Path(info.location.removeprefix("file:"))
             ((count,),) = judge.sql(f"select count(*) from {NAME}")
             yield cls(judge, folder, int(str(count)))
@@ -115,7 +116,7 @@ class Stage:
         self.last += 1
         linked_copy(self.folder / "p=0", self.folder / f"p={self.last}")
         with connect(self.judge.uri) as hive:
-            hive.metastore.add_partitions(*NAME.split("."), [(str(self.last),)])
+            hive.metastore.add_partitions(DATABASE, TABLE, [(str(self.last),)])
 
     def by_us(self, number: int) -> None:
         """Compact the last partition with the library."""
@@ -127,7 +128,7 @@ class Stage:
         """Compact the last partition with Hive's worker."""
         del number
         with connect(self.judge.uri) as hive:
-            assert hive.metastore.compact(*NAME.split("."), f"p={self.last}", CompactionType.MAJOR)
+            assert hive.metastore.compact(DATABASE, TABLE, f"p={self.last}", CompactionType.MAJOR)
         while any(each.state == "initiated" for each in self.judge.worker()):
             continue
 
