@@ -118,6 +118,7 @@ def test_a_hold_keeps_what_a_major_compaction_replaced(
             pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_overwrites_and_truncates_of_hive(hive_line: HiveJudge, line_database: str) -> None:
     """On Hive 4 a hold blocks neither; the rows before are deletes, whatever is compacted afterwards."""
