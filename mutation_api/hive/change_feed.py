@@ -37,6 +37,7 @@ from mutation_api.read.change_plan import count_changes, split_changes
 from mutation_api.read.changes import RowChanges, SplitChanges
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
+from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.row_type import named_columns
 from mutation_api.transaction.feed_position import (
@@ -362,10 +363,14 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
         self, readers: Sequence[SplitChanges], ids: Sequence[int], before: ValidIdList
     ) -> Iterator[RowChanges]:
         """Yield the changes of some ids; ``before`` is what was visible before all of them."""
-        for reader in readers:
+
+        def changes_of(reader: SplitChanges) -> list[RowChanges]:
             self._check_files()
-            for found in dataclasses.replace(reader, before=before).read(ids, net=self._net):
-                yield from found.by_id()
+            found = dataclasses.replace(reader, before=before).read(ids, net=self._net)
+            return [change for each in found for change in each.by_id()]
+
+        for changes in side_by_side(changes_of, readers, self._local.thread_count):
+            yield from changes
 
     def _table(self, name: str, changes: Sequence[RowChanges]) -> ChangedTable:
         batches = [labelled(each.kind, each.id, each.rows) for each in changes]

@@ -15,6 +15,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import Column, DataFrame
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.merge.acting import (
     ROW_TEXT,
@@ -101,7 +102,10 @@ def _check_types(rows: DataFrame, table: AcidTable, resolved: SparkMerge, count_
             if column.name in values:
                 check_spark_type(table.full_name, column, wall_clock_type(values[column.name][1]))
     if count_by:
-        kind = arrow_type_of(_fields(rows, SOURCE)[count_by].dataType)
+        try:
+            kind = arrow_type_of(_fields(rows, SOURCE)[count_by].dataType)
+        except TypeError as error:
+            raise ConfigurationError(f"table {table.full_name}: count_by={count_by!r}: {error}") from error
         check_countable(table, pa.schema([(count_by, kind)]), count_by)
 
 
