@@ -18,6 +18,9 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, UnsupportedByServerError
 from metastore_client.model import (
     ColumnInfo,
+    CompactionEnd,
+    CompactionInfo,
+    CompactionJob,
     CompactionType,
     DataOperationType,
     LockComponent,
@@ -87,8 +90,17 @@ CALLS: Mapping[str, Callable[[MetastoreClient], object]] = {
     "show_locks": lambda c: c.show_locks("d", "t"),
     "compact": lambda c: c.compact("d", "t", "ds=a", CompactionType.MAJOR),
     "show_compactions": lambda c: c.show_compactions(),
+    # older releases refuse these without a call
+    "next_compaction": lambda c: (c.show_compactions(), c.next_compaction("w", "1")),
+    "compaction_began": lambda c: c.compaction_began(_job(c), TXN, WRITE_ID, "hive"),
+    "compaction_ended": lambda c: c.compaction_ended(_job(c), CompactionEnd.FAILED, "because"),
 }
 """Every call of a client but ``close``."""
+
+
+def _job(client: MetastoreClient) -> CompactionJob:
+    client.show_compactions()
+    return client.compaction_job(CompactionInfo("d", "t", "ds=a", CompactionType.MAJOR, "working", 1))
 
 
 def _write(client: MetastoreClient, is_partitioned: bool) -> None:

@@ -134,6 +134,9 @@ class SoundServer:
             "check_lock": lambda: state,
             "show_locks": _locks,
             "compact2": lambda: ttypes.CompactionResponse(1, "initiated", True),
+            "find_next_compact2": lambda: ttypes.OptionalCompactionInfoStruct(
+                ttypes.CompactionInfoStruct(1, "d", "t", "ds=a", 2)
+            ),
             "show_compact": lambda: ttypes.ShowCompactResponse(
                 [ttypes.ShowCompactResponseElement("d", "t", "ds=a", 2, "succeeded", "w", 1, "hive", 2, 3, 1)]
             ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from metastore_client.client import MetastoreClient
+from metastore_client.compaction_queue import CompactionQueue
 from tests.fuzz import children
 from tests.fuzz.answer_cases import CALLS
 from tests.fuzz.children import failures
@@ -70,5 +71,7 @@ def test_errors_of_ours_are_no_faults(monkeypatch: pytest.MonkeyPatch, error: st
 
 def test_every_call_of_the_client_is_tried() -> None:
     """A call that is added to the protocol is added here."""
-    known = {name for name, each in vars(MetastoreClient).items() if name[0] != "_" and callable(each)}
-    assert {*CALLS, "close", "together"} == known
+    protocols = (MetastoreClient, CompactionQueue)
+    members = [member for protocol in protocols for member in vars(protocol).items()]
+    known = {name for name, each in members if name[0] != "_" and callable(each)}
+    assert {*CALLS, "close", "together", "compaction_job"} == known
