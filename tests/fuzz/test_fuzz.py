@@ -21,6 +21,7 @@ PARTS = 4
 """Tests that run side by side."""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_damage_is_refused_or_seen(part: int, request: pytest.FixtureRequest) -> None:
@@ -41,6 +42,7 @@ def test_every_kind_is_tried() -> None:
     assert {kind_of(seed) for seed in range(QUICK)} == set(KINDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "what"),
     [

@@ -44,6 +44,7 @@ def base_files(table: LiveTable) -> list[str]:
     return sorted(f"{path.parts[0]}/{path.name}" for path in found)
 
 
+@pytest.mark.long
 def test_a_bucket_that_the_compacted_base_lacks_gets_a_file(make_table: MakeTable) -> None:
     table = make_table(buckets=4)
     table.commit(insert("a", 0), insert("a", 1), insert("b", 3))
@@ -77,6 +78,7 @@ def test_buckets_that_hive_filled_beside_one_base_file_stay_single(make_table: M
     check(table, [0, 1, 2, 3])
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("more", ["", ", c char(3), v varchar(4), n decimal(9,2), t timestamp"])
 def test_a_bucket_without_original_rows_gets_a_file(

@@ -77,6 +77,7 @@ def test_later_transactions_are_hidden(hive: Hive23, mutated_table: str, layout:
     assert sorted(row.values[0] for row in rows) == [1, 2, 3, 4]
 
 
+@pytest.mark.long
 def test_second_exception_of_a_valid_txn_list_counts(hive: Hive23, hive_database: str) -> None:
     """Every exception of the list hides its transaction; with the wrong jar in front the third came back."""
     table = f"{hive_database}.t"
@@ -163,6 +164,7 @@ def test_unreadable_directory_is_an_error(hive: Hive23, tmp_path: Path) -> None:
         hive.read(tmp_path / "missing", COLUMNS)
 
 
+@pytest.mark.long
 def test_judge_ends_with_its_input_and_says_so(tmp_path: Path) -> None:
     """A killed judge raises with its log's path; closing it twice is harmless."""
     with Hive23(tmp_path) as judge:

@@ -140,6 +140,7 @@ def test_hashes_and_states_are_hives_own(hive_line: Hive31 | Hive41, tmp_path: P
     assert set(everything.deltas) == {"delta_0000003_0000003_0000", "delete_delta_0000004_0000004_0000"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)
 def test_vectorised_pass_is_vectorised(hive_line: HiveJudge, line_database: str) -> None:
     """With the settings of the second pass a query for ROW__ID and columns runs on vectors, else on rows."""
@@ -153,6 +154,7 @@ def test_vectorised_pass_is_vectorised(hive_line: HiveJudge, line_database: str)
     assert "Execution mode: vectorized" not in plan
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_notifying", ["4.1"], indirect=True)
 def test_write_notifications_are_logged(hive_notifying: Hive4) -> None:
     """With DML events on, Hive's own DELETE leaves its file and sub-directory in the server's log."""

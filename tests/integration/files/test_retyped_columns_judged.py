@@ -193,6 +193,7 @@ def comparable(value: Any, kind: str) -> Any:
     return value.rstrip(" ") if kind == "char" else value
 
 
+@pytest.mark.long
 @pytest.mark.feature("columns whose type was altered")
 @pytest.mark.parametrize("cascade", [None, "", " cascade"])
 @ALL_LINES
@@ -268,6 +269,7 @@ def test_another_change_is_refused(hive_line: HiveJudge, line_database: str) -> 
         tx.abort()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)
 def test_values_within_others(
     hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None

@@ -53,6 +53,7 @@ def rows() -> pa.Table:
     return pa.table(columns)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", LINES, indirect=True)
 def test_a_row_group_read_alone_has_the_rows_of_the_whole(hive_line: HiveJudge, line_database: str) -> None:
     """Every column of a row is the same, whether Hive reads all row groups or begins at the row's."""

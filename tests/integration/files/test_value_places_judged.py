@@ -90,6 +90,7 @@ def test_hive_reads_partition_values(hive_line: HiveJudge, line_database: str, s
         assert by_hive == wanted, f"seed {seed}, p{number}: {cell}"
 
 
+@pytest.mark.long
 @LINES
 @SEEDS
 def test_hive_places_rows_alike(hive_line: HiveJudge, line_database: str, seed: int) -> None:

@@ -235,6 +235,7 @@ def insert_batches(table: LiveTable, ids: Sequence[int], texts: Sequence[str]) -
         transaction.add_manifests(table.full_name, "w", [manifest])
 
 
+@pytest.mark.long
 def test_small_splits_with_a_predicate(make_table: MakeTable, layout: str) -> None:
     """Byte-range splits of a base of Hive's, of a delta and of a base with our updates: by the key index each
     row is read once, and a predicate pushed down neither loses a row nor brings an old version back.
@@ -286,6 +287,7 @@ def assert_read_in_pieces(table: LiveTable, wanted: dict[int, int]) -> None:
     assert read_by_us(table) == whole
 
 
+@pytest.mark.long
 @pytest.mark.feature("columns added later")
 def test_columns_added_after_files_were_written(make_table: MakeTable, layout: str) -> None:
     """Old files lack the new columns: NULL in old rows, values in new and updated ones, for SQL's update and
@@ -323,6 +325,7 @@ def check_everywhere(table: LiveTable, wanted: dict[int, list[Any]]) -> None:
     assert {row[0]: row[1:] for row in counted} == {id_: row[:2] for id_, row in wanted.items()}
 
 
+@pytest.mark.long
 @pytest.mark.feature("rows from before the table was transactional, LOAD DATA")
 def test_rows_from_before_the_table_was_transactional(
     make_table: MakeTable, live_database: str, layout: str

@@ -309,6 +309,7 @@ MIXES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("version", "mix", "stripe_bytes"),

@@ -185,6 +185,7 @@ FULL_ROW_SHOWN = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.newest
 @pytest.mark.feature(
     "all primitive and nested types", "char, varchar, decimal bounds", "dates and timestamps before 1582"
@@ -339,6 +340,7 @@ def changes_of(
     return change
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("clauses", "partition"),
@@ -389,6 +391,7 @@ def test_in_turns_with_hives_own_sql(make, clauses, partition):
     assert table.values() == [[20, "last"]]
 
 
+@pytest.mark.long
 @pytest.mark.feature("insert-only tables")
 def test_insert_only_tables(make):
     """Plain files in delta directories: read, added to by Hive, counted, compacted; of every type, early days
@@ -455,6 +458,7 @@ def test_bucket_hashes(hive_line):
     assert compared > 400
 
 
+@pytest.mark.long
 def test_unions(make):
     """Rows of deletes are not NULL in a table with a union; Hive looks at the operation only."""
     table = make("id bigint, u uniontype<int,string>", "CLUSTERED BY (id) INTO 1 BUCKETS")

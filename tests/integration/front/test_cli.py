@@ -60,6 +60,7 @@ def edit(path: Path) -> None:
         writer.writerows([new, gone, changed])
 
 
+@pytest.mark.long
 def test_a_saved_snapshot_is_edited_and_applied(
     hive: Hive23, live_metastore: MetastoreClient, live_database: str, tmp_path: Path, run_here: Run
 ) -> None:
@@ -86,6 +87,7 @@ def test_a_saved_snapshot_is_edited_and_applied(
     assert not table.staged()
 
 
+@pytest.mark.long
 def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path, run_here: Run) -> None:
     """Created without buckets, filled by Hive's SQL, saved with its write ids, edited and applied under an
     optimistic lock; Hive reads and counts the edited rows.
@@ -118,6 +120,7 @@ def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path, run_here: 
         assert hive41.sql(f"SELECT count(*) FROM {table}") == [[3]]
 
 
+@pytest.mark.long
 def test_a_value_that_does_not_fit_is_named(filled: FilledTable, tmp_path: Path) -> None:
     """A text that is no number: one line with file, column and value; nothing is written."""
     file = tmp_path / "bad.csv"
@@ -128,6 +131,7 @@ def test_a_value_that_does_not_fit_is_named(filled: FilledTable, tmp_path: Path)
     assert filled.state() == with_before
 
 
+@pytest.mark.long
 def test_show_and_abort(filled: FilledTable) -> None:
     """A forgotten transaction is seen with show, in JSON too, and ended with abort."""
     where = ("--metastore", filled.hive.uri)
@@ -162,6 +166,7 @@ def test_a_reader_that_goes_away_is_no_error(make_table: MakeTable) -> None:
     assert not locks(table)
 
 
+@pytest.mark.long
 def test_ctrl_c_aborts_what_apply_began(filled: FilledTable, tmp_path: Path) -> None:
     """Interrupted with its transaction open: status 130, one line, no lock left and nothing written."""
     file = tmp_path / "many.csv"

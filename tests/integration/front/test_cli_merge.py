@@ -32,6 +32,7 @@ def merge_into(table: LiveTable, *words: object) -> tuple[object, ...]:
     return ("merge", "--table", table.full_name, "--key", "id,ds", "--metastore", table.hive.uri, *words)
 
 
+@pytest.mark.long
 def test_files_are_merged(
     hive: Hive23,
     live_metastore: MetastoreClient,
@@ -121,6 +122,7 @@ def test_the_first_of_several_rows_counts(
     assert table.values() == table.expected({3: "z"}, gone=[9, 10, 11])
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", ["csv", "json", "orc", "parquet"])
 def test_differences_are_applied(
@@ -168,6 +170,7 @@ def test_differences_are_applied(
     assert '{"id":0} in 2 rows' in doubled
 
 
+@pytest.mark.long
 def test_a_change_is_undone(make_table: MakeTable, tmp_path: Path, run_here: Run, engine: str) -> None:
     """The differences to an older id, backwards, applied: Hive reads what it read then."""
     table = make_table(layout="default")

@@ -39,6 +39,7 @@ def run(module: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.long
 def test_plain_python_example_runs_the_fourteen_steps_of_hives_api() -> None:
     """The procedure of Hive's own API, in its order, without Spark; starts a metastore of its own."""
     assert "[(1, 'bolt', 150, 'east'), (3, 'gear', 7, 'west')]" in run("plain_python")
@@ -72,6 +73,7 @@ def show(
     return run_here
 
 
+@pytest.mark.long
 def test_spark_job(show: Show) -> None:
     """Insert, update and delete from one DataFrame."""
     printed = show(spark_job)

@@ -208,6 +208,7 @@ def test_of_two_runs_at_once_the_second_waits(make_table: MakeTable, second: Met
     assert shop.found() == shop.expected()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", LINES, indirect=True)
 def test_tables_and_watermarks_on_every_line(
     hive_line: HiveJudge, line_database: str, spark: SparkSession

@@ -285,6 +285,7 @@ WIDE_TYPES = {
 }
 
 
+@pytest.mark.long
 def test_rows_of_a_server_are_kept_elsewhere(
     spark: SparkSession, mysql: MySqlJudge, mysql_database: str, elsewhere: Location, tmp_path: Path
 ) -> None:

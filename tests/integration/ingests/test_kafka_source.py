@@ -63,6 +63,7 @@ def nexts(position: Position | None, topic: str) -> tuple[int, ...]:
     return mark.topics[topic].nexts
 
 
+@pytest.mark.long
 def test_a_run_reads_what_is_committed_from_the_watermark_to_the_end(kafka: Kafka, topic: str) -> None:
     """Aborted transactions are not read, one that is open holds back what is behind it, and offsets have
     gaps where transactions end. Tombstones and keys that change partitions nothing of the rows.

@@ -230,6 +230,7 @@ def marks_of(case: Case, number: int) -> list[Any]:
     return [*long, *([pytest.mark.server(case.server)] if case.server else [])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "way"),
     [

@@ -94,6 +94,7 @@ def test_another_key_begins_at_a_statement(shop: FollowedTables) -> None:
     assert shop.hive("t") == [(2, 12), (2, 13)]
 
 
+@pytest.mark.long
 def test_each_statement_of_several_stops_a_run(shop: FollowedTables) -> None:
     """One after the other."""
     shop.run("INSERT INTO t VALUES (2, 22)", "TRUNCATE t", "INSERT INTO t VALUES (3, 33)", "DROP TABLE t", T)
@@ -120,6 +121,7 @@ def test_a_statement_at_the_begin_of_a_log_file_stops_a_run(shop: FollowedTables
     shop.follow("--seen-to", answer.seen_to)
 
 
+@pytest.mark.long
 def test_a_position_that_is_seen_to_too_early_is_refused(shop: FollowedTables) -> None:
     """Else rows before the statement would be applied behind it."""
     shop.run("INSERT INTO t VALUES (2, 22)", "TRUNCATE t", "INSERT INTO t VALUES (3, 33)")
@@ -149,6 +151,7 @@ def test_a_run_that_follows_ends_at_a_statement(shop: FollowedTables) -> None:
     assert shop.hive("t") == [(1, 11), (2, 22)]
 
 
+@pytest.mark.long
 def test_all_tables_stop_at_a_statement_on_one(shop: FollowedTables) -> None:
     """They show one moment of the source; a table that is ahead keeps its place, and a new one is read."""
     shop.run("CREATE TABLE u LIKE t", "CREATE TABLE w LIKE t", "INSERT INTO u VALUES (1, 1)")
@@ -177,6 +180,7 @@ def test_all_tables_stop_at_a_statement_on_one(shop: FollowedTables) -> None:
     shop.follow("--recopy", "t")
 
 
+@pytest.mark.long
 def test_a_table_is_read_whole_again_where_that_is_asked_for(shop: FollowedTables) -> None:
     """Its rows in Hive are replaced, and what its log has is passed over; others go on where they were."""
     shop.run("CREATE TABLE u LIKE t")
@@ -195,6 +199,7 @@ def test_a_table_is_read_whole_again_where_that_is_asked_for(shop: FollowedTable
     assert shop.hive("t") == []
 
 
+@pytest.mark.long
 def test_a_table_is_read_again_though_another_stops(shop: FollowedTables) -> None:
     """Else two tables, each with a statement before the other's, would never be read again."""
     shop.run("CREATE TABLE u LIKE t", "INSERT INTO u VALUES (1, 1)")
@@ -240,6 +245,7 @@ def test_a_statement_within_a_transaction_cannot_be_done_by_hand(shop: FollowedT
     shop.follow("--recopy", "t")
 
 
+@pytest.mark.long
 def test_several_statements_of_a_transaction_are_seen_to_together(shop: FollowedTables) -> None:
     """The run cannot stop between them, since a position lies between transactions."""
     shop.run(

@@ -338,6 +338,7 @@ def test_only_what_was_committed_is_read(shop: Shop) -> None:
     assert shop.read(TWO, position)[0] == [("insert", 4, "d")]
 
 
+@pytest.mark.long
 @pytest.mark.server("MariaDB")
 @pytest.mark.parametrize("batch", [1, 20_000])
 def test_what_the_log_rolls_back_is_not_read(
@@ -808,6 +809,7 @@ def test_a_server_that_does_not_answer_is_named(shop: Shop) -> None:
         source.read_local([], {})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("source", "hive", "value", "expected"),
     [

@@ -145,6 +145,7 @@ def test_insert_update_and_delete_become_visible_together_at_the_commit(bench: B
     assert not bench.hidden()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_a_row_moves_to_another_partition_by_delete_and_insert(bench: Bench) -> None:
     """A row changes its partition by a delete and an insert in one change set."""
@@ -158,6 +159,7 @@ def test_a_row_moves_to_another_partition_by_delete_and_insert(bench: Bench) -> 
     )
 
 
+@pytest.mark.long
 def test_an_empty_change_set_commits(legacy: Bench) -> None:
     """No changes: nothing is written and the commit succeeds."""
     legacy.load((1, "a", "x"))
@@ -167,6 +169,7 @@ def test_an_empty_change_set_commits(legacy: Bench) -> None:
     assert legacy.rows() == [(1, "a", "x")]
 
 
+@pytest.mark.long
 def test_deletes_need_nothing_but_the_row_id(legacy: Bench) -> None:
     """ROW__ID as the snapshot reads it knows the partition; no other column is needed for a delete."""
     legacy.load((1, "a", "x"), (2, "b", "y"))
@@ -190,6 +193,7 @@ def refused(
     assert bench.rows() == sorted([*before, (77, "after", "x")], key=repr)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
@@ -211,6 +215,7 @@ def test_a_bad_change_leaves_nothing_behind(
     refused(legacy, legacy.changes(("insert", None, 5, "good", "x"), change), error, message)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_two_changes_of_one_row_are_refused(bench: Bench) -> None:
     """The same ROW__ID twice is an error that names it, whichever of the two would have won."""
@@ -224,6 +229,7 @@ def test_two_changes_of_one_row_are_refused(bench: Bench) -> None:
     assert len(bench.rows()) == 2
 
 
+@pytest.mark.long
 def test_an_update_in_a_partition_that_does_not_exist_is_refused(legacy: Bench) -> None:
     """Even with create_partitions an update cannot make a partition: its row cannot have been there."""
     legacy.load((1, "a", "x"))
@@ -237,6 +243,7 @@ def test_an_update_in_a_partition_that_does_not_exist_is_refused(legacy: Bench) 
     )
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 def test_row_ids_are_looked_up_when_asked(bench: Bench) -> None:
     """verify_row_ids finds changes of rows that are gone or never were, before a file is written."""
@@ -311,6 +318,7 @@ def test_the_callers_own_failure_is_a_worker_error(legacy: Bench) -> None:
     assert len(str(caught.value)) < 1500
 
 
+@pytest.mark.long
 def test_ctrl_c_cancels_the_job(legacy: Bench, tmp_path: Path) -> None:
     """KeyboardInterrupt stops the Spark job, and nothing stays staged."""
     started = tmp_path / "started"

@@ -192,6 +192,7 @@ def expect_changes(lines: Lines, table: str) -> None:
     lines.expect_inserts(table, range(200, 210))
 
 
+@pytest.mark.long
 def test_all_kinds_of_tables_change_in_one_transaction(lines: Lines) -> None:
     """Over rows of ours and of Hive's: both of Hive's readers, its count(*) and our snapshot with ROW__IDs
     agree with what each table should hold; the next transaction aborts and leaves no trace.

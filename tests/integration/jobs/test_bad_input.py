@@ -230,6 +230,7 @@ BAD_VALUES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("column", "sql", "value"), BAD_VALUES, ids=lambda each: str(each)[:60])
 def test_a_value_that_does_not_fit(
     wide: LiveTable, spark: SparkSession, column: str, sql: str, value: str
@@ -251,6 +252,7 @@ IN_TASKS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("column", "sql", "value"), IN_TASKS, ids=lambda each: str(each)[:60])
 def test_a_value_that_does_not_fit_in_a_task(
@@ -299,6 +301,7 @@ BAD_LAYOUTS: list[tuple[dict[str, str | None], tuple[str, ...]]] = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("columns", "words"), BAD_LAYOUTS, ids=lambda each: str(each)[:60])
 def test_columns_that_do_not_fit(
     wide: LiveTable, spark: SparkSession, columns: dict[str, str | None], words: tuple[str, ...]
@@ -355,6 +358,7 @@ def id_of(table: LiveTable, number: int) -> RowId:
     return table.row_ids()[number]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("operation", [None, "insert "])
 def test_an_unknown_operation(make_table: MakeTable, spark: SparkSession, operation: str | None) -> None:
@@ -373,6 +377,7 @@ BAD_ROW_IDS: list[tuple[str, Callable[[RowId], Any], type[MutationError], tuple[
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("operation", "make", "error", "words"),
@@ -394,6 +399,7 @@ def test_a_row_id_that_cannot_be(
     refused_apply(table, changes, error, *words)
 
 
+@pytest.mark.long
 def test_an_update_that_belongs_to_another_bucket(make_table: MakeTable, spark: SparkSession) -> None:
     """ROW__ID of bucket 0, values of bucket 1: the message has both and says what to do instead."""
     table = make_table()
@@ -404,6 +410,7 @@ def test_an_update_that_belongs_to_another_bucket(make_table: MakeTable, spark: 
     refused_apply(table, changes, BucketIdError, str(tuple(row_id)), "computed bucket=1", advice)
 
 
+@pytest.mark.long
 def test_a_row_that_never_was_or_is_gone(small: LiveTable, spark: SparkSession) -> None:
     """``verify_row_ids`` finds a made-up row, a deleted one, and one of another partition."""
     gone = id_of(small, SECOND)
@@ -421,6 +428,7 @@ def test_a_row_that_never_was_or_is_gone(small: LiveTable, spark: SparkSession) 
         refused_apply(small, changes, RowIdNotFoundError, *words, verify_row_ids=True)
 
 
+@pytest.mark.long
 def test_a_row_sent_to_another_partition(small: LiveTable, spark: SparkSession) -> None:
     """ROW__ID as the snapshot gives it knows its partition: an update cannot take it elsewhere."""
     words = ("ds=a", "ds=b", "delete the old row and insert")
@@ -430,6 +438,7 @@ def test_a_row_sent_to_another_partition(small: LiveTable, spark: SparkSession) 
         apply_changes(transaction, small.full_name, moved)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("pair", [("update", "delete"), ("delete", "delete")])
 def test_one_row_twice(small: LiveTable, spark: SparkSession, pair: tuple[str, str]) -> None:
@@ -443,6 +452,7 @@ def test_one_row_twice(small: LiveTable, spark: SparkSession, pair: tuple[str, s
     refused_apply(small, changes, RecordSequenceError, "ds=a", "bucket 0", str(row_id[0]), "1")
 
 
+@pytest.mark.long
 def test_adjacent_duplicates(make_table: MakeTable, spark: SparkSession) -> None:
     """The same update twice in a row is not taken as one."""
     table = make_table()
@@ -451,6 +461,7 @@ def test_adjacent_duplicates(make_table: MakeTable, spark: SparkSession) -> None
     refused_apply(table, changes_of(spark, change, change), RecordSequenceError, "ds=a", "bucket 0")
 
 
+@pytest.mark.long
 def test_one_row_id_in_two_partitions_is_two_rows(small: LiveTable, spark: SparkSession) -> None:
     """ROW__IDs are unique within a partition only: the same one in ds=a and ds=b is no duplicate."""
     in_a, in_b = id_of(small, 0), id_of(small, 8)
@@ -497,6 +508,7 @@ def test_every_special_character_in_a_partition(make_table: MakeTable, spark: Sp
     assert table.hive.sql(f"SELECT count(*) FROM {table.full_name}") == [[0]]
 
 
+@pytest.mark.long
 def test_null_and_empty_partition_are_one(make_table: MakeTable, spark: SparkSession) -> None:
     """Both go to the default partition; updates and deletes find their rows there."""
     table = make_table(buckets=1)
@@ -549,6 +561,7 @@ def test_values_that_look_bad_and_are_not(wide: LiveTable, spark: SparkSession) 
     ]
 
 
+@pytest.mark.long
 def test_an_empty_change_set(small: LiveTable, spark: SparkSession) -> None:
     """No row at all commits, in each of its forms; nothing is written."""
     before = small.state()
@@ -559,6 +572,7 @@ def test_an_empty_change_set(small: LiveTable, spark: SparkSession) -> None:
     assert small.state() == before
 
 
+@pytest.mark.long
 def test_the_operation_may_have_another_name(small: LiveTable, spark: SparkSession) -> None:
     """Under its own name it must be told; a data column cannot be it."""
     changes = changes_of(spark, ("Insert", None, 20, "m", "a")).withColumnRenamed("operation", "Op")
@@ -623,6 +637,7 @@ def _name(each: object) -> str:
     return (type(each).__name__ if " at 0x" in text else text)[:40]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("column", "value", "error", "words"), COORDINATOR_VALUES, ids=_name)
 def test_the_coordinator_refuses_values(
     wide: LiveTable, column: str, value: Any, error: type[MutationError], words: str
@@ -654,6 +669,7 @@ BAD_RECORDS: list[tuple[Any, dict[str, Any], type[MutationError], tuple[str, ...
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("values", "record", "error", "words"), BAD_RECORDS, ids=_name)
 def test_the_coordinator_refuses_records(
     make_table: MakeTable,
@@ -676,6 +692,7 @@ def test_the_coordinator_refuses_records(
 # ---- tables
 
 
+@pytest.mark.long
 def test_a_union_column(make_table: MakeTable, spark: SparkSession) -> None:
     """Spark has no unions: inserts are refused, deletes work, and the coordinator writes them."""
     table = make_table(columns="id bigint, msg string, u uniontype<int,string>", keys="")
@@ -712,6 +729,7 @@ def test_a_table_dropped_before_the_changes_come(make_table: MakeTable, spark: S
     assert table.files(hidden=True) == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "other", [{"columns": "id bigint, msg int"}, {"buckets": 3}, {"layout": "default"}], ids=str
 )
@@ -788,6 +806,7 @@ def test_a_damaged_file(make_table: MakeTable, damage: Callable[[bytes], bytes])
     assert_short(caught.value)
 
 
+@pytest.mark.long
 def test_a_damaged_file_in_the_snapshot(make_table: MakeTable, spark: SparkSession) -> None:
     """Whether the snapshot feeds the changes or only verifies them: the error names the file, and nothing is
     written.

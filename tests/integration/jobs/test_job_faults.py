@@ -155,6 +155,7 @@ def _client(table: LiveTable, metastore: Any, clock: FakeClock, listener: Listen
     return table.builder().metastore(metastore).clock(clock).lock_failure_listener(listener).build()
 
 
+@pytest.mark.long
 def test_the_metastore_is_killed_and_started_again_during_the_job(
     server: EmbeddedMetastore, table: LiveTable, clock: FakeClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,6 +180,7 @@ def test_the_metastore_is_killed_and_started_again_during_the_job(
     assert table.staged() == set()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("after", [False, True], ids=["before it was done", "after it was done"])
 def test_the_metastore_is_killed_and_started_again_during_the_commit(
@@ -204,6 +206,7 @@ def _check_killed_during_the_commit(server: EmbeddedMetastore, table: LiveTable,
     assert table.staged() == set()
 
 
+@pytest.mark.long
 def test_the_metastore_stays_away_when_files_are_to_be_published(
     server: EmbeddedMetastore, table: LiveTable, clock: FakeClock
 ) -> None:
@@ -224,6 +227,7 @@ def test_the_metastore_stays_away_when_files_are_to_be_published(
     check_works_again(table)
 
 
+@pytest.mark.long
 def test_the_metastore_stays_away_for_longer_than_the_commit_can_wait(
     server: EmbeddedMetastore, table: LiveTable, clock: FakeClock
 ) -> None:
@@ -367,6 +371,7 @@ def no_space(original: Callable[..., Any], text: str, good_calls: int) -> Callab
     return method
 
 
+@pytest.mark.long
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("cleaning_fails", [False, True], ids=["cleaning works", "cleaning fails too"])
 @pytest.mark.parametrize(
@@ -439,6 +444,7 @@ STEPS_OF_A_TASK = {
 """Method, a part of its arguments' text, and how many calls with that go well."""
 
 
+@pytest.mark.long
 @on_hdfs_and_s3
 def test_the_storage_is_full_while_a_task_writes(
     make_table_elsewhere: MakeTable, storage: str, monkeypatch: pytest.MonkeyPatch

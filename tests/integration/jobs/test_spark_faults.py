@@ -154,6 +154,7 @@ def check_all_rows(hive: HiveJudge, table: str) -> None:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("writer", [RaisesOnce, DiesOnce])
@@ -206,6 +207,7 @@ def _check_a_lost_attempt(
     check_all_rows(hive, table)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("small_batches")
 def test_a_job_that_fails_for_good_leaves_nothing(
     hive: Hive23, table: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
@@ -322,6 +324,7 @@ def test_a_lost_transaction_cancels_the_job(
     assert hive.sql(f"SELECT count(*) FROM {table}") == [[0]]
 
 
+@pytest.mark.long
 def test_a_loser_that_writes_after_the_job_does_not_disturb_the_commit(
     hive: Hive23, table: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

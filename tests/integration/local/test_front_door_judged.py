@@ -127,6 +127,7 @@ def orders(request: pytest.FixtureRequest) -> Iterator[Orders]:
     judge.sql(f"DROP DATABASE {database} CASCADE")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
 def test_a_created_table_is_one_for_hive(hive_line: HiveJudge) -> None:
     """Hive's SQL describes, fills, changes and reads it; a dropped one is gone, with its files."""
@@ -180,6 +181,7 @@ def test_a_created_table_is_one_for_hive(hive_line: HiveJudge) -> None:
     judge.sql(f"DROP DATABASE {database} CASCADE")
 
 
+@pytest.mark.long
 def test_hive_reads_what_the_front_door_writes(orders: Orders) -> None:
     """Appends, a merge, updates and deletes, in one transaction and over Hive's own rows; and the reverse."""
     first: list[Row] = [(1, "tea", "3.50", MAY), (2, "coffee", "4.20", MAY), (3, None, "1.00", JUNE)]

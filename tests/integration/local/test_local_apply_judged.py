@@ -144,6 +144,7 @@ def arrow(rows: Rows) -> pa.Table:
     return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows])
 
 
+@pytest.mark.long
 @pytest.mark.newest
 @pytest.mark.parametrize("hive_line", LINES, indirect=True)
 def test_hive_reads_what_was_written(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,7 @@ def found(judge: HiveJudge, name: str) -> dict[int, str]:
     return dict(rows)
 
 
+@pytest.mark.long
 @pytest.mark.feature("tables whose buckets were altered")
 @pytest.mark.parametrize("is_partitioned", [True, False])
 @pytest.mark.parametrize("change", CHANGES)

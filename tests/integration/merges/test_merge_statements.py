@@ -126,6 +126,7 @@ def waiters(table: LiveTable) -> set[int]:
 # -- Hive's own suites -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_hive_delete_then_update_and_type_2_scd(make_table: MakeTable, spark: SparkSession) -> None:
     """The first clause that holds is the row's; and a history of which the latest row of a key is marked,
     whose source is made of the table itself in the same transaction.
@@ -158,6 +159,7 @@ def test_hive_delete_then_update_and_type_2_scd(make_table: MakeTable, spark: Sp
     assert history.values() == [(1, 18, 0), (1, 5, 0), (1, 7, 1), (2, 6, 1), (3, 8, 1)]
 
 
+@pytest.mark.long
 def test_hive_quoted_identifiers(make_table: MakeTable, spark: SparkSession, hive: Hive23) -> None:
     """Columns whose names are no identifiers, in clauses and as keys; names have no case on either side."""
     table = make_table(
@@ -179,6 +181,7 @@ def test_hive_quoted_identifiers(make_table: MakeTable, spark: SparkSession, hiv
     assert sorted(found) == [[1, "1.1", "xp"], [7, "7.1", "r"]]
 
 
+@pytest.mark.long
 def test_hive_merges_of_the_same_new_keys_wait_for_each_other(
     make_table: MakeTable, spark: SparkSession, hive: Hive23
 ) -> None:
@@ -238,6 +241,7 @@ def test_hive_plain_insert_beside_a_merge_doubles_a_key(make_table: MakeTable, s
 # -- Trino, spark-acid -------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_trino_delete_after_delete(make_table: MakeTable, spark: SparkSession, hive: Hive23) -> None:
     """Rows of Hive's and of ours, deleted by ours and by Hive in turns, to the last of a partition."""
     by_hive, by_us = tables = [make_table(layout=layout) for layout in ("default", "legacy")]
@@ -272,6 +276,7 @@ def test_trino_delete_after_delete(make_table: MakeTable, spark: SparkSession, h
     assert sorted(hive.sql(counts)) == [[1], [2]]
 
 
+@pytest.mark.long
 def test_trino_delete_over_buckets_and_splits(make_table: MakeTable, spark: SparkSession) -> None:
     """Some rows of all buckets of a table that Hive reads in many splits, and of none."""
     table = make_table(columns="id int, b int", keys="", buckets=4, layout="default")
@@ -300,6 +305,7 @@ def test_trino_delete_over_buckets_and_splits(make_table: MakeTable, spark: Spar
     assert sorted(row.values for row in found) == expected
 
 
+@pytest.mark.long
 def test_trino_changed_columns(make_table: MakeTable, spark: SparkSession, hive: Hive23) -> None:
     """Columns renamed, swapped, widened and added after rows were written: the merge finds, keeps and
     compares what Hive itself reads there now.
@@ -351,6 +357,7 @@ def test_trino_and_spark_acid_original_files(make_table: MakeTable, spark: Spark
     assert table.values() == [(0, "old"), (100, "old"), (2, "oldU"), (3, "old"), (6, "oldU"), (8, "I")]
 
 
+@pytest.mark.long
 def test_spark_acid_and_pyiceberg_nested_values(make_table: MakeTable, spark: SparkSession) -> None:
     """Structs of arrays, and maps: inserted, updated, compared; a struct as key, and as none."""
     address = pa.struct({"line": pa.list_(pa.string()), "zip": pa.list_(pa.string())})
@@ -410,6 +417,7 @@ def test_iceberg_merges_between_appends(make_table: MakeTable, spark: SparkSessi
     assert sorted(table.values()) == [(0, n) for n in range(rounds)]
 
 
+@pytest.mark.long
 def test_iceberg_nulls_and_self_merge(make_table: MakeTable, spark: SparkSession) -> None:
     """NULL equals nothing unless told so, and a condition that is NULL does not hold; the table may be its
     own source; several source rows for a row are found among many, too.
@@ -441,6 +449,7 @@ def test_iceberg_nulls_and_self_merge(make_table: MakeTable, spark: SparkSession
     assert table.values() == [(2, "b"), (3, "C"), (4, "D"), (None, "N")]
 
 
+@pytest.mark.long
 def test_delta_duplicates_count_only_where_they_act(make_table: MakeTable, spark: SparkSession) -> None:
     """Source rows for which no clause holds are no duplicates; nor is it one to delete a row twice, unless a
     condition decides.
@@ -460,6 +469,7 @@ def test_delta_duplicates_count_only_where_they_act(make_table: MakeTable, spark
     assert table.values() == [(3, "c")]
 
 
+@pytest.mark.long
 def test_delta_merged_twice_changes_nothing(make_table: MakeTable, spark: SparkSession) -> None:
     """Partition values with blanks and signs, keys and values that are decimals of another scale: the second
     merge finds all as it is and writes nothing.
@@ -484,6 +494,7 @@ def test_delta_merged_twice_changes_nothing(make_table: MakeTable, spark: SparkS
     assert found == {("a b ", "1.1", "0.3"), ("a b ", "2.5", "0.1"), ("x%3Ay%2Fz %25q ä", "2.5", None)}
 
 
+@pytest.mark.long
 def test_pyiceberg_two_upserts_in_one_transaction(make_table: MakeTable, spark: SparkSession) -> None:
     """Two tables, the first of them empty, by keys of several types of which a part may be NULL; a table that
     was changed cannot be changed again in the same transaction.
@@ -555,6 +566,7 @@ def line(hive_line: Hive31 | Hive41) -> Iterator[Line]:
         yield made
 
 
+@pytest.mark.long
 @each_line
 def test_spark_acid_rows_of_two_statements_in_one_bucket(line: Line, spark: SparkSession) -> None:
     """Hive's MERGE numbers its updates and its inserts as two statements, whose rows differ in their bucket
@@ -582,6 +594,7 @@ def test_spark_acid_rows_of_two_statements_in_one_bucket(line: Line, spark: Spar
     assert line.rows(name) == [(1, 7), (2, 7), (3, 7), (4, 7)]
 
 
+@pytest.mark.long
 @each_line
 def test_trino_two_writers_of_an_insert_only_table(line: Line, spark: SparkSession) -> None:
     """Both merge what is not there. Where others insert meanwhile neither may, since it does not see their
@@ -604,6 +617,7 @@ def test_trino_two_writers_of_an_insert_only_table(line: Line, spark: SparkSessi
     assert line.rows(name) == [(1, 0), (2, 1), (3, 1), (4, 2)]
 
 
+@pytest.mark.long
 def test_hive_of_two_merges_that_update_one_row_the_first_wins(hive41: Hive41, spark: SparkSession) -> None:
     """Where writers need not wait: the second commit is refused and names the winner, by ours and by Hive;
     tried again it finds the winner's row.

@@ -177,6 +177,7 @@ def test_the_wrong_protocol_is_told(embedded_metastore: EmbeddedMetastore) -> No
         client.get_all_tables("default")
 
 
+@pytest.mark.long
 def test_compact_protocol_and_framed_transport(tmp_path: Path) -> None:
     """Both are spoken if the server is told to; requests that fail in encoding do not garble the next."""
     configuration = {
@@ -193,6 +194,7 @@ def test_compact_protocol_and_framed_transport(tmp_path: Path) -> None:
         assert client.add_partitions("default", "t", [("a",)])[0].name == "ds=a"
 
 
+@pytest.mark.long
 def test_a_killed_server_comes_back_with_its_transactions(tmp_path: Path) -> None:
     """After kill -9 and a new start on the same folder: open stays open, committed stays committed."""
     with EmbeddedMetastore(tmp_path / "data") as metastore:
@@ -232,6 +234,7 @@ def test_a_start_that_is_given_up_leaves_nothing_behind() -> None:
     assert not metastore.data_directory.exists()
 
 
+@pytest.mark.long
 def test_the_server_dies_with_a_killed_parent(tmp_path: Path) -> None:
     """Nothing is left behind by kill -9 of the program that started it."""
     command = [sys.executable, "-m", "metastore_client.embedded.server", "--data-dir", str(tmp_path)]

@@ -89,6 +89,7 @@ def test_https(https_uri: str) -> None:
         pass
 
 
+@pytest.mark.long
 @pytest.mark.feature("metastore behind TLS", "metastore with user and password", lines=["4.1"])
 def test_tls_and_password(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Hive 4.1, which then knows who we are; a wrong password, or none, is no login."""

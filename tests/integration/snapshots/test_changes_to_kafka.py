@@ -230,6 +230,7 @@ class Mortal:
             raise Died(name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_a_second_run_ends_the_first(shop: Shop) -> None:
     """The brokers refuse the first one, and the error says why; another name is another feed."""

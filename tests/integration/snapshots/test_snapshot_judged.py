@@ -33,6 +33,7 @@ ALL = ValidTxnList.everything()
 V1 = AcidVersion.V1_LEGACY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1])
 def test_directories_are_chosen_as_hive_chooses(hive: Hive23, tmp_path: Path, seed: int) -> None:
     """Base, deltas in order and what is obsolete, or "not enough history", on random directories."""

@@ -131,6 +131,7 @@ def test_statements_and_compactions(hive_line: Hive31 | Hive41, database: str) -
     table.check(4)
 
 
+@pytest.mark.long
 @LINES
 def test_unbucketed_tables_of_several_writers(hive_line: Hive31 | Hive41, database: str) -> None:
     """Rows of several writers, changed together (in partitions Hive 3.1.3 fails on that itself)."""
@@ -148,6 +149,7 @@ def test_unbucketed_tables_of_several_writers(hive_line: Hive31 | Hive41, databa
     table.check(9)
 
 
+@pytest.mark.long
 @pytest.mark.feature("columns added later")
 @LINES
 def test_partitions_and_added_columns(hive_line: Hive31 | Hive41, database: str) -> None:
@@ -167,6 +169,7 @@ def test_partitions_and_added_columns(hive_line: Hive31 | Hive41, database: str)
     table.check(4)
 
 
+@pytest.mark.long
 @pytest.mark.feature("rows from before the table was transactional, LOAD DATA")
 @LINES
 def test_plain_files(hive_line: Hive31 | Hive41, database: str, tmp_path: Path) -> None:
@@ -209,6 +212,7 @@ def test_plain_files(hive_line: Hive31 | Hive41, database: str, tmp_path: Path) 
     loaded.check(1)
 
 
+@pytest.mark.long
 @LINES
 def test_insert_only_tables(hive_line: Hive31 | Hive41, database: str) -> None:
     """Plain files by directory, UNION ALL below them, INSERT OVERWRITE, compaction; no ROW__IDs."""
@@ -224,6 +228,7 @@ def test_insert_only_tables(hive_line: Hive31 | Hive41, database: str) -> None:
     assert directories(table.check(4)) == {"base"}
 
 
+@pytest.mark.long
 @LINES
 def test_values_and_changed_types(hive_line: Hive31 | Hive41, database: str) -> None:
     """Days of all calendars as Hive shows them; columns whose type was changed after files were written."""

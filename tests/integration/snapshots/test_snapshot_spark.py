@@ -146,6 +146,7 @@ def test_an_undeclared_table_is_refused(
         read_table(transaction, other.full_name, spark=spark)
 
 
+@pytest.mark.long
 def test_nanoseconds_are_refused_or_dropped(make_table: MakeTable, spark: SparkSession) -> None:
     """Spark cannot hold them: reading is an error of ours, unless the caller allows them to be dropped."""
     table = make_table(columns="id bigint, at timestamp", keys="")
@@ -159,6 +160,7 @@ def test_nanoseconds_are_refused_or_dropped(make_table: MakeTable, spark: SparkS
     assert row["at"] == datetime.datetime(2023, 11, 14, 22, 13, 20, 123456)
 
 
+@pytest.mark.long
 def test_a_corrupt_file_is_named(
     hive: Hive23, live_metastore: MetastoreClient, live_database: str, spark: SparkSession
 ) -> None:
@@ -178,6 +180,7 @@ def test_a_corrupt_file_is_named(
         assert read_table(opened, table.full_name, partitions=["ds=b"], spark=spark).count() == 12
 
 
+@pytest.mark.long
 def test_open_and_aborted_transactions_are_not_seen(filled_anew: FilledTable, spark: SparkSession) -> None:
     """What commits after the snapshot was opened stays unseen by it; what was aborted, by everybody."""
     table = filled_anew

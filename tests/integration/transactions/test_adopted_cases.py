@@ -340,6 +340,7 @@ def test_descriptor_survives_its_text_with_and_without_transaction(filled: Fille
 # -- time-out ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_transaction_without_heartbeats_cannot_commit(filled_anew: FilledTable, clock: FakeClock) -> None:
     """Without a beat for longer than the time-out the reaper aborts it; a fresh transaction works."""
     table = filled_anew
@@ -354,6 +355,7 @@ def test_a_transaction_without_heartbeats_cannot_commit(filled_anew: FilledTable
     assert table.values() == table.expected({0: "changed"})
 
 
+@pytest.mark.long
 def test_a_transaction_with_heartbeats_survives_the_reaper(filled: FilledTable, clock: FakeClock) -> None:
     """Its last heartbeat moves, so the reaper takes the silent one beside it and leaves it alone."""
     metastore = filled.metastore
@@ -403,6 +405,7 @@ ALL_TYPES: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("types", "bucket_columns"),
     [
@@ -454,6 +457,7 @@ def _hashable(row: Any) -> Any:
 KEY_TYPES = [kind for kind in ALL_TYPES if "<" not in kind and kind not in ("binary", "timestamp")]
 
 
+@pytest.mark.long
 def test_partition_names_equal_those_of_hives_own_insert(make_table: MakeTable) -> None:
     """Typed values of every key type, NULL among them, name the partitions that Hive's SQL names."""
     names = [f"k{n}" for n in range(len(KEY_TYPES))]
@@ -522,6 +526,7 @@ class Rival:
 UPDATE, DELETE, SELECT = DataOperationType.UPDATE, DataOperationType.DELETE, DataOperationType.SELECT
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ours", "partition", "theirs"),
     [
@@ -547,6 +552,7 @@ def test_the_second_commit_to_one_partition_is_refused(
         rival.change_and_commit(table, partition, theirs)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "partition", "theirs"),
     [
@@ -577,6 +583,7 @@ def test_transactions_apart_in_time_or_place_do_not_conflict(
     (rival or Rival(live_metastore)).change_and_commit(table, partition, theirs)
 
 
+@pytest.mark.long
 def test_partitions_of_one_name_in_two_tables_do_not_conflict(
     make_table: MakeTable, live_metastore: ThriftMetastoreClient
 ) -> None:
@@ -589,6 +596,7 @@ def test_partitions_of_one_name_in_two_tables_do_not_conflict(
     rival.change_and_commit(other, "ds=a", UPDATE)
 
 
+@pytest.mark.long
 def test_hives_insert_and_an_update_of_one_partition_both_commit(filled_anew: FilledTable) -> None:
     """Hive's SQL may insert into the partition that we update; its rows and ours are all there."""
     table = filled_anew
@@ -608,6 +616,7 @@ def _only_txn(table: LiveTable) -> int:
 # -- statistics, original files, new columns ---------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keys", [pytest.param("", id="table"), pytest.param("ds string", id="partition")])
 def test_a_commit_marks_statistics_as_inaccurate(make_table: MakeTable, keys: str) -> None:
     """What claims to be accurate before our commit does not claim it after, and count(*) is right."""
@@ -633,6 +642,7 @@ def _parameters(table: LiveTable) -> dict[str, str]:
     return dict(partition.parameters)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("compaction", ["minor", "major"])
 def test_original_files_take_updates_and_deletes_and_compact(
     make_table: MakeTable, hive: Hive23, layout: str, compaction: str
@@ -655,6 +665,7 @@ def test_original_files_take_updates_and_deletes_and_compact(
     assert _our_values(table) == expected
 
 
+@pytest.mark.long
 def test_added_columns_are_null_in_old_rows_before_and_after_compaction(
     make_table: MakeTable, hive: Hive23, layout: str
 ) -> None:
@@ -730,6 +741,7 @@ def _open(client: MutatorClient) -> Iterator[Transaction]:
     transaction.commit()
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_a_commit_after_a_compaction_is_read_on_top_of_its_result(
@@ -754,6 +766,7 @@ def _ids_in_a(table: LiveTable) -> dict[Any, tuple[int, int, int]]:
     return {r.values[0]: r.row_id for r in table.rows() if r.partition == "ds=a" and r.row_id is not None}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_aborted_transactions_leave_nothing_to_compact(filled_anew: FilledTable, kind: str) -> None:
     """Transactions of ours that aborted, before and after they had published, leave nothing to compact."""
@@ -772,6 +785,7 @@ def test_aborted_transactions_leave_nothing_to_compact(filled_anew: FilledTable,
     )
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_compacted_deletes_read_right_and_take_further_changes(filled_anew: FilledTable, kind: str) -> None:
@@ -793,6 +807,7 @@ COMPACTED_OFTEN = {
 """Properties of a table that the initiator queues after two deltas."""
 
 
+@pytest.mark.long
 def test_initiator_queues_written_partitions_and_not_the_table(
     make_table: MakeTable, hive: Hive23, layout: str
 ) -> None:
@@ -811,6 +826,7 @@ def test_initiator_queues_written_partitions_and_not_the_table(
     assert table.rows() == before
 
 
+@pytest.mark.long
 def test_initiator_queues_a_written_table_without_partitions(make_table: MakeTable, hive: Hive23) -> None:
     """The table itself is queued."""
     table = make_table(keys="", parameters=COMPACTED_OFTEN)
@@ -829,6 +845,7 @@ def _compactions(table: LiveTable) -> list[Compaction]:
     ]
 
 
+@pytest.mark.long
 def test_cleaner_keeps_obsolete_files_while_a_snapshot_is_open(filled_anew: FilledTable) -> None:
     """Files that a compaction made obsolete stay as long as a snapshot that needs them is open."""
     table = filled_anew

@@ -121,6 +121,7 @@ def table(hive_line: HiveJudge, line_database: str, engine_session: SparkSession
     return table
 
 
+@pytest.mark.long
 @pytest.mark.feature("NOT NULL and CHECK constraints, DEFAULT")
 @LINES
 @pytest.mark.parametrize("way", WAYS)
@@ -143,6 +144,7 @@ def test_a_row_that_breaks_a_constraint_is_refused(table: Table, way: str) -> No
     assert [2, "b", None, 2] in table.rows() or [1, "b", None, 2] in table.rows()
 
 
+@pytest.mark.long
 @LINES
 def test_a_row_that_broke_a_constraint_before(table: Table) -> None:
     """Hive's UPDATE of another column fails for it, and so does ours; a change that mends it does not."""
@@ -178,6 +180,7 @@ DEFAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.feature("NOT NULL and CHECK constraints, DEFAULT")
 @LINES
 @pytest.mark.parametrize("way", ["append", "merge_new"])
@@ -215,6 +218,7 @@ def test_defaults_that_only_hive_evaluates(
     assert table.rows() == []
 
 
+@pytest.mark.long
 @LINES
 @pytest.mark.parametrize("text", ["cast(007 as string)", "cast(cast('abcdef' as varchar(3)) as string)"])
 def test_a_default_with_casts_is_hives_or_refused(
@@ -237,6 +241,7 @@ def test_a_check_that_only_hive_evaluates(hive_line: HiveJudge, line_database: s
     assert table.rows() == []
 
 
+@pytest.mark.long
 @LINES
 def test_an_ingest_stops_at_a_row_that_breaks_a_constraint(
     hive_line: HiveJudge, line_database: str, engine_session: SparkSession | None
@@ -270,6 +275,7 @@ def test_an_ingest_stops_at_a_row_that_breaks_a_constraint(
     assert table.rows() == [[1, "b", None]]
 
 
+@pytest.mark.long
 @pytest.mark.feature("NOT NULL and CHECK constraints, DEFAULT")
 @LINES
 def test_messages_that_lack_columns_have_their_default(

@@ -96,6 +96,7 @@ def test_revisited_group_is_refused(make_table: MakeTable, groups: list[str]) ->
         write(transaction, table.full_name, _groups(*groups))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "groups",
     [
@@ -150,6 +151,7 @@ def _step(table: FilledTable, step: str, at: int) -> Change:
     return update("a", table.row_id(number), number)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sequence", "changed", "gone", "added"),
     [
@@ -165,6 +167,7 @@ def test_ascending_sequence_is_applied(
     assert filled_anew.values() == filled_anew.expected(changed, gone, added)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("sequence", "match"),
     [
@@ -183,6 +186,7 @@ def test_broken_sequence_is_refused(
         write(transaction, table.full_name, _sequence(table, sequence))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "sequence",
     [
@@ -216,6 +220,7 @@ def test_sequence_begins_anew_in_each_group(filled_anew: FilledTable) -> None:
     assert filled_anew.values() == filled_anew.expected({1: "changed", 10: "changed"})
 
 
+@pytest.mark.long
 def test_update_of_a_missing_row_is_found_when_asked(
     filled: FilledTable, spark: SparkSession, own_transactions: None
 ) -> None:
@@ -241,6 +246,7 @@ def test_update_of_a_row_of_the_future_is_refused(filled: FilledTable) -> None:
 # -- buckets -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -257,6 +263,7 @@ def test_contradicted_bucket_is_refused(filled: FilledTable, change: Callable[[F
         write(transaction, filled.full_name, [change(filled)])
 
 
+@pytest.mark.long
 def test_bucket_change_is_a_delete_and_an_insert(filled_anew: FilledTable) -> None:
     """An update cannot move a row to another bucket; the refusal says what can, and that works."""
     row_id = filled_anew.row_id(4)
@@ -275,6 +282,7 @@ def test_bucket_column_may_change_within_its_bucket(filled_anew: FilledTable) ->
     assert filled_anew.values() == filled_anew.expected(gone=[4], added=[44])
 
 
+@pytest.mark.long
 def test_insert_needs_no_attached_bucket(filled_anew: FilledTable) -> None:
     """The coordinator computes the bucket; without a ROW__ID, or with an empty one."""
     filled_anew.commit(insert("a", 20), insert("a", 31, ROW__ID=None))
@@ -282,6 +290,7 @@ def test_insert_needs_no_attached_bucket(filled_anew: FilledTable) -> None:
     assert {n: row_id[1] for n, row_id in _ids_in(filled_anew, "ds=a").items() if n > 11} == {20: 0, 31: 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "columns",
     [
@@ -332,6 +341,7 @@ def test_missing_partition_is_refused_if_it_may_not_be_created(filled: FilledTab
         write(transaction, filled.full_name, [insert("zz", 1)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "change",
     [
@@ -350,6 +360,7 @@ def test_missing_partition_has_no_rows_to_change(
         write(transaction, filled.full_name, [change(filled)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "values",
     [
@@ -367,6 +378,7 @@ def test_wrong_number_of_partition_values_is_refused(filled: FilledTable, values
         write(transaction, filled.full_name, [insert(values, 1)])
 
 
+@pytest.mark.long
 def test_partition_value_is_where_hive_puts_it(make_table: MakeTable) -> None:
     """NULL and '' go to the default partition, others under their own name, exactly as with Hive's SQL."""
     ours, hives = make_table(), make_table()
@@ -437,6 +449,7 @@ def test_commit_without_begin_is_refused(filled: FilledTable) -> None:
         assert transaction.state is TransactionState.INACTIVE
 
 
+@pytest.mark.long
 def test_nothing_is_written_without_begin(filled: FilledTable) -> None:
     """Neither an unbegun transaction's table nor the client's own makes a coordinator: no lock, no write."""
     with filled.client() as client:
@@ -543,6 +556,7 @@ def test_commit_before_close_is_refused(filled: FilledTable) -> None:
         transaction.commit()
 
 
+@pytest.mark.long
 def test_nothing_is_written_after_the_end(make_table: MakeTable) -> None:
     """A coordinator that outlives its transaction makes nothing visible, whatever is written and closed."""
     table = make_table()
@@ -655,6 +669,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.long
 def test_killed_driver_leaves_nothing_once_it_has_timed_out(filled_anew: FilledTable) -> None:
     """Its lock stays until the server's time-out; then the next transaction works and removes its files."""
     table = filled_anew
@@ -719,6 +734,7 @@ def test_leftovers_of_a_dead_transaction_are_removed(make_table: MakeTable) -> N
 # -- locks -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_second_writer_never_passes_a_held_lock(make_table: MakeTable) -> None:
     """B asks once and waits; at its bound it is refused, naming A. A commits; then B's next try works."""
     table = make_table()
@@ -734,6 +750,7 @@ def test_second_writer_never_passes_a_held_lock(make_table: MakeTable) -> None:
     assert [row[1] for row in table.values()] == [1, 3]
 
 
+@pytest.mark.long
 def test_waiting_writer_starts_over_when_the_lock_is_free(make_table: MakeTable) -> None:
     """B waits while A works, goes on under a new transaction, sees A's rows, and both commit."""
     table = make_table()
@@ -823,6 +840,7 @@ def test_source_table_is_locked_for_reading(filled: FilledTable, make_table: Mak
     assert sink.values() == [("ds=a", 1, "new")]
 
 
+@pytest.mark.long
 def test_split_table_needs_no_setting(make_table: MakeTable) -> None:
     """The table's own properties decide: updates and deletes go to delete deltas, and read right."""
     table = make_table(layout="default")

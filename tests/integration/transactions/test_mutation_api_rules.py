@@ -68,6 +68,7 @@ def _builder_for(*tables: LiveTable) -> MutatorClientBuilder:
     return builder
 
 
+@pytest.mark.long
 def test_a_commit_shows_all_tables_and_partitions_or_none(make_table: MakeTable) -> None:
     """Two tables and three partitions become visible at one commit; after an abort none of it is."""
     tables = (make_table(), make_table(keys="", layout="default"))
@@ -95,6 +96,7 @@ def _work(table_text: str, partition: str, first: int) -> tuple[str, list[str]]:
     return coordinator.writer_id, [manifest.to_json() for manifest in coordinator.close()]
 
 
+@pytest.mark.long
 def test_workers_write_with_only_the_text_of_the_table(make_table: MakeTable) -> None:
     """One process holds the transaction; others write, knowing nothing but the table's text."""
     table = make_table()
@@ -332,6 +334,7 @@ def test_manifests_of_one_table_are_refused_for_another(make_table: MakeTable) -
             transaction.add_manifests(table.full_name, "w", coordinator.close())
 
 
+@pytest.mark.long
 def test_racing_creators_of_a_partition_all_succeed(make_table: MakeTable) -> None:
     """Eight clients insert into the same new partitions at once; nobody fails, all rows are there."""
     table = make_table()
@@ -391,6 +394,7 @@ def test_a_source_table_is_locked_and_read_within_the_transaction(
     assert filled.metastore.show_locks(filled.info.database, filled.info.name) == []
 
 
+@pytest.mark.long
 def test_hive_reads_what_the_fourteen_steps_of_its_api_wrote(
     hive: Hive23, live_metastore: ThriftMetastoreClient
 ) -> None:
@@ -425,6 +429,7 @@ def test_a_failed_group_is_written_again_in_order(make_table: MakeTable) -> None
     assert table.values() == [(f"ds={ds}", n, msg) for ds in "ab" for n, msg in ((2, "x"), (4, "y"))]
 
 
+@pytest.mark.long
 def test_a_row_id_of_another_partition_is_refused(filled: FilledTable) -> None:
     """A ROW__ID that knows its partition cannot be used in another; the advice works: delete and insert."""
     elsewhere = (*filled.row_id(2), "ds=a")
@@ -457,6 +462,7 @@ def test_a_location_that_cannot_be_written_is_refused_at_connect(make_table: Mak
         os.unlink(table.directory)
 
 
+@pytest.mark.long
 def test_an_update_in_a_created_partition_is_refused(make_table: MakeTable) -> None:
     """Also where a worker has created the partition: an update of it would come out as a new row."""
     table = make_table()
@@ -468,6 +474,7 @@ def test_an_update_in_a_created_partition_is_refused(make_table: MakeTable) -> N
     assert table.rows() == before
 
 
+@pytest.mark.long
 def test_workers_need_no_metastore_and_the_commit_creates_partitions(make_table: MakeTable) -> None:
     """Hive's coordinators created partitions, each with a connection of its own. Ours know the table by its
     text alone; the commit creates what is missing, or refuses it, and an abort leaves no empty partition.

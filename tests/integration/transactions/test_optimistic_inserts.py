@@ -50,6 +50,7 @@ def _replace(tx: HiveTransaction, name: str, *rows: tuple[int, str, str]) -> Non
     table.append(_rows(*rows))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("days", [("a", "a"), ("a", "b")], ids=["one partition", "two partitions"])
 @pytest.mark.parametrize("write", [_upsert, _replace])
 @pytest.mark.parametrize("layout", list(LAYOUTS))

@@ -85,6 +85,7 @@ def bases(table: Table) -> list[str]:
     return sorted(entry.name for entry in entries if entry.name.startswith("base_"))
 
 
+@pytest.mark.long
 @on_both
 @pytest.mark.parametrize(("buckets", "keys"), LAYOUTS)
 def test_hive_reads_changes_and_compacts_overwrites(
@@ -146,6 +147,7 @@ def test_hive_reads_changes_and_compacts_overwrites(
     assert_nothing_is_left_open(line)
 
 
+@pytest.mark.long
 @on_both
 def test_overwrites_of_two_tables_and_a_merge_of_a_third(line: Line, hive: Hive) -> None:
     """In one transaction: all are seen, or none."""
@@ -172,6 +174,7 @@ def test_overwrites_of_two_tables_and_a_merge_of_a_third(line: Line, hive: Hive)
             table.check_queries()
 
 
+@pytest.mark.long
 @on_both
 @pytest.mark.parametrize("keys", [pytest.param(KEYS, id="partitions"), pytest.param((), id="plain")])
 def test_other_steps_before_or_after_delete_the_old_rows(
@@ -208,6 +211,7 @@ def test_other_steps_before_or_after_delete_the_old_rows(
     assert [base for base in bases(table) if base.startswith("base_0000002")] == []
 
 
+@pytest.mark.long
 @on_4
 @pytest.mark.newest
 @pytest.mark.parametrize("dies", [False, True])
@@ -287,6 +291,7 @@ def test_a_base_under_a_guard_is_hidden_by_its_write_id(
     table.check_queries()
 
 
+@pytest.mark.long
 @on_4
 @pytest.mark.newest
 def test_rows_of_concurrent_inserters_stay(line: Line, hive: Hive) -> None:
@@ -317,6 +322,7 @@ def test_rows_of_concurrent_inserters_stay(line: Line, hive: Hive) -> None:
         table.check_queries()
 
 
+@pytest.mark.long
 @on_4
 @pytest.mark.newest
 def test_insert_only_tables(line: Line, hive: Hive) -> None:

@@ -192,6 +192,7 @@ def in_background(work: Callable[[], object]) -> threading.Thread:
     return thread
 
 
+@pytest.mark.long
 @each_line
 def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
     """Bucketed, unbucketed, partitioned, insert-only: nothing before the commit, everything after it."""
@@ -218,6 +219,7 @@ def test_one_transaction_over_tables_of_every_kind(line: Line) -> None:
     assert [reasons[name] for name in (bucketed, parts, plain)] == [None] * 3
 
 
+@pytest.mark.long
 @each_line
 def test_a_table_that_is_not_transactional_can_be_converted_as_its_refusal_says(line: Line) -> None:
     """Hive takes the statement of the message, and reads what we then change; it does not take it back."""
@@ -236,6 +238,7 @@ def test_a_table_that_is_not_transactional_can_be_converted_as_its_refusal_says(
         line.judge.sql(f"ALTER TABLE {name} SET {no}")
 
 
+@pytest.mark.long
 @pytest.mark.feature("`count(*)`, min and max right after a commit")
 @each_line
 def test_statistics_of_hive_never_answer_for_us(line: Line) -> None:
@@ -253,6 +256,7 @@ class Killed(BaseException):
     """Ends the driver where it stands."""
 
 
+@pytest.mark.long
 @pytest.mark.feature("no leftovers after an abort or a crash")
 @each_line
 def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,6 +309,7 @@ def test_abort_and_death_leave_nothing_that_is_ever_read(line: Line, monkeypatch
     line.clean(lambda: not any(path.exists() for files in ghosts.values() for path in files))
 
 
+@pytest.mark.long
 @pytest.mark.feature("writers wait for each other")
 @each_line
 def test_writers_wait_for_each_other_roll_over_and_lose_nothing(
@@ -350,6 +355,7 @@ def test_writers_wait_for_each_other_roll_over_and_lose_nothing(
     assert line.rows(name) == [(1, "second")]
 
 
+@pytest.mark.long
 @each_line
 def test_the_wait_has_a_bound_and_names_the_holder(
     line: Line, caplog: pytest.LogCaptureFixture, clock: FakeClock
@@ -416,6 +422,7 @@ def test_ddl_that_queues_between_guard_and_second_is_let_past(
     assert line.rows(name) == [(1, "a")]
 
 
+@pytest.mark.long
 @each_line
 def test_hive_sql_waits_for_us_and_no_update_is_lost(line: Line) -> None:
     """By default Hive's UPDATE and MERGE of rows that we change wait for us; then they see our rows, or are
@@ -452,6 +459,7 @@ def test_hive_sql_waits_for_us_and_no_update_is_lost(line: Line) -> None:
         assert dict(line.rows(name)) == expected, refusals
 
 
+@pytest.mark.long
 @pytest.mark.feature(
     "optimistic writers: first to commit wins", says={"3.1": "they wait: it has no optimistic locks"}
 )
@@ -529,6 +537,7 @@ def test_a_heartbeat_that_stops_loses_the_transaction(line: Line) -> None:
     assert line.metastore.get_partition_names(*name.split(".")) == []
 
 
+@pytest.mark.long
 @pytest.mark.newest
 @each_line
 def test_a_snapshot_keeps_the_cleaner_away(line: Line) -> None:
@@ -609,6 +618,7 @@ def _golden_rows(name: str) -> list[tuple[Any, ...]]:
     return [tuple(json.loads(each)["row"]) for each in lines]
 
 
+@pytest.mark.long
 @pytest.mark.feature(
     "file notifications for replication",
     lines=["3.1"],
@@ -635,6 +645,7 @@ def test_replication_hears_of_the_transaction_on_hive_3(hive31_notifying: Hive31
         assert kinds[kinds.index("CREATE_TABLE") + 1 :] == committed + aborted
 
 
+@pytest.mark.long
 @pytest.mark.feature("file notifications for replication")
 @pytest.mark.parametrize("hive_notifying", ["4.1"], indirect=True)
 def test_replication_hears_of_every_file(hive_notifying: Hive4) -> None:

@@ -93,6 +93,7 @@ def _each_command(shop: Shop, **access: Any) -> list[str]:
     return said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS[:2], indirect=True)
 @pytest.mark.parametrize("is_extracted", [False, True])
 @pytest.mark.parametrize("gives", ["environment", "argument"])
@@ -200,6 +201,7 @@ def test_each_property_is_of_its_type(shop: Shop, name: str, value: str) -> None
     assert shop.rows() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 @pytest.mark.parametrize(
     ("name", "value"),
@@ -239,6 +241,7 @@ def test_another_table_of_the_source_is_not_followed(shop: Shop) -> None:
     assert [row["id"] for row in shop.rows()] == [1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 @pytest.mark.parametrize(
     "bound",
@@ -267,6 +270,7 @@ def test_a_bound_is_a_value(shop: Shop, bound: str, monkeypatch: pytest.MonkeyPa
 TEXTS = {"postgresql": ("text", "varchar(9)", "uuid"), "mysql": ("varchar(9)", "text", "enum('a')", "time")}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS[:2], indirect=True)
 def test_a_version_column_of_texts_is_refused_by_each_extraction(shop: Shop) -> None:
     """And by enable: the order of texts depends on collations, and no overlap can be subtracted."""

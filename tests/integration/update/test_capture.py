@@ -62,6 +62,7 @@ def test_a_refused_password_names_the_place_that_it_comes_from(
         assert "tops3cret" not in str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 def test_g2_g3_random_transactions_leave_the_target_like_the_source(source: Source, tmp_path: Path) -> None:
@@ -80,6 +81,7 @@ def test_g2_g3_random_transactions_leave_the_target_like_the_source(source: Sour
     assert shop.extract().ingested.position is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS[:2], indirect=True)
 def test_g4_a_transaction_that_commits_late_is_not_skipped(source: Source, tmp_path: Path) -> None:
     """Its log rows have smaller numbers than those of an extraction that ran while it was open."""
@@ -236,6 +238,7 @@ def test_a_table_that_a_foreign_key_changes_is_refused(source: Source, tmp_path:
     assert source.objects() == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 def test_g15_disable_removes_every_object(source: Source, tmp_path: Path) -> None:
     """What enable makes in the source is listed by its dry run, and gone in the end."""

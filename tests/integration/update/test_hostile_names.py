@@ -49,6 +49,7 @@ def _rows(shop: Shop) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in shop.rows())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 @pytest.mark.parametrize("method", ["changelog", "row-version"])
 def test_names_are_only_names(source: Source, method: str, tmp_path: Path) -> None:
@@ -88,6 +89,7 @@ def test_names_are_only_names(source: Source, method: str, tmp_path: Path) -> No
         source.run(f"DROP TABLE {quoted}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS[:2], indirect=True)
 def test_schemas_have_any_name(source: Source, tmp_path: Path) -> None:
     """Of a point alone nothing is known: it parts schema and table."""

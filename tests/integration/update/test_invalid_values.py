@@ -57,6 +57,7 @@ def _zone(source: Source) -> str:
     return "+00" if source.kind == "postgresql" else ""
 
 
+@pytest.mark.long
 @EITHER
 @pytest.mark.parametrize("source", KINDS[:2], indirect=True)
 def test_each_is_refused_with_its_key_until_it_may_be_null(source: Source, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_g2_xmin_sees_inserts_and_updates_of_late_transactions(source: Source, t
     shop.disable()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 def test_g2_a_growing_column_with_a_comparison_of_keys(source: Source, tmp_path: Path) -> None:
     """Deletes are found, too; without a bound of the database the column needs an overlap."""
@@ -103,6 +104,7 @@ def _versioned(source: Source, method: str) -> dict[str, Any]:
     return {"method": method, "version_column": "changed", "overlap": overlap}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", INSERT_ONLY)
 @pytest.mark.parametrize("source", KINDS, indirect=True)
 def test_rows_that_are_read_again_do_not_contradict_inserts(
@@ -179,6 +181,7 @@ def test_the_binary_log_is_a_method_like_the_others(source: Source, tmp_path: Pa
     shop.disable()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("source", KINDS[2:], indirect=True)
 def test_spark_extracts_the_same(source: Source, tmp_path: Path, spark: SparkSession) -> None:
     """For much that is new; its tasks read the rows that this process kept."""

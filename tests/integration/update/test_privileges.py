@@ -105,6 +105,7 @@ def test_mysql(mysql: MySqlJudge, mysql_database: str, tmp_path: Path) -> None:
         mysql.sql(f"SET GLOBAL log_bin_trust_function_creators = {before}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lacking", ["INSERT", "DELETE"])
 def test_mysql_makes_no_trigger_that_would_fail(
     mysql: MySqlJudge, mysql_database: str, lacking: str, tmp_path: Path

@@ -83,6 +83,7 @@ def _mode(source: Source) -> list[str]:
     return ["SET SESSION sql_mode = ''"] if source.kind == "mysql" else []
 
 
+@pytest.mark.long
 @EITHER
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", KINDS, indirect=True)

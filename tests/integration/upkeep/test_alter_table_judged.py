@@ -94,6 +94,7 @@ def _compact(judge: HiveJudge, name: str, form: str, kind: str = "major") -> Non
     judge.compact(name, kind, partition="ds='a'" if "ds" in form else None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @ALL_LINES
 def test_added_columns(hive_line: HiveJudge, line_database: str, form: str) -> None:
@@ -136,6 +137,7 @@ def test_added_columns(hive_line: HiveJudge, line_database: str, form: str) -> N
     assert hive_line.sql(f"select count(*), count(n), max(n) from {name}") == [[4, 2, 8]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @ALL_LINES
 def test_widened_columns(hive_line: HiveJudge, line_database: str, form: str) -> None:
@@ -184,6 +186,7 @@ def _is_same_kind(old: str, new: str) -> bool:
     return parse_hive_type(old).kind == parse_hive_type(new).kind
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("old", "new"), [("int", "bigint"), ("char(3)", "string")])
 @pytest.mark.parametrize("hive_line", ["2.3"], indirect=True)
 def test_widening_that_hive_2_cannot_compact_is_refused(
@@ -214,6 +217,7 @@ def test_a_rename_that_would_lose_values_is_refused(hive_line: HiveJudge, line_d
         assert hive.metastore.get_table(line_database, "t").columns[1].name == "v"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 def test_renamed_columns(hive_line: HiveJudge, line_database: str, form: str) -> None:
@@ -274,6 +278,7 @@ def test_columns_with_constraints(hive_line: HiveJudge, line_database: str) -> N
         hive_line.sql(f"insert into {name} values (2, 1, -1, 1, 1)")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hive_line", ["3.1"], indirect=True)
 def test_hive_3_cannot_alter_a_table_with_constraints(hive_line: HiveJudge, line_database: str) -> None:
     """Its server fails even in its own SQL, so this is refused before the server is asked."""

@@ -89,6 +89,7 @@ def shop(hive_line: HiveJudge, line_database: str) -> Iterator[Shop]:
 LINES = pytest.mark.parametrize("hive_line", ["4.1", "4.2"], indirect=True)
 
 
+@pytest.mark.long
 @pytest.mark.feature("compactions by this library")
 @LINES
 @pytest.mark.parametrize("buckets", ["clustered by (id) into 3 buckets", ""])
@@ -146,6 +147,7 @@ def test_open_and_aborted_transactions(shop: Shop) -> None:
     assert [row[1] for row in shop.rows()] == [8]
 
 
+@pytest.mark.long
 @LINES
 def test_a_compactor_that_dies_changes_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after each step with an effect: the rows stay, and the next compactor does the work."""

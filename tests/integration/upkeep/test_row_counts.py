@@ -193,6 +193,7 @@ def counted(hive_line: HiveJudge, line_database: str, request: pytest.FixtureReq
         yield table
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "counted", [("us", False), ("hive", True)], indirect=True, ids=["ours", "partitioned"]
 )

@@ -75,6 +75,7 @@ def database(judge: HiveJudge) -> Iterator[str]:
         yield name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("spark_version", "line"), cells([(SPARKS[0], LINES[0])]))
 def test_the_oldest_spark_changes_a_table_of_the_oldest_hive(
     spark_version: str, judge: HiveJudge, database: str, tmp_path: Path

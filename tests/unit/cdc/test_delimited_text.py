@@ -53,6 +53,7 @@ def test_fields_of_records(text: DelimitedText, chunk: bytes, rows: Rows) -> Non
     assert fast(text, chunk, 3) == rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", FORMATS, ids=lambda text: repr(text.field_separator))
 def test_what_arrow_reads_is_what_is_there(text: DelimitedText) -> None:
     """Random bytes of the characters that matter: Arrow's reading is used only where it is the exact one."""

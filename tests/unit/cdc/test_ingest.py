@@ -106,6 +106,7 @@ def warehouse(tmp_path: Path, engine: tuple[str, Any]) -> Warehouse:
     return Warehouse(tmp_path, engine)
 
 
+@pytest.mark.long
 def test_operations_and_watermark_are_applied_together(warehouse: Warehouse) -> None:
     """Report, rows and watermark after the first part of a log, and after the next."""
     report = warehouse.ingest(ListSource(entries(FIRST)))
@@ -138,6 +139,7 @@ def test_operations_and_watermark_are_applied_together(warehouse: Warehouse) -> 
     assert values["tables"][0]["contradictions"]["inserts_of_present"] == 0  # type: ignore[index]
 
 
+@pytest.mark.long
 def test_running_again_changes_nothing(warehouse: Warehouse) -> None:
     """No file comes or goes, and the watermark stays. Without the watermark the whole log is applied
     again, and still nothing changes.
@@ -158,6 +160,7 @@ def test_running_again_changes_nothing(warehouse: Warehouse) -> None:
     assert again.tables[0].contradictions == Contradictions(inserts_of_present=2, deletes_of_absent=1)
 
 
+@pytest.mark.long
 def test_a_table_that_was_emptied_has_the_rows_that_came_later(warehouse: Warehouse) -> None:
     """Rows that no later operation writes are deleted in the same transaction; what came before the truncate
     contradicts nothing, and what needs rows from before it does.
@@ -322,6 +325,7 @@ def test_strict_refuses_contradictions(warehouse: Warehouse) -> None:
         assert (warehouse.files(), warehouse.marks()) == (files, marks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("log", "expected"),
     [
@@ -380,6 +384,7 @@ def test_who_holds_the_watermarks_is_waited_for(warehouse: Warehouse) -> None:
     assert warehouse.rows() == []
 
 
+@pytest.mark.long
 def test_tables_of_hive_2(tmp_path: Path, engine: tuple[str, Any]) -> None:
     """Without write ids."""
     warehouse = Warehouse(tmp_path, engine, HIVE_2_3)

@@ -30,6 +30,7 @@ SCHEMA = (
 )
 
 
+@pytest.mark.long
 def test_reduction_equals_replaying_row_by_row(spark: SparkSession) -> None:
     """Random logs on composite keys (decimal, date, text): rows, deleted keys, counts, first operations."""
     rng = random.Random(7)
@@ -102,6 +103,7 @@ def test_the_last_of_several_operations_of_a_key_is_left(spark: SparkSession) ->
     assert left_of(spark, expected) == expected
 
 
+@pytest.mark.long
 def test_repeated_inserts_and_deletes_count_once(spark: SparkSession) -> None:
     """A later insert replaces an earlier one, a doubled delete is one; both are counted."""
     assert left_of(spark, ["II", "DD"]) == {"II": "I1", "DD": "D1"}
@@ -153,6 +155,7 @@ def walked_in_reverse(log: str) -> set[str]:
     return written
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("logs", "message"),
     [
@@ -232,6 +235,7 @@ WRONG_ROWS: Any = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("rows", "error", "message"), WRONG_ROWS)
 def test_rows_that_are_no_operations(
@@ -248,6 +252,7 @@ def test_rows_that_are_no_operations(
     assert str(caught.value) == message
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("partitions", [(0, 0), (0, 3)])
 def test_a_key_in_two_partitions_has_no_order(spark: SparkSession, partitions: tuple[int, int]) -> None:
     """Whatever its offsets are."""

@@ -292,6 +292,7 @@ def read(
     return read_source(spark, staging.source(**options), tables, reached)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_last_operation_of_a_key_wins(spark: SparkSession, staging: Staging) -> None:
     """Reduced, random files leave what replaying their records leaves; the position is the last record's."""

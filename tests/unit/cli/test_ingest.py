@@ -174,6 +174,7 @@ def test_a_kind_whose_package_is_missing(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_what_a_run_prints(
     metastore: InMemoryMetastore, engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -39,6 +39,7 @@ def read(uri: str) -> list[tuple[int, str, str, int]]:
     return sorted((r["id"], r["item"], str(r["price"]), r["day"].month) for r in rows)
 
 
+@pytest.mark.long
 def test_every_verb(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each is one transaction; a dry run changes nothing."""
 
@@ -75,6 +76,7 @@ def test_every_verb(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert read(uri) == []
 
 
+@pytest.mark.long
 def test_every_verb_by_spark(
     uri: str,
     tmp_path: Path,
@@ -218,6 +220,7 @@ def test_a_lost_race_is_attempted_again(uri: str, capsys: pytest.CaptureFixture[
     assert main(["truncate", NAME, "--attempts", "2", *waiting]) == EXIT_OK
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -42,6 +42,7 @@ def test_a_metastore_that_is_not_there() -> None:
         connect("thrift://127.0.0.1:1")
 
 
+@pytest.mark.long
 def test_the_address_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """That of HIVE_CONF_DIR, if no other is given."""
     (tmp_path / "hive-site.xml").write_text(

@@ -91,6 +91,7 @@ def test_the_first_use_keeps_the_beginning(hive: Hive) -> None:
     assert ids(only) == [1]
 
 
+@pytest.mark.long
 def test_it_moves_in_the_transaction_of_its_own_writes(hive: Hive) -> None:
     """Both are committed, or neither."""
     with feed_of(hive, "now"):
@@ -158,6 +159,7 @@ def test_what_is_refused(hive: Hive) -> None:
         pass
 
 
+@pytest.mark.long
 def test_it_is_listed_and_removed(
     hive: Hive, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -179,6 +179,7 @@ FORMS: dict[str, Callable[[pa.Table], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_whatever_speaks_arrow_goes_in(hive: Hive, form: str) -> None:
     """Several forms in one change set, too: where types differ, values get the column's own."""
@@ -217,6 +218,7 @@ def _with_timestamp(hive: Hive) -> Any:
     return dataclasses.replace(info, name="moments", columns=columns, partition_keys=(), location="")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["column", "array", "chunked", "fields", "polars", "others"])
 def test_a_delete_needs_only_row_ids(hive: Hive, form: str) -> None:
     """As a column, or alone; other columns do not count."""
@@ -274,6 +276,7 @@ def test_mixed_changes_are_applied(hive: Hive) -> None:
     assert [r[1] for r in read(hive)] == ["dark tea", "coffee", "juice"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("call", "columns", "message"),
     [
@@ -346,6 +349,7 @@ def test_row_ids_are_looked_up_if_wanted(hive: Hive) -> None:
         tx.table(NAME).update(stale, verify_row_ids=True)
 
 
+@pytest.mark.long
 def test_changes_that_do_not_fit_wait_in_a_file(make_hive: MakeHive, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which is gone with the transaction."""
     opened: list[Any] = []

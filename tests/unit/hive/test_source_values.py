@@ -142,6 +142,7 @@ MEANINGS: dict[str, tuple[str, Any, list[Any]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MEANINGS)
 def test_values_are_what_they_mean(make_table: Callable[..., Hive], name: str, way: str) -> None:
@@ -150,6 +151,7 @@ def test_values_are_what_they_mean(make_table: Callable[..., Hive], name: str, w
     assert stored(make_table(hive_type), rows, WAYS[way]) == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in MEANINGS if MEANINGS[name][0] not in ("double", "binary")])
 def test_buckets_and_partitions_take_the_same_values(make_table: Callable[..., Hive], name: str) -> None:
     """A bucket column and a partition column convert as any other."""

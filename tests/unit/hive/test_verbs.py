@@ -48,6 +48,7 @@ def counts(report: Any) -> tuple[int, int, int, int]:
     return (total.inserted, total.updated, total.deleted, total.moved)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "left"),
     [
@@ -70,6 +71,7 @@ def test_delete_by_a_condition(hive: Hive, where: Any, left: list[int]) -> None:
     assert [each[0] for each in read(hive)] == left
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("values", "where", "expected"),
     [
@@ -115,6 +117,7 @@ def test_upsert(hive: Hive) -> None:
 NEW = (row(10, "a", day=1), row(11, "b", day=1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "left"),
     [
@@ -159,6 +162,7 @@ STEPS: dict[str, Callable[[HiveTable], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "how", [{}, {"partitions": "dynamic"}, {"partitions": [{"day": "2024-06-01"}]}], ids=range(3)
 )
@@ -231,6 +235,7 @@ def test_overwrite_with_no_rows(hive: Hive) -> None:
     assert read(hive) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("how", "error", "message"),
     [
@@ -270,6 +275,7 @@ def test_truncate(hive: Hive) -> None:
     assert read(hive) == list(FIRST)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

@@ -42,6 +42,7 @@ def merging(
     return merge.whenNotMatched("source.msg <> 'gone'").insertAll()
 
 
+@pytest.mark.long
 def test_rows_are_counted_by_a_column_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     """Rows without a clause do not count; the column need not be the table's; a dry run counts, too."""
     with client_of(tmp_path) as client:

@@ -185,6 +185,7 @@ def some_rows(dice: random.Random) -> list[Row]:
     ]
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_changes_lead_from_one_state_to_the_other(diff: Diff, seed: int) -> None:
@@ -216,6 +217,7 @@ def test_values_are_compared_as_they_would_be_stored(diff: Diff) -> None:
         diff(old, too_big, ["id"])
 
 
+@pytest.mark.long
 def test_keys_that_occur_twice_are_named(diff: Diff) -> None:
     """In the table or in the other state; NULL counts as a key like others."""
     once = [(1, "a", None, None, None, "u"), (None, "b", None, None, None, "u")]

@@ -49,6 +49,7 @@ def test_an_order_needs_a_column() -> None:
         first_by()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.tasks
 def test_repeated_matches_count_if_a_delete_has_a_condition(spark: SparkSession, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def whole(transaction: Transaction, rows: DataFrame) -> MergeInto:
     return merge
 
 
+@pytest.mark.long
 def test_it_is_a_plain_insert_with_a_report(
     spark: SparkSession, client: MutatorClient, tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_it_is_a_plain_insert_with_a_report(
             assert sorted(found.collect()) == sorted(rows.collect(), key=lambda row: row["id"])
 
 
+@pytest.mark.long
 def test_texts_that_a_partition_stores_as_null(spark: SparkSession, client: MutatorClient) -> None:
     """'' is stored as NULL, refused as key, and no change later; the name of NULL is refused."""
     rows = spark.sql("select 1L id, 'm' msg, '' ds")

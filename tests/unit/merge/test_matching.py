@@ -174,6 +174,7 @@ class Table:
 EVERYTHING = {(1, 1), (2, None), (None, 3), (None, 4)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wanted", [{m} for m in Match] + [set(Match), set(Match) - {Match.MATCHED}])
 @pytest.mark.parametrize("has_keys", [True, False])
 def test_pairs(spark: SparkSession, wanted: set[Match], has_keys: bool) -> None:

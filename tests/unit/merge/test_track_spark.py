@@ -59,6 +59,7 @@ def test_random_logs(hive: Hive, spark: SparkSession, seed: int) -> None:
     assert read(hive) == history(log, has_ties=has_ties)
 
 
+@pytest.mark.long
 def test_what_is_refused(hive: Hive, spark: SparkSession) -> None:
     """Errors of tasks are those of the local engine."""
     with pytest.raises(DuplicateKeyError, match="order is unknown"):

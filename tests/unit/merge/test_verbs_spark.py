@@ -58,6 +58,7 @@ def ids(transaction: Transaction) -> list[int]:
     return sorted(row.id for row in read_table(transaction, NAME).collect())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("few_bytes", [FEW_BYTES_DEFAULT, 0])
 def test_steps_by_spark_see_each_other(hive: Hive, spark: SparkSession, few_bytes: int) -> None:
     """Each verb reads what the verbs before it wrote; the commit shows the end."""

@@ -107,6 +107,7 @@ def test_a_piece_tells_each_of_its_partitions_once() -> None:
         assert sorted(names) == sorted(set(found.column("__partition").to_pylist()))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sort_memory_bytes", [1, 20_000, 10**9])
 def test_pieces_of_other_partitions_are_sorted_together(sort_memory_bytes: int) -> None:
     """In memory, and through files: each row keeps the name of its partition, and each group is met once."""

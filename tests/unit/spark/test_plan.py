@@ -207,6 +207,7 @@ def task_contents(plan: ChangePlan, options: WriterOptions | None = None) -> lis
     return plan.split(options.sort_memory_bytes).mapPartitions(gather).collect()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [WriterOptions(), WriterOptions(sort_memory_bytes=100_000)])
 def test_groups_stay_together_and_in_order(spark: SparkSession, options: WriterOptions) -> None:
@@ -322,6 +323,7 @@ def test_a_row_id_complaint_names_the_field_of_the_line() -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_inserts_without_buckets_are_spread_by_their_content(spark: SparkSession) -> None:
     """Over as many bucket ids as there are tasks, and the same ones whatever order or task a row comes in;

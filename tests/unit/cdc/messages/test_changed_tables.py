@@ -171,6 +171,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "case", "name", "message"), CASES, ids=[f"{a}: {b}" for a, b, *_ in CASES])
 def test_a_change_of_a_followed_table_stops_the_run(
     logs: MessageLogs, kind: str, case: str, name: str, message: str

@@ -201,6 +201,7 @@ def test_several_tables_need_their_names(people: IngestedTable, capsys: pytest.C
     assert people.rows() == LEFT[:1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("texts", "said"),
     [

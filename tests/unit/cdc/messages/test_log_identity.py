@@ -175,6 +175,7 @@ FAILOVERS: dict[str, tuple[str, str, list[str], list[str], str, tuple[str, ...]]
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", FAILOVERS)
 @pytest.mark.parametrize("runs", ["one run", "two runs", "two runs, the old file deleted", "one file"])
 def test_what_counts_positions_changes(logs: MessageLogs, case: str, runs: str) -> None:

@@ -53,6 +53,7 @@ WINDOWS = {
 ROWS = {1: "inserted", 5: "changed", 7: "read in the next window"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", WINDOWS)
 @pytest.mark.parametrize("cut", range(1, 6))
 def test_rows_of_an_incremental_snapshot_are_ordered_among_changes(

@@ -186,6 +186,7 @@ def test_each_row_of_the_guide_has_a_case() -> None:
     assert found == [*ROWS, WARNED]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "number"), [(name, number) for name, rows in ROWS.items() for number in range(len(rows))]
 )

@@ -158,6 +158,7 @@ NEAR = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "said"), NEAR)
 @pytest.mark.parametrize("kind", ["debezium", "maxwell", "canal"])
 def test_a_table_that_no_message_names_is_warned_of(

@@ -24,6 +24,7 @@ INSERT_MANY = (
 )
 
 
+@pytest.mark.long
 def test_g4_a_table_far_larger_than_the_memory_is_copied(make_shop: MakeShop) -> None:
     """Six times the memory; each row once, in the bucket of its key, in one transaction."""
     shop = make_shop()
@@ -108,6 +109,7 @@ def test_a_row_without_key_is_refused(make_shop: MakeShop) -> None:
     assert shop.rows() == []
 
 
+@pytest.mark.long
 def test_rows_of_the_target_are_seen_under_the_lock(make_shop: MakeShop) -> None:
     """The copy is merged into them, and is equal to the source; a copy that does not fit then is refused."""
     shop = make_shop()

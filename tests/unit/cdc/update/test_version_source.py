@@ -41,6 +41,7 @@ def _items(shop: Shop) -> dict[int, str]:
     return dict(shop.source.rows("SELECT id, item FROM orders"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["NULL", "9e999", "-9e999", "'text'", "x'00'", "40"])
 def test_a_row_whose_version_is_not_a_point_of_the_order_is_read_each_time(shop: Shop, version: str) -> None:
     """It does not become the bound of other rows."""

@@ -90,6 +90,7 @@ def read(engine: str, request: pytest.FixtureRequest) -> Read:
     return rows
 
 
+@pytest.mark.long
 def test_csv_is_typed_and_tells_null_from_empty(read: Read, tmp_path: Path) -> None:
     """Types are the table's; an empty field is NULL, a quoted empty one is not; ROW__ID is a struct."""
     text = HEAD + 'insert,,,,1,"",1.50,2024-02-29,x\nupdate,5,1,7,2,,,,"a ""b"", c"\n'
@@ -158,6 +159,7 @@ def test_json_is_typed(read: Read, tmp_path: Path) -> None:
     assert (row["price"], row["day"]) == (Decimal("1.25"), datetime.date(2024, 2, 29))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", ['"x"', "1.5", "99999999999"])
 def test_json_values_that_do_not_fit_are_refused(read: Read, tmp_path: Path, value: str) -> None:
     """A JSON value of the wrong type stops the reading; it never becomes NULL."""
@@ -194,6 +196,7 @@ def changes_of(rows: list[tuple[Any, ...]]) -> pa.Table:
     return made.add_column(1, "ROW__ID", pa.array(row_ids, row_id))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["csv", "json", "orc", "parquet"])
 def test_changes_are_read_as_they_were_saved(
@@ -251,6 +254,7 @@ NESTED_ROWS = pa.table(
 )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("file_format", ["csv", "json"])
 def test_nested_and_binary_values_are_read_as_they_were_saved(

@@ -236,6 +236,7 @@ FORMS = [
 MOMENTS = ["1582-10-04 01:00:00", "1970-01-01 00:00:00", "2024-02-29 12:00:00.000001", "2024-03-31 02:30:00"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ansi")
 def test_spark_finds_the_same_for_each_form(spark: SparkSession) -> None:
     """Every part of the grammar, over both sides, with NULLs."""
