@@ -22,8 +22,8 @@ import pyarrow as pa
 from benchmarks.data.merge_data import COLUMNS, base_batches
 from benchmarks.measuring.arguments import Rounds
 from benchmarks.measuring.local_metastore import METASTORE
-from benchmarks.measuring.measure import Contestant, Watch, beside_baseline, machine, versions
-from benchmarks.measuring.report import save_cases, show_case
+from benchmarks.measuring.measure import Contestant, Watch, beside_baseline
+from benchmarks.measuring.report import finish
 from benchmarks.merging.merge_tables import BUCKETS, linked_copy
 from judges.hive.hive_judges import Hive41
 from metastore_client import CompactionType
@@ -71,12 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
             Watch({stage.judge.pid: METASTORE}),
         )
         case["aims"] = {"ours / Hive": {"wall": TIME_AIM}}
-        case["is_right"] = stage.is_right()
-    show_case(case)
-    if arguments.save:
-        known = ", ".join(versions("pyarrow"))
-        save_cases([case], RESULTS, title="Compaction", versions=known, machine=machine())
-    return 0 if case["is_right"] else 1
+        case["is_right"] = case["is_right"] and stage.is_right()
+    return finish([case], RESULTS if arguments.save else None, title="Compaction", packages=("pyarrow",))
 
 
 @dataclass

@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 from benchmarks.data.merge_data import COLUMNS, ChangeSets, base_batches, write_base
 from benchmarks.measuring.arguments import Rounds
 from benchmarks.measuring.local_metastore import METASTORE
-from benchmarks.measuring.measure import Contestant, Watch, beside_baseline, machine, versions
-from benchmarks.measuring.report import save_cases, show_case
+from benchmarks.measuring.measure import Contestant, Watch, beside_baseline
+from benchmarks.measuring.report import finish
 from benchmarks.merging.merge_tables import BUCKETS
 from benchmarks.peers import PeerProcess
 from judges.hive.hive_judges import Hive41
@@ -79,12 +79,9 @@ def run(arguments: argparse.Namespace) -> int:
     for name in arguments.only or CASES:
         with Stage.opened(rows, rounds) as stage:
             cases.append(CASES[name](stage))
-    for case in cases:
-        show_case(case)
-    if arguments.save:
-        known = versions("pyarrow", "deltalake")
-        save_cases(cases, RESULTS, title="Change feed", versions=", ".join(known), machine=machine())
-    return 0 if all(case["is_right"] for case in cases) else 1
+    return finish(
+        cases, RESULTS if arguments.save else None, title="Change feed", packages=("pyarrow", "deltalake")
+    )
 
 
 @dataclass

@@ -38,10 +38,8 @@ from benchmarks.measuring.measure import (
     Contestant,
     Watch,
     beside_baseline,
-    machine,
-    versions,
 )
-from benchmarks.measuring.report import save_cases, show_case
+from benchmarks.measuring.report import finish
 from benchmarks.merging.merge_tables import BUCKETS, linked_copy
 from benchmarks.peers import PeerProcess
 from judges.hive.hive_judges import Hive41
@@ -85,12 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
     rounds = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
     with Stage.opened(rows, rounds, is_judged=arguments.quick) as stage:
         cases = [CASES[name](stage) for name in arguments.only or CASES]
-    for case in cases:
-        show_case(case)
-    if arguments.save:
-        known = versions("pyarrow", "deltalake")
-        save_cases(cases, RESULTS, title="Verbs", versions=", ".join(known), machine=machine())
-    return 0 if all(case["is_right"] for case in cases) else 1
+    return finish(
+        cases, RESULTS if arguments.save else None, title="Verbs", packages=("pyarrow", "deltalake")
+    )
 
 
 @dataclass

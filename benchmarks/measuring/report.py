@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measuring.measure import markdown_table, merged_cases, read_cases
+from benchmarks.measuring.measure import machine, markdown_table, merged_cases, read_cases, versions
 
-__all__ = ["case_text", "overview", "save_cases", "show_case", "shown_cases"]
+__all__ = ["case_text", "finish", "overview", "save_cases", "show_case", "shown_cases"]
 
 HEADER = (
     "contestant",
@@ -80,6 +80,22 @@ def overview(cases: Iterable[tuple[str, Case]]) -> str:
         for name, figures in case["contestants"].items()
     ]
     return markdown_table(("benchmark", "case", *HEADER), lines)
+
+
+def finish(cases: Sequence[Case], path: Path | None, *, title: str, packages: Sequence[str]) -> int:
+    """Show cases, keep them if there is a path, and return the exit code: 0 if all are right.
+
+    Args:
+        cases: what was measured now.
+        path: see :func:`save_cases`; None to keep nothing.
+        title: see :func:`save_cases`.
+        packages: those whose versions are kept.
+    """
+    for case in cases:
+        show_case(case)
+    if path is not None:
+        save_cases(cases, path, title=title, versions=", ".join(versions(*packages)), machine=machine())
+    return 0 if all(case["is_right"] for case in cases) else 1
 
 
 def save_cases(cases: Sequence[Case], path: Path, *, title: str, versions: str, machine: str) -> None:

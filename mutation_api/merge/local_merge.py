@@ -93,7 +93,7 @@ def write_plan(
     return dataclasses.replace(report, written=written)
 
 
-def preview_rows(plan: LocalMergePlan, samples: int, insert_files: int | None) -> Preview:
+def preview_rows(plan: LocalMergePlan, insert_files: int | None) -> Preview:
     """Return the forecast, the locks of other clients and sample rows of a merge. Nothing is written.
 
     Raises:
@@ -107,7 +107,7 @@ def preview_rows(plan: LocalMergePlan, samples: int, insert_files: int | None) -
         insert_files=insert_files,
         local=plan.local,
     )
-    return Preview.of(plan.transaction, plan.table, forecast, plan.outcome(max(0, samples)).samples)
+    return Preview.of(plan.transaction, plan.table, forecast, plan.outcome.samples)
 
 
 Condition: TypeAlias = pc.Expression | str | None
@@ -261,11 +261,11 @@ class LocalMerge:
             ConnectionFailedError: If the metastore cannot be asked for the locks of other clients.
             Other errors: Those that :meth:`execute` raises before it writes.
         """
-        plan = self._plan(shows_rows=samples > 0)
+        plan = self._plan(samples=max(0, samples))
         report = plan.report(is_dry_run=True)
-        return dataclasses.replace(report, preview=preview_rows(plan, samples, insert_files))
+        return dataclasses.replace(report, preview=preview_rows(plan, insert_files))
 
-    def _plan(self, *, shows_rows: bool = False) -> LocalMergePlan:
+    def _plan(self, *, samples: int = 0) -> LocalMergePlan:
         """Check names, types and conditions, without reading the table."""
         self.is_described_only = False
         self.transaction.check()
@@ -291,7 +291,7 @@ class LocalMerge:
             evaluator,
             self.options,
             self.local,
-            shows_rows,
+            samples,
         )
         if self.read_bytes_max is not None:  # it lists directories
             check_read_bytes(table.full_name, plan.bytes_to_read, self.read_bytes_max)

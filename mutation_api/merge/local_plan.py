@@ -66,7 +66,8 @@ class LocalMergePlan:
         evaluator: the evaluator of their expressions.
         options: options of the merge.
         local: memory limit and number of threads.
-        shows_rows: True to read the old values of all compared columns, which a preview shows.
+        samples: number of rows of each kind for a preview. If there are any, the old values of all compared
+            columns are read.
 
     Raises:
         RecordLayoutError: If key columns cannot be compared, or if values of a type can never be stored.
@@ -81,7 +82,7 @@ class LocalMergePlan:
     evaluator: Evaluator
     options: MergeOptions
     local: LocalOptions
-    shows_rows: bool = False
+    samples: int = 0
 
     def __post_init__(self) -> None:
         """Check the types."""
@@ -111,16 +112,17 @@ class LocalMergePlan:
         found = settled(self.table.full_name, found, side.late, self.keys, side.late_rows)
         return (*found, *(each for match in wanted if not match.has_source for each in act_on(match)))
 
-    def outcome(self, samples: int = 0) -> MergeOutcome:
-        """Return what the clauses do, with some rows of each kind."""
-        outcome = MergeOutcome(self.keys, self.options.count_by, samples)
+    @cached_property
+    def outcome(self) -> MergeOutcome:
+        """The counts and samples."""
+        outcome = MergeOutcome(self.keys, self.options.count_by, self.samples)
         for each in self.acting:
             outcome.add(each)
         return outcome
 
     def report(self, *, is_dry_run: bool) -> MergeReport:
         """Count the rows. See :meth:`MergeOutcome.report`."""
-        return self.outcome().report(self.transaction, self.table, is_dry_run=is_dry_run)
+        return self.outcome.report(self.transaction, self.table, is_dry_run=is_dry_run)
 
     def changes(self) -> pa.RecordBatchReader:
         """Return the change set for :func:`mutation_api.write.apply.apply_arrow`.
@@ -151,7 +153,7 @@ class LocalMergePlan:
             self.evaluator,
             self.options,
             self.local,
-            self.shows_rows,
+            self.samples > 0,
             self._acting_alone,
         )
 

@@ -25,10 +25,10 @@ from mutation_api.merge.clauses import SOURCE, TARGET, MergeOptions
 from mutation_api.merge.evaluator import check_countable, target_types
 from mutation_api.merge.key_columns import are_comparable
 from mutation_api.merge.spark_columns import (
-    altered_key,
     check_spark_type,
     json_text,
     value_columns,
+    with_altered_key,
 )
 from mutation_api.merge.spark_expressions import SparkMerge, column_of, column_type
 from mutation_api.merge.task_clauses import ALTERED, CLAUSE, KEY, OUTCOME, ROW_ID, TaskClauses, TaskOptions
@@ -38,7 +38,7 @@ from mutation_api.spark.tasks import CHANGES, WRITER
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import quoted
 
-__all__ = ["KEY", "OUTCOME", "ROW_ID", "acted"]
+__all__ = ["acted"]
 
 
 def acted(
@@ -72,7 +72,7 @@ def acted(
     _check_types(rows, table, resolved, options.count_by)
     keys_of_spark = _keys_of_spark(table, resolved)
     if keys_of_spark:
-        rows = altered_key(rows, table, resolved, keys_of_spark, ALTERED)
+        rows = with_altered_key(rows, table, resolved, keys_of_spark, ALTERED)
     inputs = _Inputs.of(rows, table, resolved, options.count_by, has_altered=bool(keys_of_spark))
     fields = [StructField(CHANGES, BinaryType()), StructField(OUTCOME, BinaryType())]
     if identifies_rows:

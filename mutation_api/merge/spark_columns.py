@@ -47,7 +47,6 @@ from mutation_api.table.row_type import quoted
 
 __all__ = [
     "ColumnConverter",
-    "altered_key",
     "any_of",
     "check_spark_type",
     "comparable",
@@ -61,6 +60,7 @@ __all__ = [
     "order_of",
     "stored",
     "value_columns",
+    "with_altered_key",
     "with_inserted_key",
 ]
 
@@ -250,7 +250,7 @@ def with_inserted_key(
     return with_parts.withColumn(name, sf.when(counts, sf.struct(*parts))).drop(*converted)
 
 
-def altered_key(
+def with_altered_key(
     rows: DataFrame, table: AcidTable, resolved: SparkMerge, keys: Collection[str], name: str
 ) -> DataFrame:
     """Add the JSON string of a key to insert that is stored as a different key by Spark's comparison.

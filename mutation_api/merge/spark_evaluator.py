@@ -138,7 +138,7 @@ def few_rows_plan(
     clauses: tuple[Clause[Expression], ...],
     options: MergeOptions,
     *,
-    shows_rows: bool,
+    samples: int,
 ) -> LocalMergePlan | None:
     """Return the plan for a merge of few rows.
 
@@ -149,7 +149,7 @@ def few_rows_plan(
         keys: key columns. None if the merge has another condition.
         clauses: the clauses in order of precedence.
         options: options of the merge.
-        shows_rows: see :class:`LocalMergePlan`.
+        samples: see :class:`LocalMergePlan`.
 
     Returns:
         The plan. None if there may be many rows, if the condition is not just equal keys, or if only Spark's
@@ -176,7 +176,7 @@ def few_rows_plan(
         spark, table, resolved, rows, sides.source_schema, sides.target_schema, options
     )
     local = LocalOptions()
-    plan = LocalMergePlan(transaction, table, rows, keys, resolved, evaluator, options, local, shows_rows)
+    plan = LocalMergePlan(transaction, table, rows, keys, resolved, evaluator, options, local, samples)
     return plan if plan.bytes_to_read <= READ_BYTES_MAX else None
 
 

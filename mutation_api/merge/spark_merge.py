@@ -192,10 +192,10 @@ class MergeInto:
             return self._with_sides()._previewed(samples, num_partitions, insert_files)
 
     def _previewed(self, samples: int, num_partitions: int | None, insert_files: int | None) -> MergeReport:
-        if (few := self._few_rows_plan(num_partitions, shows_rows=samples > 0)) is not None:
+        if (few := self._few_rows_plan(num_partitions, samples=max(0, samples))) is not None:
             with translated_worker_errors(self._what):
                 report = few.report(is_dry_run=True)
-                return dataclasses.replace(report, preview=preview_rows(few, samples, insert_files))
+                return dataclasses.replace(report, preview=preview_rows(few, insert_files))
         with self._planned(samples=max(0, samples)) as plan:
             report = plan.outcome.report(self.transaction, plan.table, is_dry_run=True)
             tasks = num_partitions or self._task_count(report)
@@ -203,9 +203,7 @@ class MergeInto:
             preview = Preview.of(self.transaction, plan.table, forecast, plan.outcome.samples)
             return dataclasses.replace(report, preview=preview)
 
-    def _few_rows_plan(
-        self, num_partitions: int | None, *, shows_rows: bool = False
-    ) -> LocalMergePlan | None:
+    def _few_rows_plan(self, num_partitions: int | None, *, samples: int = 0) -> LocalMergePlan | None:
         if num_partitions is not None:  # the user asked for tasks
             return None
         with translated_worker_errors(self._what):
@@ -216,7 +214,7 @@ class MergeInto:
                 self.keys,
                 tuple(self.clauses),
                 self.options,
-                shows_rows=shows_rows,
+                samples=samples,
             )
 
     def _with_sides(self) -> MergeInto:

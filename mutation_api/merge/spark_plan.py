@@ -63,15 +63,15 @@ class MergePlan:
     """The rows on which a clause acts, and what becomes of them.
 
     ``acting`` has a row for each of them: both sides and the number of the clause. ``acted`` is what tasks
-    make of these rows, see :func:`~mutation_api.merge.spark_acting.acted`; it is cached. If ``is_unique``, no
-    two rows can act on one row or insert one key.
+    make of these rows, see :func:`~mutation_api.merge.spark_acting.acted`; it is cached. ``samples`` is the
+    number of rows of each kind to keep for a preview.
     """
 
     transaction: OpenTransaction
     table: AcidTable
     options: MergeOptions
     resolved: SparkMerge
-    is_unique: bool
+    samples: int
     acting: DataFrame
     acted: DataFrame
     caches: tuple[DataFrame, ...]
@@ -130,19 +130,15 @@ class MergePlan:
         except BaseException:
             _drop(cached)
             raise
-        return cls(transaction, table, options, resolved, is_unique, acting, rows, tuple(cached))
+        return cls(transaction, table, options, resolved, samples, acting, rows, tuple(cached))
 
     @cached_property
     def outcome(self) -> MergeOutcome:
         """The counts and samples. This is the first step that evaluates the rows. It fills the cache."""
         parts = self.acted.where(sf.col(OUTCOME).isNotNull()).select(OUTCOME).collect()
-        total = MergeOutcome(self.resolved.keys, self.options.count_by, 0)
-        for index, (part,) in enumerate(parts):
-            found = pickle.loads(part)
-            if index == 0:
-                total = found
-            else:
-                total.add_outcome(found)
+        total = MergeOutcome(self.resolved.keys, self.options.count_by, self.samples)
+        for (part,) in parts:
+            total.add_outcome(pickle.loads(part))
         return total
 
     def check_duplicates(self) -> None:

@@ -140,11 +140,11 @@ class TaskClauses:
 
     @cached_property
     def _output_types(self) -> dict[str, pa.DataType]:
-        types = target_types(self.table)
+        types = self._target_types
         keys = [(f"k{number}", types[key]) for number, key in enumerate(self.rules.keys or ())]
         return {
             CHANGES: pa.binary(),
             OUTCOME: pa.binary(),
             KEY: pa.struct(keys),
-            ROW_ID: full_row_id_type(self.table),
+            ROW_ID: types[ROW_ID_COLUMN],
         }

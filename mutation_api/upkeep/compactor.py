@@ -19,15 +19,16 @@ import os
 import time
 import uuid
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
 from metastore_client.model import CompactionEnd, CompactionJob, CompactionType
-from metastore_client.valid_ids import NO_OPEN_ID, ValidWriteIdList
+from metastore_client.valid_ids import ValidWriteIdList
 from mutation_api.errors import CommitOutcomeUnknownError, CompactionError, ConfigurationError
-from mutation_api.format.layout import ACID_VERSION_FILE
-from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.format.layout import ACID_VERSION_FILE, base_directory_name
+from mutation_api.orc.read.event_file import EventFileKind
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.table_view import TableView, open_table
 from mutation_api.storage.connect import storage_at
@@ -110,8 +111,8 @@ def _is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # another user's
+        pass
     return True
 
 
@@ -143,6 +144,13 @@ def compact_next(
     _check_has_workers(metastore)
     with metastore_errors_as_ours("could not take a compaction from the queue"):
         _fail_those_of_dead_workers(metastore)
+    return _taken_and_done(metastore, pool, threads, options)
+
+
+def _taken_and_done(
+    metastore: MetastoreClient, pool: str | None, threads: int, options: WriterOptions | None
+) -> CompactedDirectory | None:
+    with metastore_errors_as_ours("could not take a compaction from the queue"):
         job = metastore.next_compaction(_worker_id(), "hive-mutation-api", pool)
     if job is None:
         return None
@@ -183,7 +191,7 @@ def compact_partition(
     with metastore_errors_as_ours(f"table {where}: cannot request a compaction"):
         _fail_those_of_dead_workers(metastore)
         is_new = metastore.compact(database, name, partition or None, CompactionType.MAJOR, pool=pool)
-    found = compact_next(metastore, pool=pool, threads=threads, options=options) if is_new else None
+    found = _taken_and_done(metastore, pool, threads, options) if is_new else None
     if found is None:
         raise CompactionError(
             f"table {where}: a compaction is queued or running already. Wait for it: hive-mutate show "
@@ -278,7 +286,9 @@ class _Compaction:
         info = metastore.get_table(job.database, job.table)
         if info.sort_columns:
             raise CompactionError(f"table {info.full_name} is sorted, which Hive does not compact either")
-        valid = _complete_ids(view)
+        assert isinstance(view.valid_ids, ValidWriteIdList)
+        # Transactions with later ids may still write rows that the new base would hide.
+        valid = view.valid_ids.up_to(view.valid_ids.min_open - 1)
         # Hive's worker takes the owner of the directory, which is the table's owner unless it was changed.
         job = metastore.compaction_began(job, snapshot.txn_id, valid.high_watermark, info.owner)
         view = TableView(view.table, view.locations, valid, view.valid_txns, check=view.check)
@@ -289,14 +299,13 @@ class _Compaction:
     def is_needed(self) -> bool:
         """True if there are several directories, or plain files."""
         files = [file for split in self.splits for file in split.files]
-        if any(_is_original(file) for file in files):
-            return True
-        return len({file.location.parent for file in files}) > 1
+        has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in files)
+        return has_plain_files or len({file.location.parent for file in files}) > 1
 
     @property
     def directory(self) -> Location:
         """The new directory."""
-        name = f"base_{self.valid.high_watermark:07d}_v{self.txn_id:07d}"
+        name = base_directory_name(self.valid.high_watermark, self.txn_id)
         return self.view.locations[self.partition] / name
 
     def publish(self) -> list[CompactedFile]:
@@ -311,7 +320,7 @@ class _Compaction:
             self.remove()
             raise
         finally:
-            self._remove(self._hidden.parent.parent)
+            self._remove(self._staging)
         return files
 
     def remove(self) -> None:
@@ -319,14 +328,15 @@ class _Compaction:
         self._remove(self.directory)
 
     @property
+    def _staging(self) -> Location:
+        return staging_directory(self.view.locations[self.partition], self.txn_id)
+
+    @property
     def _hidden(self) -> Location:
-        root = staging_directory(self.view.locations[self.partition], self.txn_id)
-        return root / uuid.UUID(int=self.job.id).hex / "0"
+        return self._staging / "compaction" / "0"
 
     def _buckets(self) -> dict[int, list[SnapshotSplit]]:
-        buckets: dict[int, list[SnapshotSplit]] = defaultdict(list)
-        for split in self.splits:
-            buckets[split.bucket_id].append(split)
+        buckets = _by_bucket(self.splits)
         if min(buckets, default=0) < 0:
             file = buckets[min(buckets)][0].files[0].location
             raise CompactionError(f"{file} has no bucket in its name. Let Hive compact the partition")
@@ -356,9 +366,7 @@ class _Compaction:
 
     def _check(self, files: list[CompactedFile]) -> None:
         """Compare what a snapshot reads that sees the compaction with what was read before."""
-        found: dict[int, list[SnapshotSplit]] = defaultdict(list)
-        for split in self.view.plan([self.partition]):
-            found[split.bucket_id].append(split)
+        found = _by_bucket(self.view.plan([self.partition]))
         unexpected = found.keys() - {file.bucket_id for file in files}
         if unexpected:
             raise CompactionError(f"{self.directory}: found files of the buckets {sorted(unexpected)}")
@@ -376,20 +384,8 @@ class _Compaction:
             _log.warning("could not remove %s: %s", location, error)
 
 
-def _complete_ids(view: TableView) -> ValidWriteIdList:
-    """Return the ids up to the first open one: later ids may still get rows below the new base."""
-    valid = view.valid_ids
-    assert isinstance(valid, ValidWriteIdList)
-    open_ids = [id for id in valid.exceptions if id not in valid.aborted]
-    last = min([valid.high_watermark, valid.min_open - 1, *(id - 1 for id in open_ids)])
-    return ValidWriteIdList(
-        last,
-        tuple(id for id in valid.exceptions if id <= last),
-        NO_OPEN_ID,
-        frozenset(id for id in valid.aborted if id <= last),
-        valid.table,
-    )
-
-
-def _is_original(file: EventFile) -> bool:
-    return file.kind is EventFileKind.ORIGINAL
+def _by_bucket(splits: Iterable[SnapshotSplit]) -> dict[int, list[SnapshotSplit]]:
+    buckets: dict[int, list[SnapshotSplit]] = defaultdict(list)
+    for split in splits:
+        buckets[split.bucket_id].append(split)
+    return buckets
