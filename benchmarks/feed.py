@@ -5,7 +5,8 @@
     python -m benchmarks feed --rows 100000
 
 * Read 2,000 changes (updates, deletes, inserts) of a table of N rows with the images of updated and deleted
-  rows, beside delta-rs, which reads the same changes from the change data feed that its merge wrote.
+  rows, all their columns or only the keys, beside delta-rs, which reads the same changes from the change data
+  feed that its merge wrote.
 * The same beside ``hive-mutate diff --since``, which compares both states of the table.
 * The same with changes of 1 % of the rows, beside delta-rs.
 * Send N/100 inserts in ten transactions to Kafka in Debezium's form, exactly once, beside a producer that
@@ -57,7 +58,7 @@ CHANGED_PART = 100
 TRANSACTIONS = 10
 CDF_AIM, DIFF_AIM, KAFKA_AIM = 1.0, 1 / 30, 2.0
 KINDS = ("driver", METASTORE)
-DELTA, FEED, DIFF, PRODUCER = "delta-rs", "feed", "diff", "producer"
+DELTA, FEED, KEYS, DIFF, PRODUCER = "delta-rs", "feed", "feed, images of keys", "diff", "producer"
 TABLE = "feed.orders"
 RESULTS = Path(__file__).parent / "results" / "feed.json"
 
@@ -134,9 +135,9 @@ class Stage:
         peer.call("merge", str(self.folder / "delta"), str(changes))
         return peer
 
-    def read(self, since: str) -> int:
+    def read(self, since: str, **options: Any) -> int:
         """Read all changes into memory, and return their number."""
-        with self.hive.changes(TABLE, since=since) as feed:
+        with self.hive.changes(TABLE, since=since, **options) as feed:
             return sum(table.to_arrow().num_rows for each in feed for table in each.tables.values())
 
     def compared(self, label: str, text: str, aim: float, *contestants: Contestant) -> dict[str, Any]:
@@ -156,6 +157,10 @@ def changes_case(stage: Stage, count: int | None = None) -> dict[str, Any]:
         for _ in range(READS):
             found[FEED] = stage.read(since)
 
+    def keys(_: int) -> None:
+        for _ in range(READS):
+            found[KEYS] = stage.read(since, on=["id"], images="keys")
+
     def theirs(_: int) -> None:
         for _ in range(READS):
             found[DELTA] = peer.call("changes", str(stage.folder / "delta"), 1)
@@ -165,6 +170,7 @@ def changes_case(stage: Stage, count: int | None = None) -> dict[str, Any]:
         "Read into memory, with the rows before updates and deletes.",
         CDF_AIM,
         Contestant(FEED, ours, KINDS, stage.folder / "hive"),
+        Contestant(KEYS, keys, KINDS, stage.folder / "hive"),
         Contestant(DELTA, theirs, (DELTA,), stage.folder / "delta"),
     )
     before = _bytes_read()

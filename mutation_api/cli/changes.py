@@ -38,7 +38,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from mutation_api.cdc.kafka.change_topics import DEBEZIUM, FORMATS, ChangeTopics
 from mutation_api.cdc.kafka.feed_messages import change_lines
@@ -57,14 +57,23 @@ from mutation_api.cli.terminal import say
 from mutation_api.errors import ConfigurationError
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
-from mutation_api.hive.feed_keys import parsed_keys
+from mutation_api.hive.feed_keys import Images, parsed_keys
 from mutation_api.transaction.clock import SystemClock
 from mutation_api.transaction.feed_position import BEGINNING, NOW, Since
 
 __all__ = ["add_arguments", "run"]
 
 _OPTIONS = option_names(
-    "since", "on", "columns", "consumer", "watermark_table", "topic_prefix", "topic", "format", "hold"
+    "since",
+    "on",
+    "columns",
+    "images",
+    "consumer",
+    "watermark_table",
+    "topic_prefix",
+    "topic",
+    "format",
+    "hold",
 )
 
 _OF_KAFKA: Mapping[str, Any] = {
@@ -115,6 +124,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="key columns that make a delete and an insert an update, of all tables or of one (repeatable)",
     )
     parser.add_argument("--columns", metavar="A,B", help="columns to print (default: all)")
+    parser.add_argument(
+        "--images",
+        choices=get_args(Images),
+        default="all",
+        help="columns to read of deleted rows, and of updated rows as they were before: all, or only those "
+        "of --on, which is faster; the others are null (default: all)",
+    )
     parser.add_argument(
         "--net", action="store_true", help="print all changes together, without rows that came and went"
     )
@@ -219,7 +235,13 @@ def _send(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> int
     with topics:
         while True:
             sent = topics.send(
-                hive, *arguments.tables, since=since, on=keys, columns=columns, hold=arguments.hold
+                hive,
+                *arguments.tables,
+                since=since,
+                on=keys,
+                columns=columns,
+                images=arguments.images,
+                hold=arguments.hold,
             )
             if sent.message_count or arguments.follow is None:
                 counts = {"transactions": sent.transaction_count, "messages": sent.message_count}
@@ -247,6 +269,7 @@ def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> 
         on=keys,
         net=arguments.net,
         columns=columns,
+        images=arguments.images,
         watermark_table=arguments.watermark_table,
         hold=arguments.hold,
     ) as feed:

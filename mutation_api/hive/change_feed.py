@@ -23,7 +23,7 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.format.event import INSERT, ROW_ID_COLUMN
 from mutation_api.hive.consumer import Consumer
-from mutation_api.hive.feed_keys import FeedKeys, keys_by_table
+from mutation_api.hive.feed_keys import FeedKeys, Images, check_images, keys_by_table
 from mutation_api.hive.hive_transaction import HiveTransaction
 from mutation_api.hive.transaction_order import in_order
 from mutation_api.merge.row_changes import (
@@ -117,6 +117,7 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
         on: see ``Hive.changes``.
         net: see ``Hive.changes``.
         columns: see ``Hive.changes``.
+        images: see ``Hive.changes``.
         local: memory and threads.
         consumer: the consumer whose position is read and moved. If None, ``since`` is the position.
         holds: the holds of earlier feeds, to which one of this feed is added.
@@ -134,6 +135,7 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
         on: FeedKeys | None,
         net: bool,
         columns: Sequence[str] | None,
+        images: Images,
         local: LocalOptions,
         consumer: Consumer | None = None,
         holds: Holds | None = None,
@@ -143,6 +145,8 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
         self._names = tables
         self._since = since
         self._on = keys_by_table(on, tables, "changes: on")
+        check_images(images, self._on, tables, "changes: images")
+        self._images = images
         self._net = net
         self._columns = columns
         self._local = local
@@ -350,6 +354,9 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
         kept = self._known_transactions(name) if name in self._replaced else None
         found = split_changes(view, self._before[name], (*columns, *extra), kept=kept)
         self._check_files()
+        if self._images == "keys":
+            keys = frozenset(self._on[name])
+            found = [dataclasses.replace(each, image_columns=keys) for each in found]
         return found
 
     def _check_files(self) -> None:

@@ -11,7 +11,7 @@ from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection_options import ConnectionOptions
 from mutation_api.hive.consumer import Consumer
-from mutation_api.hive.feed_keys import FeedKeys
+from mutation_api.hive.feed_keys import FeedKeys, Images
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.attempts import LOST_RACES, Attempts, check_function
@@ -197,6 +197,7 @@ class Hive(ClosedAtEnd, NotPickled):
         on: FeedKeys | None = None,
         net: bool = False,
         columns: Sequence[str] | None = None,
+        images: Images = "all",
         watermark_table: str | None = None,
         hold: HoldTime | None = None,
     ) -> ChangeFeed:
@@ -216,6 +217,8 @@ class Hive(ClosedAtEnd, NotPickled):
                 names by table.
             net: True for all changes at once, without rows that were inserted and deleted since.
             columns: names of data and partition columns. If None, all.
+            images: ``"keys"`` to read only the columns of ``on`` of rows as they were before a delete or an
+                update. Their other data columns are NULL. This is much faster for scattered changes.
             watermark_table: the table of consumers' positions, ``database.table``; created if it does not
                 exist. If None, ``mutation_watermarks`` in the database of the tables.
             hold: how long Hive's cleaner must keep the files for the next feed of these tables, in seconds.
@@ -236,6 +239,7 @@ class Hive(ClosedAtEnd, NotPickled):
             on=on,
             net=net,
             columns=columns,
+            images=images,
             local=local,
             consumer=named,
             holds=self._holds,

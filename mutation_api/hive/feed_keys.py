@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
 
 from mutation_api.errors import ConfigurationError, listed
 from mutation_api.table.row_type import checked_names
 from mutation_api.transaction.catalog import normal_full_name
 
-__all__ = ["FeedKeys", "keys_by_table", "parsed_keys"]
+__all__ = ["FeedKeys", "Images", "check_images", "keys_by_table", "parsed_keys"]
 
 FeedKeys = Sequence[str] | Mapping[str, Sequence[str]]
 """Names of key columns of all tables, or by ``database.table``."""
+
+Images = Literal["all", "keys"]
+"""The columns that are read of rows as they were before a delete or an update: all, or only the keys."""
 
 
 def keys_by_table(on: FeedKeys | None, tables: Sequence[str], what: str) -> dict[str, tuple[str, ...]]:
@@ -34,6 +38,25 @@ def keys_by_table(on: FeedKeys | None, tables: Sequence[str], what: str) -> dict
     if unknown := sorted(found.keys() - set(names)):
         raise ConfigurationError(f"{what} names {listed(unknown)}, but the feed has {listed(sorted(names))}")
     return {name: keys for name, keys in found.items() if keys}
+
+
+def check_images(images: Images, on: Mapping[str, Sequence[str]], tables: Sequence[str], what: str) -> None:
+    """Raise ConfigurationError if ``images`` is invalid, or ``"keys"`` and a table has no keys.
+
+    Args:
+        images: the value.
+        on: the result of :func:`keys_by_table`.
+        tables: the tables of the feed.
+        what: the name of the argument in messages.
+    """
+    if images not in get_args(Images):
+        raise ConfigurationError(f"{what}={images!r}: expected 'all' or 'keys'")
+    missing = [name for name in map(normal_full_name, tables) if name not in on]
+    if images == "keys" and missing:
+        raise ConfigurationError(
+            f"{what}='keys' needs the key columns of each table: name those of {listed(sorted(missing))} "
+            "with on"
+        )
 
 
 def parsed_keys(texts: Sequence[str]) -> FeedKeys:

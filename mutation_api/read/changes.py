@@ -32,8 +32,9 @@ from mutation_api.format.event import (
     Operation,
     bucket_ids,
 )
+from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.merge_events import EventKeys, concatenate_keys, is_remaining, is_visible
-from mutation_api.orc.read.column_reader import ReadOptions
+from mutation_api.orc.read.column_reader import ReadOptions, column_type
 from mutation_api.orc.read.event_file import EventChunk, EventFile, EventFileKind
 from mutation_api.orc.read.event_reader import read_events
 from mutation_api.orc.read.file_columns import Wanted
@@ -110,6 +111,8 @@ class SplitChanges:
         columns: the data and partition columns of the rows, in order.
         options: the form of timestamps.
         wiped_by: the id of an overwrite that deleted all rows of ``after``. If None, they are still there.
+        image_columns: the names of the data columns that are read of rows as they were before a delete or an
+            update; their other data columns are NULL. If None, all are read.
     """
 
     table: AcidTable
@@ -119,6 +122,7 @@ class SplitChanges:
     columns: Sequence[AcidColumn]
     options: ReadOptions = field(default_factory=ReadOptions)
     wiped_by: int | None = None
+    image_columns: frozenset[str] | None = None
 
     @property
     def may_have_changes(self) -> bool:
@@ -240,10 +244,13 @@ class SplitChanges:
         is_first[1:] = packed[1:] != packed[:-1]
         return joined.filter(pa.array(is_first))
 
-    def _wanted(self, sought: EventKeys | None) -> Wanted:
-        keys = self.table.partition_key_names
-        data = tuple(column for column in self.columns if column.name not in keys)
+    def _wanted(self, sought: EventKeys | None = None, *, images: bool = False) -> Wanted:
         table = self.table
+        data = tuple(
+            column
+            for column in self.columns
+            if column.name not in table.partition_key_names and not (images and self._is_left_out(column))
+        )
         return Wanted(
             table.columns,
             data,
@@ -256,19 +263,18 @@ class SplitChanges:
             sought,
         )
 
-    def _merged(
-        self, files: Sequence[EventFile], valid: ValidIdList, sought: EventKeys | None = None
-    ) -> Iterator[EventChunk]:
+    def _is_left_out(self, column: AcidColumn) -> bool:
+        return self.image_columns is not None and column.name not in self.image_columns
+
+    def _merged(self, files: Sequence[EventFile], valid: ValidIdList, wanted: Wanted) -> Iterator[EventChunk]:
         any_bucket = takes_deletes_of_all_buckets(self.table)
         storage = storage_at(self.split.location)
-        return merge_files(
-            storage, files, valid, self._wanted(sought), self.table.version, any_bucket=any_bucket
-        )
+        return merge_files(storage, files, valid, wanted, self.table.version, any_bucket=any_bucket)
 
     def _inserted(self, chosen: Choice) -> Iterator[EventChunk]:
         """Yield the rows that some ids inserted, whether deleted since or not, ordered by ROW__ID."""
         files = [file for file in self._new_files() if file.kind is not EventFileKind.DELETE_DELTA]
-        for chunk in self._merged(files, self.after) if files else ():
+        for chunk in self._merged(files, self.after, self._wanted()) if files else ():
             mask = chosen(chunk.keys.original_txn)
             if mask.any():
                 yield chunk.filter(mask).complete()
@@ -279,10 +285,10 @@ class SplitChanges:
         """Yield the images of rows of the older snapshot, by the id that deleted them."""
         if not len(deletes):
             return
-        for chunk in self._merged(self.split.files, self.before, deletes):
+        for chunk in self._merged(self.split.files, self.before, self._wanted(deletes, images=True)):
             is_sought, by = _deleted(chunk.keys, deletes)
             if len(by):
-                yield ChangedRows(DELETE, by, self._rows(chunk.filter(is_sought).complete()))
+                yield ChangedRows(DELETE, by, self._rows(chunk.filter(is_sought).complete(), images=True))
 
     def _new_rows(
         self, inserted: EventChunk, deletes: EventKeys | None, *, net: bool
@@ -299,7 +305,7 @@ class SplitChanges:
         if not lasting.all():
             inserted, by = inserted.filter(lasting), by[lasting]
         if (gone := by >= 0).any():
-            yield ChangedRows(DELETE, by[gone], self._rows(inserted.filter(gone)))
+            yield ChangedRows(DELETE, by[gone], self._rows(inserted.filter(gone), images=True))
         if len(by):
             yield ChangedRows(INSERT, inserted.keys.original_txn, self._rows(inserted))
 
@@ -333,14 +339,14 @@ class SplitChanges:
             by, stays = keys.current_txn[had], has[had]
             for kind, mask in ((DELETE, ~stays), (UPDATE_BEFORE, stays)):
                 if mask.any():
-                    yield ChangedRows(kind, by[mask], self._rows(images.filter(mask)))
+                    yield ChangedRows(kind, by[mask], self._rows(images.filter(mask), images=True))
 
     def _legacy_events(self, chosen: Choice) -> EventChunk | None:
         """Return the events of some ids with their rows, ordered by ROW__ID and id."""
         chunks = []
         for file in self._new_files():
             storage = storage_at(file.location)
-            for stripe in read_events(storage, file, self._wanted(None), version=self.table.version):
+            for stripe in read_events(storage, file, self._wanted(), version=self.table.version):
                 mask = chosen(stripe.chunk.keys.current_txn)
                 if mask.any():
                     chunks.append(stripe.chunk.filter(mask).complete())
@@ -356,7 +362,7 @@ class SplitChanges:
             return None
         wanted = _packed(sought)
         found = []
-        for chunk in self._merged(self.split.files, self.before):
+        for chunk in self._merged(self.split.files, self.before, self._wanted(images=True)):
             mask = np.isin(_packed(chunk.keys), wanted)
             if mask.any():
                 found.append(chunk.filter(mask).complete())
@@ -380,31 +386,38 @@ class SplitChanges:
                     by = np.full(count, file.last, np.int64)
                     yield ChangedRows(INSERT, by, self._rows(chunk.complete()))
 
-    def _plain_rows(self, files: Iterable[EventFile]) -> Iterator[EventChunk]:
+    def _plain_rows(self, files: Iterable[EventFile], *, images: bool = False) -> Iterator[EventChunk]:
+        wanted = self._wanted(images=images)
         for file in files:
             storage = storage_at(file.location)
-            for stripe in read_events(storage, file, self._wanted(None), version=self.table.version):
+            for stripe in read_events(storage, file, wanted, version=self.table.version):
                 yield stripe.chunk
 
     def _wiped(self, valid: ValidIdList, by: int) -> Iterator[ChangedRows]:
         """Yield the rows that an overwrite deleted."""
         chunks: Iterable[EventChunk]
         if self.table.version.has_row_ids:
-            chunks = self._merged(self.split.files, valid)
+            chunks = self._merged(self.split.files, valid, self._wanted(images=True))
         else:
-            chunks = self._plain_rows(f for f in self.split.files if valid.is_valid(f.last))
+            chunks = self._plain_rows((f for f in self.split.files if valid.is_valid(f.last)), images=True)
         for chunk in chunks:
             if count := len(chunk.keys):
-                yield ChangedRows(DELETE, np.full(count, by, np.int64), self._rows(chunk.complete()))
+                rows = self._rows(chunk.complete(), images=True)
+                yield ChangedRows(DELETE, np.full(count, by, np.int64), rows)
 
-    def _rows(self, chunk: EventChunk) -> pa.RecordBatch:
-        """Return ROW__ID and the columns of events."""
+    def _rows(self, chunk: EventChunk, *, images: bool = False) -> pa.RecordBatch:
+        """Return ROW__ID and the columns of events, or of images."""
         table, count = self.table, len(chunk.keys)
         values = partition_scalars(table, self.split.partition_name, self.columns)
-        arrays = {
-            c.name: pa.repeat(values[c.name], count) if c.name in values else chunk.rows[c.name]
-            for c in self.columns
-        }
+        arrays = {}
+        for column in self.columns:
+            if column.name in values:
+                arrays[column.name] = pa.repeat(values[column.name], count)
+            elif images and self._is_left_out(column):
+                kind = column_type(parse_hive_type(column.type), self.options.timestamp_form)
+                arrays[column.name] = pa.nulls(count, kind)
+            else:
+                arrays[column.name] = chunk.rows[column.name]
         if table.version.has_row_ids:
             keys = chunk.keys
             parts = [pa.array(each) for each in (keys.original_txn, keys.bucket, keys.row_id)]

@@ -12,7 +12,7 @@ from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT, needs_extra
 from mutation_api.errors import ConfigurationError, listed
 from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection import Hive
-from mutation_api.hive.feed_keys import FeedKeys, keys_by_table
+from mutation_api.hive.feed_keys import FeedKeys, Images, keys_by_table
 from mutation_api.transaction.catalog import normal_full_name
 from mutation_api.transaction.feed_position import Since
 from mutation_api.transaction.hold import HoldTime
@@ -112,6 +112,7 @@ class ChangeTopics(ClosedAtEnd):
         since: Since | None = None,
         on: FeedKeys = (),
         columns: Sequence[str] | None = None,
+        images: Images = "all",
         hold: HoldTime | None = None,
     ) -> SentChanges:
         """Send what changed since the position in Kafka, transaction by transaction, up to now.
@@ -122,6 +123,7 @@ class ChangeTopics(ClosedAtEnd):
             since: where the first run begins, see ``Hive.changes``. Later runs ignore it.
             on: key columns of the tables, or by table: the keys of messages. Required by ``debezium``.
             columns: names of data and partition columns. If None, all.
+            images: ``"keys"`` for a ``before`` that has only the keys; see ``Hive.changes``.
             hold: how long the files are kept from the cleaner for the next call; see ``Hive.changes``.
 
         Raises:
@@ -137,7 +139,9 @@ class ChangeTopics(ClosedAtEnd):
         try:
             producer = self._opened(messages, tables)
             begin = self._begin(since)
-            with hive.changes(*tables, since=begin, on=keys, columns=columns, hold=hold) as feed:
+            with hive.changes(
+                *tables, since=begin, on=keys, columns=columns, images=images, hold=hold
+            ) as feed:
                 return self._sent(producer, messages, feed)
         except BaseException:
             self.close()

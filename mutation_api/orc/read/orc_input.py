@@ -55,8 +55,11 @@ _OUT_OF_RANGE = "out of range for nanosecond"
 _NANOS_PER_SECOND = 10**9
 _FIRST_AGREED = (FIRST_KNOWN_INSTANT + 24 * 60 * 60) * _NANOS_PER_SECOND
 """The local time, in nanoseconds since 1970, from which ORC and Java use the same offset of a zone."""
-_ROWS_DECODED_PER_SOUGHT = 4096
-"""The approximate number of rows of a stripe that are decoded in the time of seeking one row."""
+_ROWS_DECODED_PER_SOUGHT = 16384
+"""The approximate number of rows of a stripe that are decoded in the time of seeking one row.
+
+pyorc decodes the row group up to the row, and other threads wait for it.
+"""
 _WHOLE_STRIPE_BYTES = 1024 * 1024
 """A stripe up to this size is fetched as a whole, in one request instead of two or three."""
 

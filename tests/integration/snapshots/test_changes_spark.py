@@ -30,7 +30,13 @@ from tests.unit.hive.test_changes import ITEMS, ORDERS, TABLES, make_legacy, pos
 pytestmark = pytest.mark.slow
 
 Rows = Counter[tuple[Any, ...]]
-OPTIONS: tuple[dict[str, Any], ...] = ({}, {"on": ["id"]}, {"net": True}, {"net": True, "on": ["ID"]})
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"on": ["id"]},
+    {"net": True},
+    {"net": True, "on": ["ID"]},
+    {"on": ["ID"], "images": "keys"},
+)
 
 
 def shown(found: list[dict[str, Any]]) -> Rows:

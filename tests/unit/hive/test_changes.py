@@ -252,3 +252,29 @@ def test_random_histories(hive: Hive, seed: int, monkeypatch: pytest.MonkeyPatch
 def test_many_random_histories(hive: Hive, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """See :func:`check_random_history`."""
     check_random_history(hive, seed, monkeypatch)
+
+
+def test_images_of_keys_have_only_keys_and_partition(hive: Hive) -> None:
+    """The same changes as with all images; the other columns of old rows are NULL."""
+    hive.table(ORDERS).append(rows((1, "tea", 1), (2, "milk", 1), (3, "wine", 2)), create_partitions=True)
+    with hive.changes(ORDERS, since="now") as feed:
+        start = feed.position
+    hive.table(ORDERS).update(set={"item": "'green tea'"}, where="id = 1")
+    hive.table(ORDERS).append(rows((4, "cup", 1)))
+    hive.table(ORDERS).update(set={"item": "'mug'"}, where="id in (1, 4)")
+    hive.table(ORDERS).delete(where="id in (2, 4)")
+    for net in (False, True):
+        found = {}
+        for images in ("keys", "all"):
+            with hive.changes(ORDERS, since=start, on=["id"], net=net, images=images) as feed:
+                found[images] = [t.tables[ORDERS].to_arrow() for t in feed]
+        assert sum(each.num_rows for each in found["all"]) == (3 if net else 9)
+        for keys, whole in zip(found["keys"], found["all"], strict=True):
+            is_new = pc.is_in(whole["_change"], pa.array(["insert", "update_after"]))
+            items = pc.if_else(is_new, whole["item"], pa.scalar(None, pa.string()))
+            at = whole.schema.get_field_index("item")
+            assert keys.equals(whole.set_column(at, "item", items))
+    with pytest.raises(ConfigurationError, match=r"key columns of each table: name those of default\.items"):
+        hive.changes(*TABLES, since=start, on={ORDERS: ["id"]}, images="keys")
+    with pytest.raises(ConfigurationError, match="expected 'all' or 'keys'"):
+        hive.changes(ORDERS, since=start, on=["id"], images="key")  # type: ignore[arg-type]

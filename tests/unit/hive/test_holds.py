@@ -72,7 +72,8 @@ def test_overwrites_between_two_looks(hive: Hive, seed: int) -> None:
     assert is_refused or seed > 2
 
 
-def test_an_overwrite_is_one_transaction(hive: Hive) -> None:
+@pytest.mark.parametrize("images", ["all", "keys"])
+def test_an_overwrite_is_one_transaction(hive: Hive, images: Any) -> None:
     """A row that came after the last look is inserted, and deleted by the overwrite; keys make updates."""
     hive.table(ITEMS).append(rows((1, "a", 1), (2, "b", 1)))
     with hive.changes(ITEMS, since="beginning", hold=600) as feed:
@@ -81,14 +82,15 @@ def test_an_overwrite_is_one_transaction(hive: Hive) -> None:
         since = feed.position
     hive.table(ITEMS).append(rows((3, "c", 1)))
     hive.table(ITEMS).overwrite(rows((1, "x", 1)))
-    with hive.changes(ITEMS, since=since, on=["id"], hold=600) as feed:
+    with hive.changes(ITEMS, since=since, on=["id"], images=images, hold=600) as feed:
         first, second = (each.tables[ITEMS].to_arrow().to_pylist() for each in feed)
     assert [(row["_change"], row["id"]) for row in first] == [("insert", 3)]
+    a, b, c = ("a", "b", "c") if images == "all" else (None, None, None)
     assert sorted((row["_change"], row["id"], row["item"]) for row in second) == [
-        ("delete", 2, "b"),
-        ("delete", 3, "c"),
+        ("delete", 2, b),
+        ("delete", 3, c),
         ("update_after", 1, "x"),
-        ("update_before", 1, "a"),
+        ("update_before", 1, a),
     ]
     assert len({row["_write_id"] for row in second}) == 1
 
