@@ -155,7 +155,7 @@ PAGES = (
         },
         {
             "mutation_api.transaction": "feed_position.Since hold.HoldTime",
-            "mutation_api.hive": "feed_keys.FeedKeys",
+            "mutation_api.hive": "feed_keys.FeedKeys feed_keys.Images",
         },
     ),
     ApiPage(

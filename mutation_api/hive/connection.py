@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import ConfigurationError, TransactionStateError
@@ -37,6 +37,9 @@ from mutation_api.upkeep.create_acid_table import (
     drop_acid_table,
     split_partition_columns,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["Hive"]
 
@@ -188,6 +191,16 @@ class Hive(ClosedAtEnd, NotPickled):
         snapshot = HiveSnapshot(client, tables, self._options.local, as_of)
         self._remember(snapshot, *tables)
         return snapshot
+
+    def scan_polars(self, name: str) -> pl.LazyFrame:
+        """Return a table (``database.table``) as a lazy frame of Polars. Each ``collect()`` reads it again.
+
+        Raises MutationError: See :meth:`table`, and when it is collected :meth:`snapshot`.
+        """
+        from mutation_api.hive.lazy_frame import lazy_frame  # pyarrow.dataset imports pandas
+
+        handle = self.table(name)
+        return lazy_frame(functools.partial(self.snapshot, name), handle.name, handle.schema)
 
     def changes(
         self,
@@ -381,10 +394,7 @@ class Hive(ClosedAtEnd, NotPickled):
 
         An exclusive lock waits for others that read or change the table. The server removes the files, into
         the trash if its file system has one. Positions of ingests into the table stay in the watermark table.
-
-        Args:
-            name: the table.
-            missing_ok: True to do nothing if it does not exist.
+        ``missing_ok``: True to do nothing if the table does not exist.
 
         Raises:
             TableNotFoundError: If it does not exist.

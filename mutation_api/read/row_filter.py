@@ -1,21 +1,31 @@
-"""RowFilter: the condition of a scan. It leaves out partitions that cannot meet it, and rows that do not.
+"""RowFilter: the condition of a scan. It leaves out partitions, stripes and rows that do not meet it.
 
-Arrow can simplify a condition if some of its columns are constant: a dataset drops the fragments for which
-the condition cannot hold. Here each partition is such a fragment. No files are read for this.
+Arrow can simplify a condition if something is known about its columns: a dataset drops the fragments for
+which the condition cannot hold. Here each partition is such a fragment, whose partition columns are constant,
+and each stripe, whose columns have the ranges that the file's writer recorded, or are NULL. No other parts of
+files are read for this.
+
+The columns of the condition are read first. The others are read only from stripes with a row that meets it
+(:class:`InPartition`). Deleted rows and those of aborted transactions are not yet left out then. If a value
+cannot be computed for one of the rows, all rows of the stripe are read, and the visible ones decide.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
-import lazy_loader
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
+from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError, RecordValueError
+from mutation_api.orc.format.stored_values import Range
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.evaluation import (
     bindable,
@@ -29,11 +39,11 @@ from mutation_api.table.evaluation import (
 from mutation_api.table.expression_parts import char_paths, check_no_padded_texts, expression_text
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["RowFilter"]
+__all__ = ["InPartition", "RowFilter"]
 
-dataset = lazy_loader.load(
-    "pyarrow.dataset", suppress_warning=True
-)  # lazy for the same reason as in expressions/evaluation.py
+_COLUMNS_WITH_NULLS_APART = 4
+"""Up to so many columns of a stripe, each combination of range and NULL is examined alone. Arrow decides more
+conditions then, such as ``(x == 1) | (y == 2)``."""
 
 
 @dataclass(frozen=True)
@@ -96,20 +106,37 @@ class RowFilter:
             _all_of([_equals(*each) for each in partition_scalars(self.table, name, wanted).items()])
             for name in listed
         ]
+        kept = self.possible(known)
+        return [name for at, name in enumerate(listed) if at in kept]
+
+    def in_partition(self, name: str) -> InPartition | None:
+        """Return the condition on the rows of a partition; None if it reads no data columns."""
+        keys = [key for key in self.table.partition_keys if key.name in self.columns]
+        if len(keys) == len(self.columns):
+            return None
+        return InPartition(self, partition_scalars(self.table, name, keys))
+
+    def possible(self, known: Sequence[pc.Expression]) -> frozenset[int]:
+        """Return the indices of what is known that does not rule out the condition.
+
+        Raises:
+            RecordValueError: If the condition cannot be computed for constant values.
+        """
+        from pyarrow import dataset  # it imports pandas, if that is installed
+
         fragments = dataset.FileSystemDataset.from_paths(
-            [str(at) for at in range(len(listed))],
+            [str(at) for at in range(len(known))],
             schema=self.schema,
             format=dataset.OrcFileFormat(),
             filesystem=pyarrow.fs.LocalFileSystem(),
             partitions=known,
         )
         try:
-            kept = {int(fragment.path) for fragment in fragments.get_fragments(self.expression)}
+            return frozenset(int(fragment.path) for fragment in fragments.get_fragments(self.expression))
         except pa.ArrowInvalid as error:
             if is_too_narrow(error):
-                return listed
+                return frozenset(range(len(known)))
             raise self._without_value(error) from error
-        return [name for at, name in enumerate(listed) if at in kept]
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that meet the condition.
@@ -123,12 +150,15 @@ class RowFilter:
         columns = [batch.column(name) for name in self.columns]
         # A table without columns has no rows. The condition is then a constant, and any column will do.
         schema = self.schema if columns else batch.schema
-        read = pa.Table.from_batches([pa.RecordBatch.from_arrays(columns or batch.columns, schema=schema)])
+        met = self.values(pa.RecordBatch.from_arrays(columns or batch.columns, schema=schema))
+        return batch if met.true_count == len(met) else batch.filter(met)
+
+    def values(self, rows: pa.RecordBatch) -> pa.BooleanArray:
+        """Return the condition's value for each row. Raises RecordValueError like :meth:`rows`."""
         try:
-            met = evaluate(self.expression, read)
+            return evaluate(self.expression, pa.Table.from_batches([rows]))
         except pa.ArrowInvalid as error:
             raise self._without_value(error) from error
-        return batch if met.true_count == len(met) else batch.filter(met)
 
     def _without_value(self, error: Exception) -> RecordValueError:
         return RecordValueError(
@@ -137,9 +167,72 @@ class RowFilter:
         )
 
 
+@dataclass(frozen=True)
+class InPartition:
+    """The condition on the rows of one partition, as a ``RowChoice`` of the reader.
+
+    Attributes:
+        where: the condition.
+        constants: the values of the partition columns that it reads.
+    """
+
+    where: RowFilter
+    constants: Mapping[str, pa.Scalar]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The data columns that the condition reads."""
+        return tuple(name for name in self.where.columns if name not in self.constants)
+
+    def find(self, arrays: Sequence[pa.Array]) -> NDArray[np.int64]:
+        """Return the indices of rows, ascending: at least of those that meet the condition."""
+        count = len(arrays[0])
+        given = dict(zip(self.names, arrays, strict=True))
+        given |= {name: pa.repeat(value, count) for name, value in self.constants.items()}
+        columns = [given[name] for name in self.where.columns]
+        try:
+            met = self.where.values(pa.RecordBatch.from_arrays(columns, schema=self.where.schema))
+        except RecordValueError:
+            return np.arange(count)
+        return np.flatnonzero(pc.fill_null(met, False).to_numpy(zero_copy_only=False))
+
+    def may_hold(self, ranges: Sequence[Mapping[str, Range]]) -> Sequence[bool]:
+        """Return which parts of a file may hold rows that meet the condition; see ``RowChoice.may_hold``."""
+        constants = [_equals(*each) for each in self.constants.items()]
+        known = [[_all_of([*constants, *case]) for case in self._cases(each)] for each in ranges]
+        try:
+            possible = self.where.possible([case for cases in known for case in cases])
+        except RecordValueError:  # the rows decide whether it can be computed
+            return [True] * len(ranges)
+        ends = [0, *itertools.accumulate(map(len, known))]
+        return [not possible.isdisjoint(range(*part)) for part in itertools.pairwise(ends)]
+
+    def _cases(self, ranges: Mapping[str, Range]) -> list[tuple[pc.Expression, ...]]:
+        """Return what may be known about the columns of a part: one of several cases."""
+        bounds = []
+        for name, ends in ranges.items():
+            field = pc.field(name)
+            low, high = (_scalar(end, self.where.schema.field(name).type) for end in ends)
+            if low is not None and high is not None:
+                bounds.append((field >= low, field <= high, field.is_null()))
+        if len(bounds) > _COLUMNS_WITH_NULLS_APART:
+            return [tuple((low | null) & (high | null) for low, high, null in bounds)]
+        return list(itertools.product(*((low & high, null) for low, high, null in bounds)))
+
+
+def _scalar(value: int | Decimal | bytes, kind: pa.DataType) -> pa.Scalar | None:
+    """Return a bound of a range as a value of a column; None if the column cannot hold it."""
+    try:
+        if pa.types.is_date(kind):
+            return pa.scalar(value, pa.int32()).cast(kind)
+        return pa.scalar(value.decode() if isinstance(value, bytes) else value, kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeDecodeError):
+        return None
+
+
 def _equals(name: str, value: pa.Scalar) -> pc.Expression:
     return pc.field(name) == value if value.is_valid else pc.field(name).is_null()
 
 
-def _all_of(conditions: list[pc.Expression]) -> pc.Expression:
-    return functools.reduce(lambda left, right: left & right, conditions)
+def _all_of(conditions: Sequence[pc.Expression]) -> pc.Expression:
+    return functools.reduce(lambda left, right: left & right, conditions, pc.scalar(True))

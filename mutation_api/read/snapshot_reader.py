@@ -22,12 +22,13 @@ from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
 from mutation_api.orc.read.event_file import EventChunk
-from mutation_api.orc.read.event_reader import read_events
-from mutation_api.orc.read.file_columns import Wanted
+from mutation_api.orc.read.event_reader import count_stripes, read_events
+from mutation_api.orc.read.file_columns import RowChoice, Wanted
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.read.file_merge import merge_files
 from mutation_api.read.key_groups import KeyGroups
 from mutation_api.read.partition_plan import SnapshotSplit, takes_deletes_of_all_buckets
+from mutation_api.read.row_filter import RowFilter
 from mutation_api.storage.connect import storage_at
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.bucket_resolver import Placement
@@ -41,6 +42,7 @@ __all__ = [
     "row_id_type",
     "snapshot_schema",
     "split_rows",
+    "stripes_read",
     "with_clocks",
 ]
 
@@ -86,7 +88,7 @@ def read_split(
     columns: Sequence[str] | None = None,
     row_ids: bool = True,
     options: ReadOptions | None = None,
-    only: KeyFilter | None = None,
+    only: RowChoice | None = None,
     *,
     checks_placement: bool = False,
 ) -> Iterator[pa.RecordBatch]:
@@ -100,7 +102,7 @@ def read_split(
             ``row_ids``.
         row_ids: True if the first column is ``ROW__ID``. Insert-only tables have none.
         options: the form of timestamps and the size of batches.
-        only: return only rows with these keys. Its columns are data columns, in lower case, and need not be
+        only: return only rows that it chooses. Its columns are data columns, in lower case, and need not be
             among ``columns``. The other columns are read only from stripes with such a row.
         checks_placement: True to reject rows that do not lie in the bucket that their key hashes to,
             including rows that are read but not returned. Requires that ``only`` has the bucket columns.
@@ -131,22 +133,43 @@ def read_split(
     options = dataclasses.replace(
         options or ReadOptions(), prints_shortest_numbers=table.prints_shortest_numbers
     )
-    if only is not None:
+    if isinstance(only, KeyFilter):
         _check_keys(table, only, options)
     placement = Placement(table, split.partition_name, split.bucket_id) if checks_placement else None
-    wanted = Wanted(
-        table.columns,
-        selected,
-        options,
-        only,
-        placement,
-        row_ids,
-        table.full_name,
-        table.matches_columns_by_position,
-    )
+    wanted = _wanted(table, selected, options, only, placement, row_ids)
     schema = snapshot_schema(version, selected, row_ids=row_ids, options=options)
     for rows in _rows(table, split, valid, wanted):
         yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)
+
+
+def _wanted(
+    table: AcidTable,
+    columns: Sequence[AcidColumn],
+    options: ReadOptions,
+    only: RowChoice | None,
+    placement: Placement | None,
+    row_ids: bool,
+) -> Wanted:
+    by_position = table.matches_columns_by_position
+    return Wanted(
+        table.columns, tuple(columns), options, only, placement, row_ids, table.full_name, by_position
+    )
+
+
+def stripes_read(table: AcidTable, split: SnapshotSplit, where: RowFilter | None) -> tuple[int, int]:
+    """Return the number of stripes in a split's files, and of those that a scan with a condition reads.
+
+    Only the tails of the files are read.
+
+    Raises:
+        CorruptFileError: If a file is not an ORC file.
+        DirectoryStateError: If a file is gone.
+    """
+    only = None if where is None else where.in_partition(split.partition_name)
+    wanted = _wanted(table, (), ReadOptions(), only, None, True)
+    storage = storage_at(split.location)
+    counts = [count_stripes(storage, file, wanted, table.version) for file in split.files]
+    return sum(count for count, _ in counts), sum(count for _, count in counts)
 
 
 def _check_keys(table: AcidTable, only: KeyFilter, options: ReadOptions) -> None:
@@ -200,6 +223,7 @@ def split_rows(
     options: ReadOptions,
     groups: KeyGroups | None = None,
     *,
+    where: RowFilter | None = None,
     row_ids: bool = True,
     checks_placement: bool = False,
 ) -> Iterator[pa.RecordBatch]:
@@ -213,6 +237,8 @@ def split_rows(
         options: the form of timestamps and the size of batches.
         groups: return only the rows that these keys select. The split's partition must pass
             ``has_partition``.
+        where: leave out parts of files that have no row which meets the condition. Other rows that do not
+            meet it may still be returned. Not used if there are ``groups``.
         row_ids: True if ROW__ID is returned. An insert-only table has none.
         checks_placement: True to reject misplaced rows. See
             :func:`~read_split`.
@@ -231,7 +257,11 @@ def split_rows(
     # If neither ROW__ID nor columns are requested, one column is read to count the rows.
     read = data or ([] if has_row_ids else [table.column_names[0]])
     values = partition_scalars(table, split.partition_name, columns)
-    only = None if groups is None else groups.filter_for(split.partition_name)
+    only: RowChoice | None = None
+    if groups is not None:
+        only = groups.filter_for(split.partition_name)
+    elif where is not None:
+        only = where.in_partition(split.partition_name)
     for batch in read_split(
         table,
         split,

@@ -26,7 +26,8 @@ from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, colu
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import WAITING_BYTES_DEFAULT, read_in_turn
 from mutation_api.read.row_filter import RowFilter
-from mutation_api.read.snapshot_reader import full_row_id_type, split_rows
+from mutation_api.read.scan_explanation import ScanExplanation
+from mutation_api.read.snapshot_reader import full_row_id_type, split_rows, stripes_read
 from mutation_api.read.table_view import (
     PartitionCondition,
     PlannedFiles,
@@ -34,6 +35,8 @@ from mutation_api.read.table_view import (
     matching_partitions,
     optional_package,
 )
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.expression_parts import expression_text
 from mutation_api.table.partition import partition_type
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+
+    from mutation_api.read.scan_dataset import ScanDataset
 
 __all__ = ["PartitionRows", "TableScan", "arrow_schema"]
 
@@ -140,6 +145,32 @@ class TableScan:
         """Return the files that the scan reads, as they are listed now. Raises like :meth:`by_partition`."""
         return PlannedFiles(tuple(self._planned(self._filter())), self.view.valid_ids)
 
+    def explain(self) -> ScanExplanation:
+        """Return what the scan reads and what it leaves out. Only the tails of files are read.
+
+        Raises like :meth:`by_partition`.
+        """
+        self._check()
+        where, table = self._filter(), self.view.table
+        splits = self._planned(where)
+        threads = max((storage_at(split.location).threads for split in splits), default=1)
+        stripes = side_by_side(lambda split: stripes_read(table, split, where), splits, threads)
+        needed = () if where is None else where.columns
+        data = [column.name for column in self.selected if column.name in table.column_names]
+        early = [column.name for column in table.columns if column.name in needed]
+        return ScanExplanation(
+            table.full_name,
+            None if self.where is None else _filter_text(self.where),
+            len(self.view.locations),
+            len({split.partition_name for split in splits}),
+            sum(len(split.files) for split in splits),
+            sum(split.byte_count for split in splits),
+            sum(count for count, _ in stripes),
+            sum(count for _, count in stripes),
+            tuple(early or data),
+            tuple(name for name in data if name not in early) if early else (),
+        )
+
     def by_partition(self) -> Generator[PartitionRows, None, None]:
         """Return the rows, ordered by partition name, bucket and ROW__ID.
 
@@ -234,13 +265,38 @@ class TableScan:
         given.register(table_name, self.to_arrow())
         return given
 
+    def to_dataset(self) -> ScanDataset:
+        """Return the scan as a dataset of pyarrow, to which DuckDB and Polars push columns and filters::
+
+            visits = view.table("web.visits").scan().to_dataset()
+            duckdb.sql("SELECT user, count(*) FROM visits WHERE day = '2024-05-01' GROUP BY user")
+
+        Only stripes that may have such rows are read, each time that it is queried, and while the snapshot is
+        open. ``Hive.scan_polars`` does this for Polars, by Polars' rules for NaN and NULL.
+
+        Raises:
+            ConfigurationError: If the scan has a limit.
+        """
+        from mutation_api.read.scan_dataset import ScanDataset  # pyarrow.dataset imports pandas
+
+        return ScanDataset(self)
+
     def count(self) -> int:
-        """Return the number of rows, reading only what determines them. Raises like :meth:`by_partition`."""
-        keys = self.view.table.partition_key_names
-        has_row_ids = self.view.table.version.has_row_ids
-        columns = () if has_row_ids else (*keys, *self.view.table.column_names)[:1]
-        counted = dataclasses.replace(self, columns=columns, row_ids=has_row_ids)
-        return sum(rows.num_rows for _, rows in counted.by_partition())
+        """Return the number of rows, reading only what determines them. Raises like :meth:`by_partition`.
+
+        Without a condition, the tails of files show the rows of buckets without deletes.
+        """
+        table = self.view.table
+        has_row_ids = table.version.has_row_ids
+        columns = () if has_row_ids else (*table.partition_key_names, *table.column_names)[:1]
+        rest = dataclasses.replace(self, columns=columns, row_ids=has_row_ids)
+        rest._check()
+        if self.where is not None:
+            return sum(rows.num_rows for _, rows in rest.by_partition())
+        count, files = self.planned().counted(table.version)
+        rest = dataclasses.replace(rest, files=files)
+        count += sum(rows.num_rows for _, rows in rest.by_partition())
+        return int(count if self.limit is None else min(count, self.limit))
 
     def _check_unions(self, package: str) -> None:
         unions = [field.name for field in self.schema if has_union(field.type)]
@@ -260,7 +316,8 @@ class TableScan:
         batches = (rows for _, rows in self._by_partition(waiting_bytes))
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
-    def _by_partition(self, waiting_bytes: int | None) -> Generator[PartitionRows, None, None]:
+    def _check(self) -> None:
+        """Raise if an argument is invalid, or the snapshot cannot be read."""
         is_whole = isinstance(self.limit, Integral) and not isinstance(self.limit, bool)
         if self.limit is not None and not (is_whole and self.limit >= 0):
             raise ConfigurationError(f"limit {self.limit!r}: it must be a whole number of at least 0")
@@ -272,6 +329,9 @@ class TableScan:
         if self.threads is not None and self.threads < 1:
             raise ConfigurationError(f"threads {self.threads}: it must be at least 1")
         self.view.check()
+
+    def _by_partition(self, waiting_bytes: int | None) -> Generator[PartitionRows, None, None]:
+        self._check()
         where = self._filter()
         reader = _SplitReader(
             self.view,
@@ -325,7 +385,13 @@ class _SplitReader:
         row_ids = ROW_ID_COLUMN in self.schema.names
         names = self.schema.names
         for rows in split_rows(
-            self.view.table, split, self.view.valid_ids, self._columns, self.options, row_ids=row_ids
+            self.view.table,
+            split,
+            self.view.valid_ids,
+            self._columns,
+            self.options,
+            where=self.where,
+            row_ids=row_ids,
         ):
             met = rows if self.where is None else self.where.rows(rows)
             if met.num_rows:

@@ -11,6 +11,7 @@ form is requested.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Protocol, runtime_checkable
 from metastore_client.valid_ids import RangeValidity, ValidIdList, ValidTxnList
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.read.key_groups import count_events
 from mutation_api.read.partition_plan import SnapshotSplit, plan_partitions
@@ -208,7 +210,7 @@ class PlannedFiles:
         """
         files = [file for split in self.splits for file in split.files]
         return self.splits == others.splits and all(
-            _counts_whole(file, each.valid_ids) for each in (self, others) for file in files
+            each._counts_whole(file) for each in (self, others) for file in files
         )
 
     def row_counts(self) -> dict[str, int] | None:
@@ -222,20 +224,48 @@ class PlannedFiles:
             OSError: If a file cannot be read.
         """
         files = [(split.partition_name, file) for split in self.splits for file in split.files]
-        if not all(_counts_whole(file, self.valid_ids) for _, file in files):
+        if not all(map(self._counts_whole, (file for _, file in files))):
             return None
-        threads = max((storage_at(split.location).threads for split in self.splits), default=1)
         counts: dict[str, int] = {}
-        found = side_by_side(lambda each: count_events([each[1]]), files, threads)
-        for (name, file), count in zip(files, found, strict=True):
+        for (name, file), count in zip(files, self._event_counts(), strict=True):
             is_delete = file.kind is EventFileKind.DELETE_DELTA
             counts[name] = counts.get(name, 0) + (-count if is_delete else count)
         return {name: count for name, count in counts.items() if count}
 
+    def counted(self, version: AcidVersion) -> tuple[int, PlannedFiles]:
+        """Count rows from the tails of files, with one request per file, where these show their number.
 
-def _counts_whole(file: EventFile, valid_ids: ValidIdList) -> bool:
-    is_base = file.kind in (EventFileKind.BASE, EventFileKind.ORIGINAL)
-    return is_base or valid_ids.range_validity(file.first, file.last) is RangeValidity.ALL
+        That is where all events are inserts, and all of them are visible.
+
+        Returns:
+            The number of these rows, and the files of the buckets that must be read to count theirs.
+
+        Raises:
+            CorruptFileError: If a file is not an ORC file.
+            OSError: If a file cannot be read.
+        """
+
+        def shows_rows(file: EventFile) -> bool:
+            is_base = file.kind in (EventFileKind.BASE, EventFileKind.ORIGINAL)
+            has_inserts = is_base or (file.kind is EventFileKind.DELTA and version.splits_updates)
+            return has_inserts and file.length is None and (file.first == 0 or self._sees_all(file))
+
+        known = [split for split in self.splits if all(map(shows_rows, split.files))]
+        rest = tuple(split for split in self.splits if split not in known)
+        count = sum(dataclasses.replace(self, splits=tuple(known))._event_counts())
+        return count, dataclasses.replace(self, splits=rest)
+
+    def _counts_whole(self, file: EventFile) -> bool:
+        return file.kind in (EventFileKind.BASE, EventFileKind.ORIGINAL) or self._sees_all(file)
+
+    def _sees_all(self, file: EventFile) -> bool:
+        return self.valid_ids.range_validity(file.first, file.last) is RangeValidity.ALL
+
+    def _event_counts(self) -> list[int]:
+        """Return the number of events of each file."""
+        files = [file for split in self.splits for file in split.files]
+        threads = max((storage_at(split.location).threads for split in self.splits), default=1)
+        return side_by_side(lambda file: count_events([file]), files, threads)
 
 
 def optional_package(name: str, what: str) -> ModuleType:

@@ -10,7 +10,6 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import lazy_loader
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,10 +22,6 @@ from mutation_api.table.expression_parts import (
     with_small_integers,
     with_typed_sets,
 )
-
-acero = lazy_loader.load(
-    "pyarrow.acero", suppress_warning=True
-)  # importing it imports pandas, if that is installed
 
 __all__ = [
     "Path",
@@ -257,6 +252,8 @@ def _narrow(data_type: pa.DataType) -> pa.DataType:
 
 
 def _projected(expressions: Sequence[pc.Expression], rows: pa.Table) -> list[pa.ChunkedArray]:
+    from pyarrow import acero  # it imports pandas, if that is installed
+
     names = [str(at) for at in range(len(expressions))]
     plan = [
         acero.Declaration("table_source", acero.TableSourceNodeOptions(rows)),

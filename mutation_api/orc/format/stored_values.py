@@ -269,7 +269,7 @@ def _nulls(array: pa.Array) -> NDArray[np.bool_] | None:
 
 
 Range = tuple[Any, Any]
-"""Smallest and largest value, in the form of :meth:`mutation_api.orc.read.key_filter.KeyFilter.meets`."""
+"""Smallest and largest value: int, Decimal, bytes for strings, days for dates."""
 
 _REPLACEMENT = "\ufffd".encode()
 _INTEGERS, _TEXTS, _DECIMALS, _DATES = 2, 4, 6, 7

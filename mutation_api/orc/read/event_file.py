@@ -192,8 +192,7 @@ class EventChunk:
 
     def take(self, indices: NDArray[np.int64]) -> EventChunk:
         """Return the events at these positions, without a copy if they are consecutive."""
-        count = len(indices)
-        if count and indices[-1] - indices[0] + 1 == count and bool((indices[1:] > indices[:-1]).all()):
+        if _are_consecutive(indices):
             return self.slice(int(indices[0]), int(indices[-1]) + 1)
         taken = pa.array(indices)
         rows = {name: array.take(taken) for name, array in self.rows.items()}
@@ -215,11 +214,22 @@ class EventChunk:
 
     def complete(self) -> EventChunk:
         """Return the same events with all columns. Each of the events must have been requested."""
-        if self.late is None:
+        if self.late is None or self.late_rows is None:
             return self
-        taken = pa.array(self.late_rows)
-        late = {name: array.take(taken) for name, array in self.late.arrays.items()}
+        if _are_consecutive(self.late_rows):
+            first, count = int(self.late_rows[0]), len(self.late_rows)
+            late = {name: array.slice(first, count) for name, array in self.late.arrays.items()}
+        else:
+            taken = pa.array(self.late_rows)
+            late = {name: array.take(taken) for name, array in self.late.arrays.items()}
         return EventChunk(self.keys, self.rows | late)
+
+
+def _are_consecutive(indices: NDArray[np.int64]) -> bool:
+    count = len(indices)
+    if not count or indices[-1] - indices[0] + 1 != count:
+        return False
+    return bool((indices[1:] > indices[:-1]).all())
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_fil
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.protocol import Storage
 
-__all__ = ["event_fields", "read_events"]
+__all__ = ["count_stripes", "event_fields", "read_events"]
 
 _KEY_FIELDS = EVENT_FIELDS[:-1]
 _NO_STATEMENT = -1
@@ -92,18 +92,13 @@ def _events(
     any_bucket: bool,
     first_row: int,
 ) -> Iterator[StripeEvents]:
-    options = _options(wanted.options, version.hive_release, is_proleptic=version.counts_days_proleptic)
-    source = OrcInput(storage, file.location, file.length, options)
+    source, wanted = _opened(storage, file, wanted, version)
     if source.stripe_count == 0:
         return
-    options = _options(options, version.hive_release, is_proleptic=source.is_proleptic)
-    wanted = dataclasses.replace(wanted, options=options)
-    if file.kind is EventFileKind.DELETE_DELTA:
-        wanted = dataclasses.replace(wanted, columns=(), only=None, sought=None)
     if file.kind is EventFileKind.ORIGINAL:
         yield from _read_plain(source, file, wanted, version, first_row)
         return
-    drops_rows = version.splits_updates or file.kind is EventFileKind.BASE
+    drops_rows = _drops_rows(file, version)
     previous: EventKeys | None = None
     for keys, stripe in _read_acid(source, file, wanted, version, drops_rows=drops_rows):
         check_order(keys, previous, file)
@@ -114,6 +109,40 @@ def _events(
         previous = keys.slice(len(keys) - 1, len(keys))
         is_last = stripe.index == source.stripe_count - 1
         yield _stripe_events(stripe.chunk(keys, drops_rows=drops_rows), keys, is_last=is_last)
+
+
+def count_stripes(storage: Storage, file: EventFile, wanted: Wanted, version: AcidVersion) -> tuple[int, int]:
+    """Return the number of a file's stripes, and of those that :func:`read_events` reads.
+
+    Arguments and errors are those of :func:`read_events`. Only the file's tail is read.
+    """
+    with faults_of(file.location):
+        source, wanted = _opened(storage, file, wanted, version)
+        if source.stripe_count == 0 or not _drops_rows(file, version):
+            return source.stripe_count, source.stripe_count
+        is_plain = file.kind is EventFileKind.ORIGINAL
+        struct = None if is_plain else event_fields(source, version)[ROW]
+        names = source.schema.names if struct is None else [f.name for f in source.schema.field(struct).type]
+        columns = FileColumns(source, file, wanted, names_in_file(names, wanted), struct)
+        return source.stripe_count, source.stripe_count - len(columns.stripes_without_keys())
+
+
+def _opened(
+    storage: Storage, file: EventFile, wanted: Wanted, version: AcidVersion
+) -> tuple[OrcInput, Wanted]:
+    """Open a file, and return it with the columns and rows to read."""
+    options = _options(wanted.options, version.hive_release, is_proleptic=version.counts_days_proleptic)
+    source = OrcInput(storage, file.location, file.length, options)
+    options = _options(options, version.hive_release, is_proleptic=source.is_proleptic)
+    wanted = dataclasses.replace(wanted, options=options)
+    if file.kind is EventFileKind.DELETE_DELTA:
+        wanted = dataclasses.replace(wanted, columns=(), only=None, sought=None)
+    return source, wanted
+
+
+def _drops_rows(file: EventFile, version: AcidVersion) -> bool:
+    """Return True if rows that were not requested can be left out before the merge."""
+    return version.splits_updates or file.kind in (EventFileKind.BASE, EventFileKind.ORIGINAL)
 
 
 @functools.lru_cache(maxsize=64)

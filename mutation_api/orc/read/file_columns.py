@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,26 +22,51 @@ from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.merge_events import EventKeys
 from mutation_api.format.plain_array import struct_fields
 from mutation_api.orc.format.checked_file import faults_of
+from mutation_api.orc.format.stored_values import Range
 from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
 from mutation_api.orc.read.event_file import EventFile
-from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.orc.read.type_changes import NOT_UTF8, first_not_utf8, timestamps_of_texts
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.bucket_resolver import Placement
 
-__all__ = ["FileColumns", "Wanted", "names_in_file"]
+__all__ = ["FileColumns", "RowChoice", "Wanted", "names_in_file"]
 
 _SMALL_BYTES = 64 * 1024
 """Reading a file up to this size is faster than determining which parts need not be read."""
 _NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")
 
 
+class RowChoice(Protocol):
+    """Chooses rows by the values of some columns: those that have one of some keys, or meet a condition."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of these columns, which are data columns of the table."""
+        ...
+
+    def find(self, arrays: Sequence[pa.Array]) -> NDArray[np.int64]:
+        """Return the indices of the chosen rows, ascending, given the values of each column.
+
+        It may return other rows too, if the caller examines the rows again.
+        """
+        ...
+
+    def may_hold(self, ranges: Sequence[Mapping[str, Range]]) -> Sequence[bool]:
+        """Return which parts of a file may hold chosen rows.
+
+        Args:
+            ranges: for each part, the lower and upper bounds (inclusive) of the columns' values except NULL,
+                as far as they are known: int, Decimal, bytes for strings, days for dates.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class Wanted:
     """The part of each file to read: ``columns`` out of ``table_columns`` (all data columns, in table order).
 
-    ``only`` holds the keys of the requested rows; their columns need not be among ``columns``. ``placement``
+    ``only`` chooses the requested rows; its columns need not be among ``columns``. ``placement``
     is the bucket check for every row, requested or not, and requires that ``only`` has the bucket columns.
     ``row_ids`` is True if the rows' ROW__IDs are returned. ``table_name`` is for messages. ``by_position`` is
     True if the columns of a file are matched with the table's by position, False if by name. ``sought`` holds
@@ -50,7 +76,7 @@ class Wanted:
     table_columns: tuple[AcidColumn, ...]
     columns: tuple[AcidColumn, ...]
     options: ReadOptions
-    only: KeyFilter | None
+    only: RowChoice | None
     placement: Placement | None
     row_ids: bool
     table_name: str = ""
@@ -142,11 +168,11 @@ class FileColumns:
         columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
         stored = dict(zip(self._names(columns), columns, strict=True))
         types = {name: parse_hive_type(column.type) for name, column in stored.items()}
-        return frozenset(
-            index
-            for index, ranges in enumerate(self.source.stripe_ranges(types))
-            if not all(only.meets(stored[name].name, *ends) for name, ends in ranges.items())
-        )
+        found = [
+            {stored[name].name: ends for name, ends in ranges.items()}
+            for ranges in self.source.stripe_ranges(types)
+        ]
+        return frozenset(np.flatnonzero(~np.array(only.may_hold(found), np.bool_)).tolist())
 
     def _stripes_without_ids(self, sought: EventKeys) -> frozenset[int]:
         """Return the stripes of events that cannot hold any of some ROW__IDs."""

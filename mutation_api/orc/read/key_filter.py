@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import RecordLayoutError
 from mutation_api.format.plain_array import plain_array
+from mutation_api.orc.format.stored_values import Range
 
 __all__ = ["KeyFilter"]
 
@@ -117,6 +118,10 @@ class KeyFilter:
             found, codes = _look_up(combined, self._combinations[at])
             positions = positions[hits[found]]
         return positions, codes
+
+    def may_hold(self, ranges: Sequence[Mapping[str, Range]]) -> Sequence[bool]:
+        """Return which parts of a file may hold selected rows; see ``RowChoice.may_hold``."""
+        return [all(self.meets(name, *ends) for name, ends in each.items()) for each in ranges]
 
     def meets(self, name: str, low: Any, high: Any) -> bool:
         """Return True if a part of a file may hold selected rows, by the range of a column's values there.

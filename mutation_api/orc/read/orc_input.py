@@ -176,7 +176,8 @@ class OrcInput:
             # Reading the whole stripe then reports what is wrong with the file.
             with contextlib.suppress(*FAULTS):
                 return self._sought_rows(index, columns, positions)
-        return self.read_stripe(index, columns).take(pa.array(positions))
+        rows = self.read_stripe(index, columns)
+        return rows if np.array_equal(positions, np.arange(stripe_rows)) else rows.take(pa.array(positions))
 
     def _read_with_pyarrow(
         self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pytest
 
 from mutation_api.errors import ConfigurationError, RecordLayoutError
+from mutation_api.format.event import Operation, bucket_property
 from mutation_api.read.directory_scan import open_directory
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import optional_package
-from tests.support.acid_files import write_orc
+from tests.support.acid_files import inserts, write_events, write_orc
 from tests.unit.read.scan_cases import partitioned_view, plain_view
 
 
@@ -96,3 +97,39 @@ def test_unions_have_no_form_in_every_package(tmp_path: Path) -> None:
     with pytest.raises(RecordLayoutError, match="DuckDB does not support Arrow unions"):
         scan.to_duckdb("t")
     assert TableScan(view, columns=["id"]).to_polars()["id"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ids", "by_tails", "count"),
+    [("", 4, 4), ("t.t:3:9223372036854775807::2", 0, 2), ("t.t:2:9223372036854775807::", 0, 3)],
+    ids=["all visible", "one aborted", "one not seen"],
+)
+def test_tails_count_rows_only_if_all_of_them_are_visible(
+    tmp_path: Path, ids: str, by_tails: int, count: int
+) -> None:
+    """A delta of three ids, of which the second one inserted two rows."""
+    bucket = bucket_property(0, 0)
+    rows = [*inserts(1, bucket, 0, [(1, "a")]), *inserts(2, bucket, 0, [(2, "b"), (3, "c")])]
+    rows += inserts(3, bucket, 0, [(4, "d")])
+    write_events(tmp_path / "v" / "delta_0000001_0000003" / "bucket_00000", rows)
+    view = open_directory(
+        tmp_path / "v", "id bigint, msg string", acid_version="2", valid_write_ids=ids or None
+    )
+    found, rest = TableScan(view).planned().counted(view.table.version)
+    assert (found, len(rest.splits)) == (by_tails, 0 if by_tails else 1)
+    assert TableScan(view).count() == count == TableScan(view).to_arrow().num_rows
+    deleted = (Operation.DELETE, 1, bucket, 0, 4, None)
+    write_events(tmp_path / "v" / "delete_delta_0000004_0000004_0000" / "bucket_00000", [deleted])
+    if not ids:
+        assert TableScan(view).planned().counted(view.table.version)[0] == 0
+        assert TableScan(view).count() == 3
+
+
+def test_tails_do_not_count_events_of_legacy_deltas(tmp_path: Path) -> None:
+    """They may be deletes."""
+    events = inserts(1, 0, 0, [(1, "a"), (2, "b")])
+    write_events(tmp_path / "l" / "delta_0000001_0000001" / "bucket_00000", events)
+    write_events(tmp_path / "l" / "delta_0000002_0000002" / "bucket_00000", [(2, 1, 0, 0, 2, None)])
+    scan = TableScan(open_directory(tmp_path / "l", "id bigint, msg string"))
+    assert scan.planned().counted(scan.view.table.version)[0] == 0
+    assert scan.count() == 1
