@@ -36,7 +36,7 @@ __all__ = ["START_TIMEOUT_SECONDS_DEFAULT", "EmbeddedMetastore", "add_arguments"
 
 
 START_TIMEOUT_SECONDS_DEFAULT = 180.0
-"""Time after which a start counts as failed. A start takes about 5 s on a quiet machine."""
+"""Time after which a start counts as failed. A start takes about 5 s on an idle machine."""
 PORT_TRIES = 3
 POLL_SECONDS = 0.05
 MEMORY_OPTION = "-Xmx512m"
@@ -144,7 +144,10 @@ class EmbeddedMetastore:
             shutil.rmtree(self.data_directory, ignore_errors=True)
 
     def kill(self) -> None:
-        """Kill the server at once, as a crash would. :meth:`start` starts it again at the same address."""
+        """Kill the server immediately, as a crash would.
+
+        :meth:`start` starts it again at the same address.
+        """
         if self._process is not None:
             self._process.kill()
             self._process = None
