@@ -5,7 +5,7 @@ the table had when they were logged, which the log describes before the rows. Ro
 therefore read with the definition of that time. The replication library reads the types from this
 description; this module reads the character sets, the members of enums and sets, and the key.
 
-A table is refused if a change of it could change something else: it must store its own rows and have no
+A table is refused if a change of it could also change other tables: it must store its own rows and have no
 triggers.
 
 Source: MySQL's source documentation, "Table_map_event", "The Optional_metadata"; MariaDB's rpl_tblmap.
