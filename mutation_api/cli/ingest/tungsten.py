@@ -11,7 +11,7 @@ table's columns. They are separated by 0x01, NULL is written as \N, and 0x01 and
 a backslash. Options describe other settings of the replicator. The columns are those of --columns, otherwise
 those of --metadata, otherwise those of the Hive table in its order.
 
-A file with an incomplete last record, or with a name that is not a staging file's, stops the run before
+A file with an incomplete last record, or with a name that is not that of a staging file, stops the run before
 anything is applied. Names that begin with "." or "_", or end with "._COPYING_", are ignored.
 
 STAGING is on a disk that all Spark machines have mounted, on HDFS (hdfs://namenode/user/tungsten/staging) or
