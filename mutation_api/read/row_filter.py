@@ -1,4 +1,5 @@
-"""RowFilter: the condition of a scan. It leaves out partitions that cannot meet it, and rows that do not.
+"""RowFilter: the condition of a scan. It excludes partitions without matching rows, and rows that do not
+match.
 
 Arrow can simplify a condition if some of its columns are constant: a dataset drops the fragments for which
 the condition cannot hold. Here each partition is such a fragment. No files are read for this.
