@@ -190,7 +190,10 @@ def test_what_no_unit_holds_is_refused(hive: Hive) -> None:
 
 def test_the_form_is_one_of_three(hive: Hive) -> None:
     """Anything else is refused at once."""
-    with hive.snapshot(NAME) as view, pytest.raises(ConfigurationError, match="give one of TimestampForm"):
+    with (
+        hive.snapshot(NAME) as view,
+        pytest.raises(ConfigurationError, match="expected one of TimestampForm"),
+    ):
         view.table(NAME).scan(timestamps="ns")  # type: ignore[arg-type]
 
 
