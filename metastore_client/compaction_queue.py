@@ -64,7 +64,9 @@ class CompactionQueue(Protocol):
         ...
 
     def compaction_ended(self, job: CompactionJob, end: CompactionEnd, reason: str = "") -> None:
-        """Report how a compaction ended. After DONE, commit its transaction; the server removes old files.
+        """Report how a compaction ended.
+
+        After DONE, commit its transaction; the server then removes old files.
 
         ``reason`` is shown in the queue.
         """

@@ -285,7 +285,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "The metastore prints its address to standard output when it is ready. Press Ctrl-C to end it."
     )
     parser.add_argument("--data-dir", metavar="DIR", help="keep the data in DIR (default: discard it)")
-    parser.add_argument("--warehouse", metavar="DIR", help="root of the tables (default: in the data dir)")
+    parser.add_argument(
+        "--warehouse", metavar="DIR", help="root of the tables (default: in the data directory)"
+    )
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
     parser.add_argument(
         "--conf", metavar="KEY=VALUE", action="append", default=[], help="Hive setting (repeatable)"

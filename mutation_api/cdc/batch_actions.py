@@ -273,7 +273,7 @@ class RunningBatch:
     """A batch of a query, as recorded in its checkpoint.
 
     ``query_id``: the identifier in the checkpoint, the same after each restart. ``plan``: the input of the
-        batch, as recorded in the checkpoint's offset log.
+    batch, as recorded in the checkpoint's offset log.
     """
 
     query_id: str

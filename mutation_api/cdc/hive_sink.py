@@ -61,7 +61,7 @@ class BatchReport:
     """The result of a batch.
 
     ``txn_id``: the transaction that wrote it, or None if every table already had it. ``tables``: the reports
-        of the actions, by table.
+    of the actions, by table.
     """
 
     number: int

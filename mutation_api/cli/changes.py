@@ -125,13 +125,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--follow",
         type=float,
         metavar="SECONDS",
-        help="keep running, and look for new changes at this interval (default: end)",
+        help="keep running, and look for new changes at this interval (default: end after one round)",
     )
     parser.add_argument(
         "--hold",
         type=float,
         metavar="SECONDS",
-        help="with --follow: keep Hive's cleaner from removing files until the next look, for at most this "
+        help="with --follow: keep Hive's cleaner from removing files until the next round, for at most this "
         "time, so that no changes are lost to a major compaction in between (default: no)",
     )
     _add_kafka_arguments(parser)

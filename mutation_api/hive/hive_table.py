@@ -438,7 +438,7 @@ def _done(merge: LocalMerge, dry_run: bool) -> MergeReport:
 
 
 def _flat(where: Condition) -> Condition:
-    """Return a condition over the table's rows as a merge needs it: over the side ``target``."""
+    """Return a condition on the table's rows in the form for a merge: on the side ``target``."""
     return where if where is None or isinstance(where, str) else fields_of(where, TARGET)
 
 

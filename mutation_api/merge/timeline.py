@@ -273,7 +273,7 @@ class _Timeline:
         return DuplicateKeyError(
             f"table {self._table.full_name}: key {where} has several changes with the same {rules.point}, so "
             f"their order is unknown: {'; '.join(texts)}{more}. Nothing was written. Pass further columns "
-            f"that decide it: sequence=[{rules.point!r}, …], or keep one change"
+            f"that break the tie: sequence=[{rules.point!r}, …], or keep one change"
         )
 
     def _differ(self, rows: Indices, ends: Indices, is_current: Mask) -> Mask:

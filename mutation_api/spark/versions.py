@@ -312,7 +312,7 @@ def _computed_in_one_pass(frame: DataFrame, columns: Mapping[str, Column | Arrow
 
 @dataclass(frozen=True)
 class _Step:
-    """The source of a column: ``function`` of ``count`` inputs from ``first`` on, or that input unchanged."""
+    """The source of a column: ``function`` of ``count`` inputs from ``first`` on, or an unchanged input."""
 
     first: int
     count: int

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _BY_NUMBER = "non-name field_refs"
-"""The message of Arrow if it cannot pickle a column that is given by its number."""
+"""The message of Arrow if it cannot pickle a reference to a column by its number."""
 _TOO_NARROW = ("Precision is not great enough", "Decimal precision out of range")
 """The messages of Arrow if it finds no common type for a decimal and another number."""
 _UNKNOWN = re.compile(
@@ -121,7 +121,7 @@ def paths_read(expression: pc.Expression, schema: pa.Schema, what: str) -> froze
     The expression must resolve over ``schema``.
 
     Raises:
-        RecordLayoutError: If it gives columns by their number. ``what`` is its name in the message.
+        RecordLayoutError: If it refers to columns by their number. ``what`` is its name in the message.
     """
     named = _named(expression, schema, what)
     whole = {path for path in named if len(path) == 1 and pa.types.is_struct(schema.field(path[0]).type)}
@@ -139,7 +139,7 @@ def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> fro
     """Return the columns that an expression reads, entirely or in part. It must resolve over ``schema``.
 
     Raises:
-        RecordLayoutError: If it gives columns by their number. ``what`` is its name in the message.
+        RecordLayoutError: If it refers to columns by their number. ``what`` is its name in the message.
     """
     return frozenset(path[0] for path in _named(expression, schema, what))
 

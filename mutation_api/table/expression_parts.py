@@ -64,7 +64,8 @@ def named_paths(expression: pc.Expression) -> frozenset[Path]:
     """Return the columns and fields that an expression names, whether they exist or not.
 
     Raises:
-        pa.ArrowNotImplementedError: If it gives one by its number, or has a value that Arrow cannot pickle.
+        pa.ArrowNotImplementedError: If it refers to one by its number, or contains a value that Arrow cannot
+            pickle.
     """
     parts = iter(_metadata(_pickled(expression).schema))
     paths = set()

@@ -69,7 +69,7 @@ COMPARISONS = {
 }
 """Class of sqlglot's expression -> Arrow's function."""
 _SWAPPED = {"EQ": "EQ", "NEQ": "NEQ", "LT": "GT", "GT": "LT", "LTE": "GTE", "GTE": "LTE"}
-"""The comparison with its sides swapped."""
+"""For each comparison, the equivalent one with the sides swapped."""
 
 
 class NotTranslatedError(Exception):

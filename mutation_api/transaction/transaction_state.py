@@ -150,7 +150,10 @@ class TableSummary:
         partitions_created: tuple[str, ...] = (),
         replaced: Mapping[str, int] = MappingProxyType({}),
     ) -> TableSummary:
-        """Add up the manifests of one table. Its only step has the rows of replaced partitions."""
+        """Add up the manifests of one table.
+
+        If partitions were replaced, their rows are counted in the only step.
+        """
         by_statement = sorted(manifests, key=lambda m: m.statement_id)
         steps = [
             StepSummary.of(group) for _, group in itertools.groupby(by_statement, lambda m: m.statement_id)

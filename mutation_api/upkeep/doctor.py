@@ -89,7 +89,7 @@ class DoctorReport:
     """A server and its tables.
 
     ``server``: capabilities and settings with values; ``tables``: by name; ``warnings``: reasons why the
-        server's cleaner cannot work.
+    server's cleaner cannot work.
     """
 
     server: tuple[tuple[str, str], ...]

@@ -48,7 +48,7 @@ class TableChanges:
     """The schema changes and truncates of the followed tables, in any order.
 
     ``applied``: the positions up to which the tables were applied, and the parts of the log that had been
-        read by then.
+    read by then.
     """
 
     found: tuple[LoggedEvent, ...]

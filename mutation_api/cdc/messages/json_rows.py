@@ -49,7 +49,7 @@ class Content(NamedTuple):
     """The values of a row: JSON values, one for each column of the target.
 
     ``defaulted``: indices of the columns that the row lacks, and that get their default. ``problem``: the
-        problem of the row's columns, or None.
+    problem of the row's columns, or None.
     """
 
     values: tuple[object, ...]
@@ -164,7 +164,7 @@ class RowConverter:
     """Converts operations to batches; ``columns`` are those of the target in its order.
 
     ``table``: the target's name. ``position``: names of the numbers of a position. ``unlogged``: the
-        placeholder in messages for a value that was not logged.
+    placeholder in messages for a value that was not logged.
     """
 
     table: str

@@ -166,7 +166,7 @@ def _latin1(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> pa.Array:
     """Decode bytes. In UTF-8, each is one byte below 0x80, or 0xC2 or 0xC3 followed by one byte."""
     filled = pc.fill_null(texts, "")
     is_wrong = pc.match_substring_regex(filled, r"[^\x{00}-\x{ff}]")
-    _refuse(texts, is_wrong, "has characters that are not bytes")
+    _refuse(texts, is_wrong, "contains characters that do not stand for bytes")
     data = np.frombuffer("".join(filled.to_pylist()).encode("latin-1"), np.uint8)
     return _byte_strings(data, pc.utf8_length(filled).to_numpy().astype(np.int64), texts)
 

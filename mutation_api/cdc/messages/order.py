@@ -65,7 +65,7 @@ class OrderFacts:
     position. ``last_log_position`` and ``last_line``: position of the last operation, by messages and by
     lines; () if there is none. ``first_log_position`` and ``first_line``: those of the first operation.
     ``parts``: indices of the parts of the log that have rows. ``origins``: the servers that assigned the
-        positions, see :class:`~mutation_api.cdc.messages.events.Event`.
+    positions, see :class:`~mutation_api.cdc.messages.events.Event`.
     """
 
     messages: int = 0

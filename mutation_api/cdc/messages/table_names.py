@@ -241,7 +241,7 @@ class KnownParts:
     """The parts of a log's files that an earlier run had read.
 
     ``sizes``: bytes of each file. ``replaced``: files whose bytes have changed, or that are now shorter.
-        ``renumbered``: files whose number has changed, with their former number.
+    ``renumbered``: files whose number has changed, with their former number.
     """
 
     sizes: tuple[int, ...]

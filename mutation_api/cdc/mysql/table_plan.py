@@ -34,9 +34,9 @@ __all__ = ["LoggedTable", "Shape", "TablePlan", "charset_of", "logged_table", "w
 
 
 _PACKET_BYTES = 1 + 19
-"""The packet's first byte, and the event's header."""
+"""The lengths of the packet's first byte and of the event's header."""
 _TABLE_BYTES = 6 + 2
-"""The table's number, and flags."""
+"""The lengths of the table's number and of the flags."""
 _BINARY = 63
 _NO_PAD_OFFSET = 1024
 _UCA1400 = 2048

@@ -91,7 +91,7 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         action="append",
         default=[],
         metavar="TOPIC",
-        help="topic to read (repeatable; then also give --name)",
+        help="topic to read (repeatable; if repeated, --name is required)",
     )
     group.add_argument(
         "--from",
@@ -359,7 +359,7 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         "--new-snapshot",
         choices=[each.value for each in NewSnapshot],
         default=NewSnapshot.REFUSE.value,
-        help="meaning of a snapshot that follows changes of the same table, such as the snapshot of a new "
+        help="treatment of a snapshot that follows changes of the same table, such as the snapshot of a new "
         "connector: replace if it contains all rows, so that other rows are deleted; merge if it contains "
         "only some rows (default: refuse)",
     )

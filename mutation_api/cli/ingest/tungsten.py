@@ -138,7 +138,7 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return the full name in the source, DB.TABLE and key of each table; full names are always the same.
+    """Return the full name in the source, DB.TABLE and key of each table, however --table names it.
 
     Raises:
         ConfigurationError: If the source lacks a table, or --columns names a table that --table does not.

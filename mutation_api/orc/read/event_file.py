@@ -204,7 +204,7 @@ class EventChunk:
         """Return the events for which the mask (shape (n,)) is True, without a copy if all are.
 
         ``with_keys``: True if the result must have the keys of its events. Otherwise the result may be
-            without keys.
+        without keys.
         """
         if mask.all():
             return self

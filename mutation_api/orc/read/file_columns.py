@@ -101,7 +101,7 @@ class FileColumns:
 
     @property
     def early_names(self) -> list[str]:
-        """The names with which :meth:`OrcInput.read_stripe` reads ``early``."""
+        """The names under which :meth:`OrcInput.read_stripe` reads ``early``."""
         return self._names(self.early)
 
     def read(self, columns: Sequence[AcidColumn], batch: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -103,7 +103,7 @@ class FileCompressor:
         self._block_bytes = block_bytes
         self._kept_bytes = kept_bytes
         self._small: list[bytes] | None = []
-        """All bytes so far, as long as the file may stay as it is."""
+        """All bytes so far, as long as the file may stay uncompressed."""
         self._small_bytes = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0

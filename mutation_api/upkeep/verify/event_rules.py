@@ -194,7 +194,7 @@ def _ids(keys: EventKeys, file: EventFile, version: AcidVersion) -> Iterator[Bro
 
 
 def _deletes_of_later_statements(keys: EventKeys, file: EventFile, version: AcidVersion) -> _Mask:
-    """Find deletes that Hive 4 ignores: with the row's own id, unless its statement is an earlier one."""
+    """Find deletes that Hive 4 ignores: those under the id of their row, unless its statement is earlier."""
     is_single = version.is_hive_4 and file.first == file.last and file.kind is EventFileKind.DELETE_DELTA
     if not is_single:
         return np.zeros(len(keys), np.bool_)
