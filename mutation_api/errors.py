@@ -224,7 +224,7 @@ class LockNotAcquiredError(LockError):
 class LockLostError(LockError):
     """Raised when the lock, the transaction or the heartbeat is lost while work is in progress. The metastore
     was unreachable for too long, or another client ended the transaction. A change feed to Kafka raises it if
-    another run of the same name has begun.
+    another run with the same name has started.
 
     How to fix: check that the metastore can be reached, then run the whole job again. Nothing is visible.
     """

@@ -130,7 +130,7 @@ class ChangeTopics(ClosedAtEnd):
         Raises:
             ConfigurationError: If an argument is invalid, confluent-kafka is not installed, there is no
                 position and no ``since``, or a message is larger than the brokers allow.
-            LockLostError: If another run of the same name has begun.
+            LockLostError: If another run with the same name has started.
             ConnectionFailedError: If the brokers do not answer, or refuse the request.
             Other errors: See ``Hive.changes``. Only whole transactions are visible then; the next run
                 continues after them.
